@@ -1,12 +1,13 @@
 """The type column of the config reference: what a field accepts, in words."""
 
 import re
+from dataclasses import is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from servoctl.config.fields import Equation, NumberField
+from servoctl.tree.fields import Equation, NumberField, PerName, PerRow
 
 SIMPLE = {bool: "true or false", int: "integer", float: "number", str: "text", Any: "number, text or list"}
 
@@ -14,6 +15,8 @@ SIMPLE = {bool: "true or false", int: "integer", float: "number", str: "text", A
 def kind_of(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
     """The type of a field: `positive time [s]`, `list of text`, `name -> number`."""
     for each in metadata:
+        if isinstance(each, PerRow):
+            return kind_of(PerName[Annotated[float, each.number]])
         if isinstance(each, NumberField):
             return re.sub(r"^an? |,? or (none|auto|\[lower, upper\])$| \(.*\)$", "", each.expected)
         if isinstance(each, Equation):
@@ -30,7 +33,7 @@ def kind_of(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
         return "list of sections" if kind == "section" else f"list of {kind}"
     if origin is dict:
         return f"name -> {kind_of(inside[1])}"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
         return "section"
     return SIMPLE.get(annotation, "number, text or list")
 

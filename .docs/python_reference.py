@@ -6,8 +6,11 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin
+
+from pydantic.dataclasses import dataclass as checked
 
 EXAMPLES = Path(__file__).with_name("python_examples.md")
 """One part for each group: what it is for, and examples of its names; a test runs them."""
@@ -27,7 +30,7 @@ GROUPS = {
     ),
     "Laws": (
         "ConstraintFollowing", "InputOutput", "Term", "Baumgarte", "SecondOrderCorrection", "PFeedback", "Poles",
-        "Funnel", "Timing", "Secondary", "Estimator", "Feedback", "law", "Law",
+        "Funnel", "Secondary", "Estimator", "Feedback", "law", "Law",
     ),
     "Running": (
         "simulate", "load", "Run", "evaluate", "batch", "linearize", "to_control", "identify", "Identification",
@@ -78,6 +81,7 @@ def _entry(name: str) -> Iterator[str]:
     yield f"### `{'servoctl.mechanics.serial' if name in SERIAL else 'sc'}.{name}`"
     yield signature(name, thing)
     yield _docstring(thing)
+    yield _described(thing)
     yield examples().get(name, "")
     if name in METHODS:
         methods = vars(thing) if name in WRITTEN else sorted(vars(thing))
@@ -124,15 +128,22 @@ def _types(thing: Any) -> dict[str, str]:
         except (OSError, TypeError):  # built in
             continue
         if isinstance(node, ast.ClassDef):
-            fields = [
+            parts = [
                 part for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
             ]
-            types |= {part.target.id: ast.unparse(part.annotation) for part in fields}
+            types |= {part.target.id: _type(part.annotation) for part in parts}
             node = next((part for part in node.body if getattr(part, "name", "") == "__init__"), None)
         if isinstance(node, ast.FunctionDef):
             arguments = [*node.args.args, *node.args.kwonlyargs]
             types |= {part.arg: ast.unparse(part.annotation) for part in arguments if part.annotation is not None}
     return types
+
+
+def _type(annotation: ast.expr) -> str:
+    """An annotation as the source writes it, without what a config reads of it."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        annotation = annotation.slice.elts[0]  # type: ignore[attr-defined]
+    return ast.unparse(annotation)
 
 
 def _docstring(thing: Any) -> str:
@@ -152,6 +163,20 @@ def _docstring(thing: Any) -> str:
         else:
             lines.append(line.strip())
     return "\n".join(lines)
+
+
+def fields_of(section: type[Any]) -> dict[str, Any]:
+    """Field -> pydantic's description of it, of a dataclass that is a section of a config."""
+    fields: dict[str, Any] = checked(frozen=True)(section).__pydantic_fields__
+    return fields
+
+
+def _described(thing: Any) -> str:
+    """The fields of a dataclass that have descriptions, as a list."""
+    if not is_dataclass(thing) or not any(get_origin(field.type) is Annotated for field in fields(thing)):
+        return ""
+    lines = [f"- `{name}`: {field.description}" for name, field in fields_of(thing).items() if field.description]
+    return "\n".join(["*Attributes:*", "", *lines])
 
 
 def _first(thing: Any) -> str:

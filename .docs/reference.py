@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -82,10 +83,11 @@ def _config() -> str:
     return "\n\n".join([*head, *_sections("", Config), *_protocols(), *_faults()]) + "\n"
 
 
-def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
-    """A table of the fields of a model, then the same for the models that its fields hold."""
+def _sections(path: str, model: type[Any]) -> Iterator[str]:
+    """A table of the fields of a section, then the same for the sections that its fields hold."""
     rows, below = [], []
-    for name, field in model.model_fields.items():
+    fields = python_reference.fields_of(model) if is_dataclass(model) else model.model_fields
+    for name, field in fields.items():
         key = field.alias or name
         inner = list(_models(field.annotation))
         kind = _cell(kind_of(field.annotation, tuple(field.metadata)))
@@ -202,8 +204,8 @@ def _default_of(field: str, value: Any) -> str:
     return f" (0x{value:X})" if field in ("id", "mask", "code", "index") and value else f" ({_yaml(value)})"
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _models(annotation: Any) -> Iterator[type[Any]]:
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
         yield annotation
     for each in get_args(annotation):
         yield from _models(each)

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from servoctl.mechanics.spatial.task import Pose as Pose
     from servoctl.mechanics.spatial.task import Position as Position
     from servoctl.mechanics.spatial.task import Posture as Posture
-    from servoctl.mechanics.timing import Timing as Timing
     from servoctl.report import plot as plot
     from servoctl.run_folder.reader import load_run as load_run
     from servoctl.run_folder.trajectory import Trajectory as Trajectory
@@ -108,7 +107,6 @@ _NAMES = {
     "mechanics.shapes": "Clearance SweptSphere",
     "mechanics.spatial.plant": "Robot RobotBuilder",
     "mechanics.spatial.task": "Axis CentreOfMass Distance DistanceBound Orientation Pose Position Posture",
-    "mechanics.timing": "Timing",
     "report": "plot",
     "run_folder.reader": "load_run",
     "run_folder.trajectory": "Trajectory",
@@ -122,6 +120,7 @@ _HOME = {name: f"servoctl.{module}" for module, names in _NAMES.items() for name
 
 _GONE = {
     "Blocks": "return the mass matrix as an array, zero outside its blocks",
+    "Timing": "laws and estimators know the period, delay, lag and limits of the run",
     "pairwise": "sum over pairs in NumPy, as plants/swarm.py does",
 }
 """Name of what left -> what to do instead."""

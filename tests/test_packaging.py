@@ -23,9 +23,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LEVELS = (
     ("servoctl.types", "servoctl.errors", "servoctl.version"),
     ("servoctl.input_file", "servoctl.expression", "servoctl.engine", "servoctl.run_folder"),
-    ("servoctl.mechanics", "servoctl.config", "servoctl.reference"),
+    ("servoctl.tree",),
+    ("servoctl.mechanics", "servoctl.reference"),
     ("servoctl.laws", "servoctl.estimation", "servoctl.report", "plants"),
     ("servoctl.simulation",),
+    ("servoctl.config",),
     ("servoctl.assembly",),
     ("servoctl.linear",),
     ("servoctl.check", "servoctl.study", "servoctl.export", "servoctl.identification"),

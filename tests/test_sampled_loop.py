@@ -19,6 +19,7 @@ from servoctl.linear.jacobians import local
 from servoctl.linear.modes import modes
 from servoctl.linear.reserve import gain_margin
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.integrate import sampled
 from servoctl.types import Array
 
@@ -217,7 +218,7 @@ def test_a_pole_of_the_velocity_filter_is_in_the_loop_on_drives() -> None:
     h, tau, kappa = 0.01, 0.03, 20.0
     p = math.exp(-2.0 * h / tau)
     a, b = 1.0 - p * p, (1.0 - p) ** 2
-    chain = hold(np.eye(2, k=1), np.array([[0.0], [1.0]]), sc.Timing(h))
+    chain = hold(np.eye(2, k=1), np.array([[0.0], [1.0]]), Timing(h))
     estimate = differences(np.array([[1.0, 0.0]]), np.array([[0.0], [1.0]]), h, tau)
     found = close(chain, np.array([[0.0, -kappa]]), estimate).A
     columns = []
@@ -257,7 +258,7 @@ def test_analyse_says_what_its_figures_on_drives_leave_out() -> None:
 
 def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
     row = RowFeedback(8.0, 16.0)
-    measured, filtered = (longest_spacing(row, sc.Timing(1.0, velocity_filter=tau)) for tau in (None, 4.0))
+    measured, filtered = (longest_spacing(row, Timing(1.0, velocity_filter=tau)) for tau in (None, 4.0))
     assert filtered < 0.6 * measured
 
 

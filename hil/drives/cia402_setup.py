@@ -20,9 +20,9 @@ from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import GAUGES, DriveSettings, Quantity
 from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads
 from hil.frame import Frame
-from servoctl.config.document import Problem, in_words
-from servoctl.config.fields import NumberField, Section, fault
+from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import NumberField, Section, fault, in_words
 
 
 class MonitoredObject(NamedTuple):

@@ -30,9 +30,9 @@ from hil.drives.wire import (
     motor_torque,
 )
 from hil.frame import Frame
-from servoctl.config.document import Problem, in_words
-from servoctl.config.fields import NumberField, Section, fault
+from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import NumberField, Section, fault, in_words
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")
 NAMES = Ranges._fields

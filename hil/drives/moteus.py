@@ -40,8 +40,8 @@ from hil.drives.wire import (
 )
 from hil.frame import Frame
 from hil.loop import SECOND
-from servoctl.config.document import Problem, in_words
-from servoctl.config.fields import NumberField, Section, fault
+from servoctl.config.document import Problem
+from servoctl.tree.fields import NumberField, Section, fault, in_words
 
 STANDS, COASTS = (10, 15), (0, 12)
 """Values of `servo.timeout_mode` with which the drive stops the shaft by itself, and with which it coasts.

@@ -9,10 +9,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from hil.drives.settings import SensorSettings
-from servoctl.config.document import Problem, in_words
-from servoctl.config.fields import NumberField, fault
+from servoctl.config.document import Problem
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import NumberField, fault, in_words
 
 T = TypeVar("T", bound=BaseModel)
 

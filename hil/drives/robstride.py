@@ -19,7 +19,7 @@ from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads, Wire
 from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
-from servoctl.config.fields import NumberField
+from servoctl.tree.fields import NumberField
 
 TEMPERATURE = FrameReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)))
 """The temperature in feedback."""

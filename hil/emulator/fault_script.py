@@ -6,8 +6,9 @@ from typing import Any
 from hil.emulator.faults import KINDS, Fault, FaultKind, Option, number, time, word
 from hil.emulator.node import Target
 from hil.frame import CLASSIC_SIZE
-from servoctl.config.document import Problem, in_words
+from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import in_words
 
 TIMES = {
     "at": time("when it begins [s]", 0.0),

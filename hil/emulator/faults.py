@@ -15,8 +15,7 @@ from hil.emulator.timers import Timer
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
 from hil.loop.clock import SECOND, World, nanoseconds
-from servoctl.config.document import in_words
-from servoctl.config.fields import NumberField
+from servoctl.tree.fields import NumberField, in_words
 
 End = Callable[[], None]  # ends the effect of a fault
 Begin = Callable[..., End | None]  # starts a fault by its injector and parameters; returns what ends it

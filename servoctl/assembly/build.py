@@ -6,11 +6,10 @@ from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import float_fields, instantiate, load_class
-from servoctl.assembly.corrections import build_correction, build_observer, build_robust
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.timing import correction_timing, timing_of
+from servoctl.assembly.timing import term_timings
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig
@@ -27,8 +26,8 @@ from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.law import Law
+from servoctl.laws.observer import Observer
 from servoctl.laws.own_term import Term as OwnTerm
-from servoctl.laws.secondary import Secondary
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature, with_friction
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
@@ -243,22 +242,20 @@ def build_law(
         law: Feedback | None = _of_class(values, Feedback, loaded, problems, "law")
         return law
     task = loaded.config.task
-    timing = correction_timing(loaded, plant, on_drives)
-    corrections = {entry.name: build_correction(entry.correction, timing) for entry in task}
     weighted = None if isinstance(values.allocation, str) else dict(values.allocation.weighted)
     terms = (values.terms or {}).items()
     own = {name: _of_class(term, OwnTerm, loaded, problems, "law", "terms", name) for name, term in terms}
     kind = InputOutput if values.kind == "input_output" else ConstraintFollowing
     return kind(
-        correction=build_correction(values.correction, timing),
-        corrections={name: correction for name, correction in corrections.items() if correction is not None},
+        correction=None if values.correction is None else values.correction.chosen,
+        corrections={entry.name: entry.correction.chosen for entry in task if entry.correction is not None},
         priorities={entry.name: entry.priority for entry in task},
         optional=tuple(entry.name for entry in task if entry.required is False),
         allocation=values.allocation if isinstance(values.allocation, str) else "weighted",
         weights=weighted,
         feedback_allocation=values.feedback_allocation,
         null_space=build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals) or None,
-        secondary=None if values.secondary is None else Secondary(**dict(values.secondary)),
+        secondary=values.secondary,
         limits=law_limits(values, plant, problems) or None,
         preload={loop: wanted.model_dump(exclude_none=True) for loop, wanted in (values.preload or {}).items()} or None,
         rank_tolerance=values.rank_tolerance,
@@ -266,11 +263,11 @@ def build_law(
         residual_tolerance=values.residual_tolerance,
         on_infeasible=values.on_infeasible,
         input_damping=values.damping,
-        observer=build_observer(loaded, plant, problems, on_drives),
-        robust=build_robust(loaded, plant, on_drives),
+        observer=Observer() if values.observer == "auto" else values.observer,
+        robust=values.robust or values.adaptive,
         bounds=build_bounds(loaded, plant, problems, signals, on_drives),
         terms={name: term for name, term in own.items() if term is not None},
-        period=timing_of(loaded, plant, on_drives).period,
+        timings=term_timings(loaded, plant, on_drives),
     )
 
 

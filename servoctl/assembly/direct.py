@@ -25,6 +25,7 @@ from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Correction
 from servoctl.laws.law import Law
+from servoctl.laws.term import TermTimings
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
@@ -227,7 +228,8 @@ def simulate(
     timing = timing if effects is None else arguments.effects(effects, settings).timing
     law = _bounded(law, bounds, plant, estimation, timing)
     if isinstance(law, ConstraintFollowing):
-        law = dataclasses.replace(law, period=period)
+        seen = timing if estimation is None else timing.at_action
+        law = dataclasses.replace(law, timings=TermTimings(seen, timing, seen))
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:
@@ -243,10 +245,6 @@ def simulate(
     task_map = None if law is None else starts.look_at_reach(system, start)
     problems = starts.check_start(system.model, start, np.inf, loop)
     problems += starts.unreachable(task_map, system.law) if task_map is not None else []
-    tick = None if system.law is None else system.law.memory_period
-    if tick is not None and tick != period:
-        asked = "none" if period is None else f"{period:g} s"
-        arguments.add(f"{asked}, but the law's observer has {tick:g} s (give both the same period)", "period")
     check_settings(loop, settings, arguments, on_drives=False)
     if problems := problems + arguments.found:
         raise TaskError("\n".join(problems))

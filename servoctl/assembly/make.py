@@ -19,7 +19,6 @@ from servoctl.assembly.build import (
     check_task_classes,
     place_of,
 )
-from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
@@ -342,7 +341,7 @@ def _bind(
             law,
             inputs,
             ground.start,
-            build_correction(passive.correction),
+            passive.correction.chosen,
             passive.rank_tolerance,
             passive.projection,
             like,

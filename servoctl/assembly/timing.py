@@ -4,6 +4,7 @@ from servoctl.assembly.realism import build_realism
 from servoctl.assembly.values import Problems
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
+from servoctl.laws.term import TermTimings
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.rows import Settings
@@ -43,17 +44,18 @@ def drives_timing(hil: Hil, plant: Plant) -> Timing:
     return Timing.of(hil.period, plant.actuators, late, lag=lag, velocity_filter=filtered, on_drives=True)
 
 
-def correction_timing(loaded: LoadedConfig, plant: Plant, on_drives: bool, trusting: bool = True) -> Timing:
-    """The timing that a correction counts on; of a continuous law for drives that of the drives.
+def term_timings(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> TermTimings:
+    """The timing as each kind of term counts on it.
 
-    Args:
-        trusting: Whether a predicted state takes the delay back, as it does where the model is right. On drives it
-            never does.
+    A predicted state takes the delay back where the model is right, so corrections count on it in simulation alone.
+    Corrections of a continuous law for drives know the timing of the drives.
     """
-    if on_drives or loaded.config.run.period is None:
-        return timing_of(loaded, plant, on_drives=True)
     timing = timing_of(loaded, plant, on_drives)
-    return timing.at_action if trusting and predicted(loaded, on_drives) else timing
+    seen = timing if loaded.config.estimation is None else timing.at_action
+    if on_drives or loaded.config.run.period is None:
+        of_drives = timing_of(loaded, plant, on_drives=True)
+        return TermTimings(of_drives, of_drives, seen)
+    return TermTimings(timing.at_action if predicted(loaded, on_drives) else timing, timing, seen)
 
 
 def predicted(loaded: LoadedConfig, on_drives: bool) -> bool:

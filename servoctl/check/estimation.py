@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.corrections import rate_refusals, stable_rates
 from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
@@ -20,7 +19,7 @@ from servoctl.laws.hold import last_stable
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust import observed, observer_lag
 from servoctl.laws.robust_design import decay_rates
-from servoctl.laws.uncertainty import ModelError
+from servoctl.laws.uncertainty import ModelError, rate_refusals, stable_rates
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State

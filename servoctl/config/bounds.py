@@ -19,7 +19,10 @@ from servoctl.config.document import (
     name_problems,
     number_or,
 )
-from servoctl.config.fields import (
+from servoctl.config.references import wrong_rates
+from servoctl.config.robot import NEEDS_ROBOT
+from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import (
     MAPPING,
     SCALAR,
     Equation,
@@ -36,9 +39,6 @@ from servoctl.config.fields import (
     Xyz,
     exactly,
 )
-from servoctl.config.references import wrong_rates
-from servoctl.config.robot import NEEDS_ROBOT
-from servoctl.expression.suggest import remedy
 
 KINDS = ("sphere", "capsule")
 

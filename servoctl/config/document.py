@@ -86,16 +86,6 @@ def has_robot(values: Mapping[str, Any]) -> bool:
     return bool(given(mapping(values, "plant"), ("robot", "robots")))
 
 
-def in_words(value: Any) -> str:
-    """A value for a message: short, and as written in YAML."""
-    if value is None or isinstance(value, bool):
-        return {None: "nothing", True: "true", False: "false"}[value]
-    if isinstance(value, Mapping):
-        return f"a mapping ({', '.join(map(str, value))})"[:80] if value else "an empty mapping"
-    shown = repr(value) if not isinstance(value, list | tuple) else f"[{', '.join(map(in_words, value[:8]))}]"
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
-
-
 @dataclass(frozen=True)
 class Document:
     """Unchecked values of a config and the lines they come from."""

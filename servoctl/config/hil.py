@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
-from servoctl.config.document import in_words
-from servoctl.config.fields import (
+from servoctl.tree.fields import (
     Angle,
     Count,
     Fraction,
@@ -22,6 +21,7 @@ from servoctl.config.fields import (
     Section,
     Time,
     fault,
+    in_words,
 )
 
 NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole=True)]

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
 
-from servoctl.config.document import in_words
-from servoctl.config.fields import LIST, MAPPING, Positive, Section, fault, list_or_not
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import LIST, MAPPING, Positive, Section, fault, in_words, list_or_not
 
 UNITS: dict[str, tuple[str, float]] = {
     "rad": ("rad", 1.0), "mrad": ("rad", 1e-3), "deg": ("rad", math.pi / 180), "rev": ("rad", 2 * math.pi),

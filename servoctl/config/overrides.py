@@ -9,10 +9,11 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from servoctl.config.document import NAMED_LISTS, Document, FieldPath, in_words
+from servoctl.config.document import NAMED_LISTS, Document, FieldPath
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_document, read_value, shown
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import in_words
 
 NAMES = ("name", "actuator", "coordinate")  # keys that identify an entry of a list
 

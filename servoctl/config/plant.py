@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from servoctl.config.bounds import ShapeConfig
-from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
-from servoctl.config.document import in_words
-from servoctl.config.fields import (
+from servoctl.config.corrections import CorrectionConfig
+from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
+from servoctl.laws.corrections import Baumgarte
+from servoctl.tree.fields import (
     ClassPath,
     Fraction,
     NotNegative,
@@ -20,8 +21,8 @@ from servoctl.config.fields import (
     Section,
     Xyz,
     fault,
+    in_words,
 )
-from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
 
 
 class FrictionConfig(Section):
@@ -67,7 +68,7 @@ class Passive(Section):
     """How a simulation enforces the plant's own constraints."""
 
     correction: CorrectionConfig = Field(
-        default=CorrectionConfig(baumgarte=BaumgarteConfig(alpha=10.0, beta=10.0)),
+        default=CorrectionConfig(baumgarte=Baumgarte(alpha=10.0, beta=10.0)),
         description="correction of the mechanism constraints, in simulation only",
     )
     rank_tolerance: Fraction = Field(

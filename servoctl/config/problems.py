@@ -8,15 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from servoctl.config.document import NAMED_LISTS, FieldPath, Problem, in_words
-from servoctl.config.fields import LIST, MAPPING, SCALAR
+from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
 from servoctl.config.realism import RealismConfig, realism_problems
 from servoctl.config.rules import check_rules
 from servoctl.config.schema import Config
 from servoctl.expression.suggest import remedy, suggestion
+from servoctl.tree.fields import LIST, MAPPING, SCALAR, in_words
 
 _EXPECTED = {
     "model_type": "a mapping",
+    "dataclass_type": "a mapping",
     "dict_type": "a mapping",
     "tuple_type": "a list",
     "string_type": "text",
@@ -92,7 +93,10 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         return Problem(path, f"missing ({description})")
     if path in _WITHOUT_KEY:
         return Problem(path, f"unknown key ({_WITHOUT_KEY[path]})")
-    if kind == "extra_forbidden":
+    if kind == "value_error":  # raised by the class of a section: `<field>: <what>`
+        field, _, what = str(context["error"]).partition(": ")
+        return Problem((*path, field), what)
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         known = [key for node in _nodes(path[:-1]) for key in node.get("properties", ())]
         return Problem(path, f"unknown key ({remedy(str(path[-1]), known)})")
     if kind == "literal_error":

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from servoctl.config.document import Problem, mapping, number_or
-from servoctl.config.fields import (
+from servoctl.config.plant import FrictionConfig
+from servoctl.tree.fields import (
     Limit,
     NotNegative,
     NumberField,
@@ -19,7 +20,6 @@ from servoctl.config.fields import (
     Section,
     Time,
 )
-from servoctl.config.plant import FrictionConfig
 
 LONGEST_DELAY = 50  # longest delay [periods]; a longer one is most likely a wrong unit
 

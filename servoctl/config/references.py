@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from servoctl.config.document import FieldPath, Problem, exactly_one, number_or
-from servoctl.config.fields import NumberField, Real, Section
 from servoctl.errors import ExpressionError
 from servoctl.expression import parse
 from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import NumberField, Real, Section
 
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")

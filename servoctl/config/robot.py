@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, in_words, mapping
-from servoctl.config.fields import (
+from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, mapping
+from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import (
     InertiaEntries,
     PerName,
     Positive,
@@ -21,8 +22,8 @@ from servoctl.config.fields import (
     TwoFrames,
     Xyz,
     fault,
+    in_words,
 )
-from servoctl.expression.suggest import remedy
 
 ORIGIN = (0.0, 0.0, 0.0)
 

@@ -1,34 +1,17 @@
 """Grammar of a config, field by field; rules between fields are in `rules`.
 
 Design: every field has its unit in its description. Every default is written into the model, so that a dump of a
-`Config` is the config as it ran. The models are frozen. They are not the classes of `laws` and `simulation`, which take
-values from Python without a config: `assembly` builds those from them.
+`Config` is the config as it ran. The models are frozen. Where a section is a class of `laws`, its fields carry unit and
+range there, and `assembly` takes the object as it is.
 """
 
 import math
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from servoctl.config.bounds import BoundConfig
-from servoctl.config.corrections import AdaptiveConfig, CorrectionConfig, RelativeRange, RobustConfig
-from servoctl.config.fields import (
-    ClassPath,
-    EquationText,
-    Fraction,
-    LawKind,
-    Limit,
-    Name,
-    Natural,
-    NotNegative,
-    Parameter,
-    Positive,
-    PositiveTime,
-    Real,
-    ScalarOr,
-    Section,
-    fault,
-)
+from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
@@ -37,6 +20,48 @@ from servoctl.config.references import ReferenceConfig
 from servoctl.config.robot import Initial
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
+from servoctl.laws.observer import Observer
+from servoctl.laws.robust_design import Adaptive, Robust
+from servoctl.laws.secondary import Secondary
+from servoctl.tree.fields import (
+    LIST,
+    SCALAR,
+    ClassPath,
+    EquationText,
+    Fraction,
+    LawKind,
+    Limit,
+    Name,
+    Natural,
+    NotNegative,
+    NumberField,
+    Parameter,
+    Positive,
+    PositiveTime,
+    Real,
+    ScalarOr,
+    Section,
+    fault,
+    in_words,
+    list_or_not,
+)
+
+RelativeEnd = Annotated[float, NumberField("a relative error above -1 (0.3 is 30 % more than the model)", above=-1)]
+
+
+def _width(ends: tuple[float, ...]) -> tuple[float, ...]:
+    if len(ends) != 2 or not ends[0] <= 0.0 <= ends[1]:
+        raise fault(f"expected [lower, upper] with lower <= 0 <= upper, got {in_words(list(ends))}")
+    return ends
+
+
+RelativeRange = Annotated[
+    Annotated[
+        float, NumberField("a relative error from 0 to below 1, or [lower, upper]", least=0, below=1), Tag(SCALAR)
+    ]
+    | Annotated[tuple[RelativeEnd, ...], AfterValidator(_width), Tag(LIST)],
+    Discriminator(list_or_not),
+]
 
 ADAPTIVE = ("dop853", "radau")  # integrators that choose their step from tolerances
 
@@ -62,18 +87,6 @@ class Weighted(Section):
     weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
 
 
-class SecondaryConfig(Section):
-    """Goals for the free inputs: used in the null space of the task."""
-
-    centre: StrictBool = Field(default=False, description="seek the middle of law.limits")
-    preload: dict[str, Real] | None = Field(
-        default=None, description="actuator -> desired input [actuator units], such as an internal force"
-    )
-    damping: NotNegative = Field(
-        default=0.0, description="D of -D B^T v on the free motion [actuator unit per its speed]"
-    )
-
-
 class ReactionConfig(Section):
     """Prescribed components of a loop's reaction: the wrench on the second frame, in axes of the first."""
 
@@ -83,19 +96,6 @@ class ReactionConfig(Section):
     rx: Real | None = Field(default=None, description="torque about x [N m]")
     ry: Real | None = Field(default=None, description="torque about y [N m]")
     rz: Real | None = Field(default=None, description="torque about z [N m]")
-
-
-class ObserverConfig(Section):
-    """Disturbance observer of the task rows."""
-
-    rate: Positive | None = Field(
-        default=None, description="L [1/s]: how fast the estimate follows; auto, or left out: 0.2 / run.period"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _auto(cls, given: Any) -> Any:
-        return {**given, "rate": None} if isinstance(given, dict) and given.get("rate") == "auto" else given
 
 
 class TermConfig(Section):
@@ -138,9 +138,7 @@ class LawConfig(Section):
     null_space: dict[str, EquationText] | None = Field(
         default=None, description="actuator -> equation of s in u = T^+ bbar + (I - T^+ T) s [actuator units]"
     )
-    secondary: SecondaryConfig | None = Field(
-        default=None, description="goals for the free inputs, added to null_space"
-    )
+    secondary: Secondary | None = Field(default=None, description="goals for the free inputs, added to null_space")
     limits: ScalarOr[Literal["robot"], dict[str, Limit]] | None = Field(
         default=None,
         description="actuator -> symmetric limit, or [lower, upper] [actuator units]; robot: the efforts of its file",
@@ -150,7 +148,7 @@ class LawConfig(Section):
         description="loop of a robot -> components of its reaction that the inputs hold, given up before the task "
         "where limits bind",
     )
-    observer: ScalarOr[Literal["auto"], ObserverConfig] | None = Field(
+    observer: ScalarOr[Literal["auto"], Observer] | None = Field(
         default=None,
         description="estimates, per task row, the acceleration that the model does not explain, and cancels it; needs "
         "run.period; auto: {rate: auto}; left out: no observer",
@@ -160,10 +158,10 @@ class LawConfig(Section):
         description="plant parameter -> largest relative error e [-], or [lower, upper]: the machine may have (1 + e) "
         "times the model's value; `servoctl check` prints bounds and margins for the worst machine",
     )
-    robust: RobustConfig | None = Field(
+    robust: Robust | None = Field(
         default=None, description="bounded force against disturbances of known size; left out: none"
     )
-    adaptive: AdaptiveConfig | None = Field(
+    adaptive: Adaptive | None = Field(
         default=None, description="the same with an estimated size; not together with robust; left out: none"
     )
     terms: dict[Name, TermConfig] | None = Field(

@@ -10,7 +10,10 @@ from pydantic import Field, StrictBool, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, name_problems, task_entries
-from servoctl.config.fields import (
+from servoctl.config.references import wrong_rates
+from servoctl.config.robot import NEEDS_ROBOT
+from servoctl.expression.suggest import remedy
+from servoctl.tree.fields import (
     ClassPath,
     Count,
     Equation,
@@ -27,9 +30,6 @@ from servoctl.config.fields import (
     XyzEquations,
     fault,
 )
-from servoctl.config.references import wrong_rates
-from servoctl.config.robot import NEEDS_ROBOT
-from servoctl.expression.suggest import remedy
 
 
 class FrameForm(NamedTuple):

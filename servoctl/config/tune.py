@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from servoctl.config.fields import (
+from servoctl.tree.fields import (
     LIST,
     MAPPING,
     SCALAR,

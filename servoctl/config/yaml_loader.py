@@ -23,8 +23,9 @@ from typing import Any, cast
 import yaml
 from yaml.composer import Composer
 
-from servoctl.config.document import Document, FieldPath, Problem, in_words
+from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.errors import ConfigError
+from servoctl.tree.fields import in_words
 
 PREFIX = "tag:yaml.org,2002:"
 

@@ -4,7 +4,7 @@ Source: as of `laws.constraint_following`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,7 +26,7 @@ from servoctl.laws.preload import Preload, preload_term
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Equations, Secondary, SecondaryTerm, null_space_of
-from servoctl.laws.term import AttachedTerm
+from servoctl.laws.term import CONTINUOUS, AttachedTerm, TermTimings
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair
@@ -66,7 +66,7 @@ class ConstraintFollowing(Law):
         robust: Robust or adaptive term against disturbances of the rows of priority 1; None: none.
         bounds: Bounds h >= 0, after the limits of inputs and before every task; None: none.
         terms: Name -> a term of one's own.
-        period: Of the loop, for these terms [s]; None: the law acts continuously.
+        timings: Of the loop, as its terms count on it; `simulate` gives it.
     """
 
     correction: Correction | None = None
@@ -89,7 +89,7 @@ class ConstraintFollowing(Law):
     robust: Robust | Adaptive | None = None
     bounds: Bounds | None = None
     terms: Mapping[str, Term] | None = None
-    period: float | None = None
+    timings: TermTimings = field(default_factory=lambda: CONTINUOUS)
 
     def prepare(self, model: Model, around: State) -> Model:
         """The model itself.
@@ -144,8 +144,8 @@ class ConstraintFollowing(Law):
         terms: list[AttachedTerm | None] = []
         makers: list[Callable[[], Sequence[AttachedTerm | None]]] = [
             lambda: self.terms_of_rows(rows),
-            lambda: [None if self.observer is None else self.observer.attach(rows)],
-            lambda: [own.attach(name, model, self.period) for name, own in (self.terms or {}).items()],
+            lambda: [None if self.observer is None else self.observer.attach(rows, self.timings.observer)],
+            lambda: [own.attach(name, model, self.timings.observer.period) for name, own in (self.terms or {}).items()],
         ]
         for made in makers:
             try:
@@ -190,7 +190,8 @@ class ConstraintFollowing(Law):
             TaskError: A correction does not fit; the message names every such row.
         """
         gains = resolve_all(rows, self.correction, self.corrections)
-        correction, funnel = CorrectionTerm.of(rows, gains), funnels(rows, self.correction, self.corrections or {})
+        correction = CorrectionTerm.of(rows, gains)
+        funnel = funnels(rows, self.correction, self.corrections or {}, self.timings.correction)
         return [correction, funnel, None if self.robust is None else self._robust_term(self.robust, correction, funnel)]
 
     def _robust_term(
@@ -208,7 +209,7 @@ class ConstraintFollowing(Law):
                 problems.append(str(error))
         if problems:
             raise TaskError("\n".join(problems))
-        return robust.attach(rows, required, sliding, kappa)
+        return robust.attach(rows, required, sliding, kappa, self.timings.robust)
 
     def _required(self, rows: Sequence[Row]) -> list[int]:
         """Indices of the rows of priority 1."""
@@ -221,17 +222,17 @@ class ConstraintFollowing(Law):
         if not model.task_rows:
             problems.append("law: there is no task to follow (give at least one)")
         feedback = self.feedback_allocation or self.allocation
-        for field, word, words in (
+        for key, word, words in (
             ("allocation", self.allocation, get_args(Kind)),
             ("feedback_allocation", feedback, get_args(Kind)),
             ("on_infeasible", self.on_infeasible, ("warn", "damp", "fault")),
         ):
             if word not in words:
-                problems.append(f"law.{field}: expected one of {', '.join(words)}, got {word!r}")
+                problems.append(f"law.{key}: expected one of {', '.join(words)}, got {word!r}")
         named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
-        for field, mapping in named.items():
+        for key, mapping in named.items():
             for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
-                problems.append(f"law.{field}.{wrong}: there is no actuator '{wrong}' ({remedy(wrong, actuators)})")
+                problems.append(f"law.{key}.{wrong}: there is no actuator '{wrong}' ({remedy(wrong, actuators)})")
         for name, weight in (self.weights or {}).items():
             if not weight > 0.0:
                 problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")

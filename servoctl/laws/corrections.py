@@ -14,17 +14,18 @@ Liu 2017, (52), whose alpha and beta are the damping and stiffness here; Zhao et
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from servoctl.errors import TaskError
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms
+from servoctl.tree.fields import NumberField, PerRow, wrong_gains
 from servoctl.types import Array
 
 Gain = float | Sequence[float] | Mapping[str, Any]
@@ -59,27 +60,19 @@ def _spread(values: Any, rows: Sequence[Row], name: str, several: bool = False) 
     return list(values)
 
 
-def _check_gain(correction: "Correction", name: str, least: str, holds: Callable[[float], bool]) -> None:
-    """Refuses a gain of a correction that is not a number, or out of range, wherever it stands in it."""
-    left = [getattr(correction, name)]
-    while left:
-        value = left.pop()
-        if isinstance(value, Mapping):
-            left += value.values()
-        elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-            left += list(value)
-        elif isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
-            raise TaskError(f"{type(correction).__name__}: {name}: expected a number {least}, got {value!r}")
-
-
-def _not_negative(value: float) -> bool:
-    return 0.0 <= value < math.inf
+RATE = NumberField("a number >= 0 [1/s]", least=0)
+TIME = NumberField("a positive time [s]", above=0)
+EACH = "; a number, a list (one per row, in order) or a mapping by task name"
 
 
 class Correction(ABC):
     """The feedback on the violation of a row."""
 
     label: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for sentence in wrong_gains(self):
+            raise TaskError(f"{type(self).__name__}: {sentence}")
 
     @abstractmethod
     def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
@@ -111,20 +104,11 @@ class Correction(ABC):
 
 @dataclass(frozen=True)
 class Baumgarte(Correction):
-    """`phi'' + 2 alpha phi' + beta^2 phi = 0`.
+    """`phi'' + 2 alpha phi' + beta^2 phi = 0`."""
 
-    Attributes:
-        alpha: Half the damping [1/s], at least 0.
-        beta: Square root of the stiffness [1/s], at least 0.
-    """
-
-    alpha: Gain
-    beta: Gain
+    alpha: Annotated[Gain, PerRow(RATE), Field(description=f"damping of the error [1/s]{EACH}")]
+    beta: Annotated[Gain, PerRow(RATE), Field(description=f"natural frequency of the error [rad/s]{EACH}")]
     label = "baumgarte"
-
-    def __post_init__(self) -> None:
-        for name in ("alpha", "beta"):
-            _check_gain(self, name, "of at least 0 [1/s]", _not_negative)
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_rate(rows)
@@ -134,20 +118,15 @@ class Baumgarte(Correction):
 
 @dataclass(frozen=True)
 class SecondOrderCorrection(Correction):
-    """`phi'' + damping phi' + stiffness phi = 0`.
+    """`phi'' + damping phi' + stiffness phi = 0`."""
 
-    Attributes:
-        damping: Gain on the rate of the error [1/s], at least 0.
-        stiffness: Gain on the error [1/s^2], at least 0.
-    """
-
-    damping: Gain
-    stiffness: Gain
+    damping: Annotated[Gain, PerRow(RATE), Field(description=f"gain on the error's rate [1/s]{EACH}")]
+    stiffness: Annotated[
+        Gain,
+        PerRow(NumberField("a number >= 0 [1/s^2]", least=0)),
+        Field(description=f"gain on the error [1/s^2]{EACH}"),
+    ]
     label = "second_order"
-
-    def __post_init__(self) -> None:
-        _check_gain(self, "damping", "of at least 0 [1/s]", _not_negative)
-        _check_gain(self, "stiffness", "of at least 0 [1/s^2]", _not_negative)
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_rate(rows)
@@ -158,20 +137,13 @@ class SecondOrderCorrection(Correction):
 
 @dataclass(frozen=True)
 class PFeedback(Correction):
-    """`beta' = -beta / P`, where beta is the error at velocity level.
+    """`P beta' + beta = 0`; beta is the error of a nonholonomic row, `phi' + rate phi` of a holonomic one."""
 
-    Attributes:
-        P: Time constant [s], above 0.
-        rate: For holonomic rows, `beta = phi' + rate phi` [1/s]; 0 corrects the velocity alone.
-    """
-
-    P: Gain
-    rate: Gain = 0.0
+    P: Annotated[Gain, PerRow(TIME), Field(description=f"time constant [s]{EACH}")]
+    rate: Annotated[
+        Gain, PerRow(RATE), Field(description=f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}")
+    ] = 0.0
     label = "p_feedback"
-
-    def __post_init__(self) -> None:
-        _check_gain(self, "P", "above 0 [s]", lambda value: 0.0 < value < math.inf)
-        _check_gain(self, "rate", "of at least 0 [1/s]", _not_negative)
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         pairs: list[tuple[float, float]] = []

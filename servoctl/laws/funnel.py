@@ -21,22 +21,25 @@ Sangwin 2002. The cap, the tangent, and D for a command that is held and late, a
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
-from servoctl.laws.corrections import Correction, Gain, PFeedback, per_row
+from servoctl.laws.corrections import EACH, RATE, TIME, Correction, Gain, PFeedback, per_row
 from servoctl.laws.hold import RowFeedback, growth, last_stable
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
+from servoctl.tree.fields import AutoPositive, NumberField, PerRow
 from servoctl.types import Array
 
+WIDTH = NumberField("a positive half-width", above=0)
 MARGIN = 2.0  # the default slope is stable up to this many times the period
 
 
@@ -89,25 +92,27 @@ class FunnelNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class Funnel(Correction):
-    """A funnel as the user configures it.
+    """`beta' = -F(beta)`, where F grows towards the edge of a corridor |beta| < rho(t) that narrows with time.
 
-    Attributes:
-        P: Time constant in the middle of the funnel [s], above 0.
-        start: Half-width for beta at t = 0 [unit of the violation per s; of a nonholonomic row its own unit].
-        end: Half-width that remains, above 0 and at most `start`.
-        shrink: Rate at which the width goes from `start` to `end` [1/s].
-        rate: For holonomic rows, lambda in `beta = phi' + lambda phi` [1/s]; 0: the rate alone.
-        slope: G, the largest slope of the correction [1/s]; None: half of what is stable at the period.
-        timing: Of the loop; without a period `slope` has to be given.
+    beta is the error of a nonholonomic row, `phi' + rate phi` of a holonomic one, and
+    `rho(t) = (start - end) exp(-shrink t) + end`.
     """
 
-    P: Gain
-    start: Gain
-    end: Gain
-    shrink: Gain = 0.0
-    rate: Gain = 0.0
-    slope: float | None = None
-    timing: Timing = field(default=Timing(None), kw_only=True)
+    P: Annotated[Gain, PerRow(TIME), Field(description=f"time constant in the middle of the funnel [s]{EACH}")]
+    start: Annotated[Gain, PerRow(WIDTH), Field(description=f"half-width at t = 0 [unit of beta]{EACH}")]
+    end: Annotated[
+        Gain, PerRow(WIDTH), Field(description=f"half-width that remains, at most start [unit of beta]{EACH}")
+    ]
+    shrink: Annotated[Gain, PerRow(RATE), Field(description=f"rate from start to end [1/s]{EACH}")] = 0.0
+    rate: Annotated[
+        Gain, PerRow(RATE), Field(description=f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}")
+    ] = 0.0
+    slope: Annotated[
+        AutoPositive,
+        Field(
+            description="largest gain, at the edge [1/s]; auto, or left out: half of what the timing allows",
+        ),
+    ] = None
     label = "funnel"
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
@@ -115,8 +120,11 @@ class Funnel(Correction):
         self._fits(rows)
         return PFeedback(self.P, self.rate).gains(rows)
 
-    def numbers(self, rows: Sequence[Row]) -> list[FunnelNumbers]:
+    def numbers(self, rows: Sequence[Row], timing: Timing) -> list[FunnelNumbers]:
         """The numbers of each row.
+
+        Args:
+            timing: Of the loop; without a period `slope` has to be given.
 
         Raises:
             TaskError: A number is out of its range, or the period leaves too little gain; the message names the row.
@@ -130,28 +138,24 @@ class Funnel(Correction):
                     f"{row.name}: funnel: expected 0 < end <= start, got end {end:g} and start {start:g} "
                     "(half-widths of the corridor)"
                 )
-            if not P > 0.0:
-                raise TaskError(f"{row.name}: funnel.P: expected a positive time [s], got {P:g}")
-            if not 0.0 <= shrink < math.inf:
-                raise TaskError(f"{row.name}: funnel.shrink: expected a rate of at least 0 [1/s], got {shrink:g}")
             rate = rate if row.has_rate else 0.0
-            slope = self.slope if self.slope is not None else self.default_slope(row, rate)
+            slope = self.slope if self.slope is not None else self.default_slope(row, rate, timing)
             found.append(FunnelNumbers(rate, 1.0 / P, start, end, shrink, slope))
-            self._enough(row, found[-1])
+            self._enough(row, found[-1], timing)
         return found
 
-    def default_slope(self, row: Row, rate: float) -> float:
+    def default_slope(self, row: Row, rate: float, timing: Timing) -> float:
         """The largest slope that is stable up to `MARGIN` periods [1/s].
 
         Raises:
             TaskError: The law is not sampled.
         """
-        if self.timing.period is None:
+        if timing.period is None:
             raise TaskError(f"{row.name}: funnel.slope: needs a number, or a sampled law (give run.period)")
-        period = MARGIN * self.timing.period
+        period = MARGIN * timing.period
 
         def stable(slope: float) -> bool:
-            return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), self.timing, period) < 1.0
+            return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), timing, period) < 1.0
 
         return last_stable(stable, 0.0, 4.0 / period, 50)[0]
 
@@ -160,7 +164,7 @@ class Funnel(Correction):
             if row.degree > 2:
                 raise TaskError(f"{row.name}: a funnel does not fit a row of relative degree {row.degree} (use poles)")
 
-    def _enough(self, row: Row, numbers: FunnelNumbers) -> None:
+    def _enough(self, row: Row, numbers: FunnelNumbers, timing: Timing) -> None:
         """Raises if the slope leaves the funnel nothing to hold the violation with."""
         kappa, slope = numbers.kappa, numbers.slope
         if not kappa <= slope < math.inf:
@@ -169,7 +173,7 @@ class Funnel(Correction):
                 f"{row.name}: funnel.P: its gain 1/P = {kappa:.4g} 1/s is above {cap}, {slope:.4g} 1/s "
                 "(raise P, or shorten period or delay)"
             )
-        if not numbers.tolerated(self.timing) > 0.0:
+        if not numbers.tolerated(timing) > 0.0:
             raise TaskError(
                 f"{row.name}: funnel: with a slope of at most {slope:.4g} 1/s it cannot hold the task error inside "
                 "even for an exact model (make shrink smaller, end larger, or shorten period or delay)"
@@ -239,29 +243,31 @@ class FunnelTerm(AttachedTerm):
         ]
 
 
-def funnels(rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction]) -> FunnelTerm | None:
+def funnels(
+    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction], timing: Timing
+) -> FunnelTerm | None:
     """The funnels of the rows; None without any.
 
     Args:
         common: Correction of every row whose group has none of its own.
         own: Group -> its own correction.
+        timing: Of the loop.
 
     Raises:
         TaskError: A funnel does not fit; the message has a line for each.
     """
     found: dict[int, FunnelNumbers] = {}
     problems: list[str] = []
-    parts = _parts(rows, common, own)
-    for correction, where, members in parts:
+    for correction, where, members in _parts(rows, common, own):
         try:
-            found |= zip(members, correction.numbers([rows[i] for i in members]), strict=True)
+            found |= zip(members, correction.numbers([rows[i] for i in members], timing), strict=True)
         except TaskError as error:
             problems.append(f"{where}: {error}")
     if problems:
         raise TaskError("\n".join(problems))
     if not found:
         return None
-    order, timing = tuple(sorted(found)), parts[0][0].timing
+    order = tuple(sorted(found))
     names, by_rate = tuple(rows[i].name for i in order), tuple(rows[i].has_rate for i in order)
     return FunnelTerm(order, names, by_rate, timing, tuple(float(x) for i in order for x in found[i]))
 

@@ -21,11 +21,12 @@ calls the observer itself.
 Source: ours; for the idea Ohnishi 1987 and Chen 2004.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from servoctl.errors import TaskError
 from servoctl.laws.hold import last_stable
@@ -34,6 +35,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing, UnderWay
+from servoctl.tree.fields import AutoPositive
 from servoctl.types import Array, Command
 
 SHARE = 0.2  # default rate times period
@@ -41,25 +43,24 @@ SHARE = 0.2  # default rate times period
 
 @dataclass(frozen=True)
 class Observer:
-    """A disturbance observer as the user configures it.
+    """Disturbance observer of the task rows."""
 
-    Raises:
-        TaskError: A number is out of its range.
-    """
+    rate: Annotated[
+        AutoPositive,
+        Field(description="L [1/s]: how fast the estimate follows; auto, or left out: 0.2 / run.period"),
+    ] = None
 
-    timing: Timing  # of the loop, which is sampled
-    rate: float | None = None  # L [1/s]; None: 0.2 / period
-
-    def __post_init__(self) -> None:
-        if self.rate is not None and not 0.0 < self.rate < math.inf:
-            raise TaskError(f"observer: rate: expected a positive number [1/s], got {self.rate}")
-
-    def attach(self, rows: Sequence[Row]) -> "RowObserver":
+    def attach(self, rows: Sequence[Row], timing: Timing) -> "RowObserver":
         """The observer of these rows.
 
+        Args:
+            timing: Of the loop, which is sampled.
+
         Raises:
-            TaskError: A row has no speed that shows a disturbance; the message names it.
+            TaskError: The law is not sampled, or a row has no speed that shows a disturbance; the message names it.
         """
+        if timing.period is None:
+            raise TaskError("law.observer: needs a sampled law (give run.period)")
         for row in rows:
             if row.degree > 2:
                 raise TaskError(
@@ -71,8 +72,8 @@ class Observer:
                     f"law.observer: task.{row.name}: has no violation, so no disturbance shows (leave the observer "
                     "out, or give the row a violation)"
                 )
-        rate = SHARE / self.timing.h if self.rate is None else float(self.rate)
-        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), self.timing, rate)
+        rate = SHARE / timing.h if self.rate is None else float(self.rate)
+        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), timing, rate)
 
 
 @dataclass(frozen=True)

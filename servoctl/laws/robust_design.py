@@ -11,15 +11,17 @@ the gain budget G. The rule for sampled time is ours; the terms and their source
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.laws.robust import RobustTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing
+from servoctl.tree.fields import AutoPositive, NotNegative, Positive, ScalarOr
 from servoctl.types import Array
 
 REAL = 1e-9  # a correction counts as critically damped within this relative error of its discriminant
@@ -28,20 +30,12 @@ UNITS = dict.fromkeys(("x", "y", "z"), "m") | dict.fromkeys(("rx", "ry", "rz"), 
 """Label of a row of a task of frames -> its unit."""
 
 
-@dataclass(frozen=True)
 class _Term:
     """What robust and adaptive terms share."""
 
-    # row or task -> size by which its violation is divided, default 1
-    scale: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-    timing: Timing = field(default=Timing(None), kw_only=True)  # of the loop
+    scale: dict[str, float]
 
     name = "robust"
-
-    @property
-    def steepest(self) -> float | None:
-        """Half of the largest gain on beta at which the sampled loop is stable [1/s]; None: not sampled."""
-        return None if self.timing.period is None else 1.0 / (self.timing.lateness + self.timing.period)
 
     def scales(self, rows: Sequence[Row]) -> tuple[float, ...]:
         """The scale of every row."""
@@ -68,23 +62,46 @@ class _Term:
         return found
 
     def _term(
-        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], **numbers: float
+        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], timing: Timing, **numbers: float
     ) -> RobustTerm:
         by_rate, adaptive = tuple(rows[i].has_rate for i in members), self.name == "adaptive"
-        return RobustTerm(tuple(members), by_rate, adaptive, self.timing, tuple(sliding), self.scales(rows), **numbers)
+        return RobustTerm(tuple(members), by_rate, adaptive, timing, tuple(sliding), self.scales(rows), **numbers)
 
 
 @dataclass(frozen=True)
 class Robust(_Term):
-    """A robust term as the user configures it."""
+    """A force of bounded size against disturbances of the task rows whose size is known."""
 
-    # rho: of all rows together, or row or task -> its own [acceleration of the row]; together these count by the root
-    # of the sum of squares, each divided by the row's scale
-    bound: float | Mapping[str, float]
-    boundary_layer: float | None = None  # eps; None: (d + 1) h rho^2
+    # together, bounds of rows count by the root of the sum of squares, each divided by the row's scale
+    bound: Annotated[
+        ScalarOr[Positive, dict[str, NotNegative]],
+        Field(
+            description="rho: largest disturbance [acceleration of the row] that is cancelled, of all rows together, "
+            "or row -> its own; it must be at least the disturbance divided by 1 + rho_E (`servoctl check` prints both)"
+        ),
+    ]
+    scale: Annotated[
+        dict[str, Positive],
+        Field(
+            description="row -> size by which its error is divided before norms [unit of the row]; 1 where left out; "
+            "needed for rows of different units"
+        ),
+    ] = field(default_factory=dict)
+    boundary_layer: Annotated[
+        AutoPositive,
+        Field(
+            description="eps [rate of the row times its acceleration, scaled]: the force is linear below |beta| = "
+            "eps/rho; auto, or left out: (d + 1) h rho^2 for a period h and a delay of d periods"
+        ),
+    ] = None
 
     def attach(
-        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], kappa: Sequence[float]
+        self,
+        rows: Sequence[Row],
+        members: Sequence[int],
+        sliding: Sequence[float],
+        kappa: Sequence[float],
+        timing: Timing,
     ) -> RobustTerm:
         """The term for these rows.
 
@@ -92,11 +109,12 @@ class Robust(_Term):
             members: Indices of those that it acts on.
             sliding: lambda of every row.
             kappa: Decay rate of beta of every row.
+            timing: Of the loop.
 
         Raises:
             TaskError: Something does not fit; the message names every such field and row.
         """
-        found = self.problems(rows, members)
+        found, steepest = self.problems(rows, members), _steepest(timing)
         if isinstance(self.bound, Mapping):
             known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
             found += _unknown("law.robust.bound", self.bound, known)
@@ -106,36 +124,65 @@ class Robust(_Term):
             rho = float(self.bound)
         if not 0.0 < rho * rho < math.inf:
             found.append(f"law.robust.bound: expected a positive size of the disturbance, got {rho:g}")
-        if self.boundary_layer is None and self.steepest is None:
+        if self.boundary_layer is None and steepest is None:
             found.append("law.robust.boundary_layer: auto needs a sampled law (give run.period, or a number)")
         if found:
             raise TaskError("\n".join(found))
-        layer = rho * rho / (self.steepest or 1.0) if self.boundary_layer is None else float(self.boundary_layer)
-        return self._term(rows, members, sliding, bound=rho, layer=layer)
+        layer = rho * rho / (steepest or 1.0) if self.boundary_layer is None else float(self.boundary_layer)
+        return self._term(rows, members, sliding, timing, bound=rho, layer=layer)
 
 
 @dataclass(frozen=True)
 class Adaptive(_Term):
-    """An adaptive term as the user configures it."""
+    """A force against disturbances of unknown size, which it estimates."""
 
-    # `leakage`: the estimate decays; `dead_zone`: it only grows, while |beta| is above `width`
-    kind: Literal["leakage", "dead_zone"]
-    rate: float  # [1/s^2] growth per |beta|
-    leak: float = 0.0  # decay [1/s], for `leakage`
-    width: float = 0.0  # |beta| below which the estimate does not grow
-    gain_budget: float | None = None  # largest gain on beta, kappa included [1/s]; None: kappa + 1 / ((d + 1) h)
+    kind: Annotated[
+        Literal["leakage", "dead_zone"],
+        Field(description="leakage: the estimate decays; dead_zone: it grows only outside of width"),
+    ]
+    rate: Annotated[Positive, Field(description="growth of the estimate per |beta| [1/s^2]")]
+    leak: Annotated[Positive | None, Field(description="decay of the estimate [1/s]; for leakage, which needs it")] = (
+        None
+    )
+    width: Annotated[
+        NotNegative | None,
+        Field(
+            description="|beta| below which the estimate does not grow [rate of the row, scaled]; dead_zone needs it"
+        ),
+    ] = None
+    gain_budget: Annotated[
+        AutoPositive,
+        Field(
+            description="largest gain on beta, that of the correction included [1/s]; auto, or left out: the "
+            "correction's plus 1 / ((d + 1) h) for a period h and a delay of d periods"
+        ),
+    ] = None
+    scale: Annotated[dict[str, Positive], Field(description="as of law.robust")] = field(default_factory=dict)
 
     name = "adaptive"
 
+    def __post_init__(self) -> None:
+        if self.kind == "leakage" and self.leak is None:
+            raise TaskError("leak: missing (decay of the estimate [1/s]; leakage needs it)")
+        if self.kind == "dead_zone" and self.leak is not None:
+            raise TaskError("leak: does not fit kind dead_zone (leave it out, or use kind: leakage)")
+        if self.kind == "dead_zone" and not self.width:
+            raise TaskError("width: missing (|beta| below which the estimate does not grow; dead_zone needs it)")
+
     def attach(
-        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], kappa: Sequence[float]
+        self,
+        rows: Sequence[Row],
+        members: Sequence[int],
+        sliding: Sequence[float],
+        kappa: Sequence[float],
+        timing: Timing,
     ) -> RobustTerm:
         """The term for these rows; arguments and errors as of `Robust.attach`."""
-        found = self.problems(rows, members)
+        found, steepest = self.problems(rows, members), _steepest(timing)
         fastest = max((kappa[i] for i in members), default=0.0)
-        if self.gain_budget is None and self.steepest is None:
+        if self.gain_budget is None and steepest is None:
             found.append("law.adaptive.gain_budget: auto needs a sampled law (give run.period, or a number)")
-        gain = (self.steepest or 1.0) if self.gain_budget is None else self.gain_budget - fastest
+        gain = (steepest or 1.0) if self.gain_budget is None else self.gain_budget - fastest
         if not gain > 0.0:
             found.append(
                 f"law.adaptive.gain_budget: expected more than the correction's own gain, {fastest:.4g} 1/s, got "
@@ -143,8 +190,13 @@ class Adaptive(_Term):
             )
         if found:
             raise TaskError("\n".join(found))
-        numbers = {"rate": self.rate, "leak": self.leak, "width": self.width, "gain": gain}
-        return self._term(rows, members, sliding, **numbers)
+        numbers = {"rate": self.rate, "leak": self.leak or 0.0, "width": self.width or 0.0, "gain": gain}
+        return self._term(rows, members, sliding, timing, **numbers)
+
+
+def _steepest(timing: Timing) -> float | None:
+    """Half of the largest gain on beta at which the sampled loop is stable [1/s]; None: not sampled."""
+    return None if timing.period is None else 1.0 / (timing.lateness + timing.period)
 
 
 def _of(row: Row, values: Mapping[str, float], default: float) -> float:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, StrictBool
 
 from servoctl.expression import Expression
 from servoctl.expression.suggest import remedy
@@ -13,6 +14,7 @@ from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
+from servoctl.tree.fields import NotNegative, Real
 from servoctl.types import Array, State
 
 Equations = Mapping[str, str | Expression]  # actuator -> equation
@@ -20,17 +22,16 @@ Equations = Mapping[str, str | Expression]  # actuator -> equation
 
 @dataclass(frozen=True)
 class Secondary:
-    """Objectives of the inputs where the task leaves them free.
+    """Goals for the free inputs: used in the null space of the task."""
 
-    Attributes:
-        centre: Whether each input seeks the middle of its limits; an input without two finite limits seeks zero.
-        preload: Actuator -> the input that it seeks [actuator unit], such as an internal force against backlash.
-        damping: D of `-D B^T v` [actuator unit per its speed], which damps the motion that the task leaves free.
-    """
-
-    centre: bool = False
-    preload: Mapping[str, float] | None = None
-    damping: float = 0.0
+    centre: Annotated[StrictBool, Field(description="seek the middle of law.limits")] = False
+    preload: Annotated[
+        dict[str, Real] | None,
+        Field(description="actuator -> desired input [actuator units], such as an internal force"),
+    ] = None
+    damping: Annotated[
+        NotNegative, Field(description="D of -D B^T v on the free motion [actuator unit per its speed]")
+    ] = 0.0
 
     def problems(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> list[str]:
         """One sentence for each field that does not fit these actuators and limits."""

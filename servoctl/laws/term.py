@@ -15,7 +15,20 @@ import numpy as np
 from servoctl.engine.parameters import Part
 from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, Command
+
+
+@dataclass(frozen=True)
+class TermTimings:
+    """The timing of a loop as each kind of term counts on it; without a period the law acts continuously."""
+
+    correction: Timing  # from the state that the law gets
+    robust: Timing  # from the measurement: a predicted state is only as good as its model
+    observer: Timing  # from the state that an estimator gives, or from the measurement
+
+
+CONTINUOUS = TermTimings(*(3 * [Timing(None)]))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import numpy as np
 
 from servoctl.errors import PlantError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.observer import largest_rate, of_one_row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
@@ -122,3 +123,33 @@ def _worse(worst: ModelError, t: float, index: int, E: Array, K: Array, d: Array
         rows=np.maximum(worst.rows, np.abs(d)),
     )
     return replace(found, rho=float(eigenvalues[0]), at=(t, index)) if eigenvalues[0] < worst.rho else found
+
+
+def stable_rates(law: AttachedConstraintFollowing, error: ModelError | None) -> list[float]:
+    """Largest stable rate of the observer of each row [1/s], for every machine of the box and every delay.
+
+    Args:
+        law: The law, with an observer.
+        error: Of the model over a box; None: no box.
+    """
+    assert law.observer is not None
+    errors = (0.0,) if error is None else (error.rho, 0.0, error.upper)
+    return [
+        min(
+            largest_rate(of_one_row(law.observer, i), *law.correction.gains(i)[:2], E, law.observer.rate)
+            for E in errors
+        )
+        for i in range(len(law.observed))
+    ]
+
+
+def rate_refusals(law: AttachedConstraintFollowing, error: ModelError | None) -> list[str]:
+    """Why the rate of the observer is refused, per row; empty if it is stable, or without an observer."""
+    if law.observer is None:
+        return []
+    worst = "" if error is None else " for the worst machine of law.uncertainty"
+    return [
+        f"{name}: unstable at {law.observer.rate:.4g} 1/s{worst} (use a rate below {limit:.4g})"
+        for name, limit in zip(law.observed, stable_rates(law, error), strict=True)
+        if law.observer.rate > limit
+    ]

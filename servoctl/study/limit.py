@@ -14,7 +14,6 @@ from itertools import product
 import numpy as np
 
 from servoctl.assembly.build import build_law
-from servoctl.assembly.corrections import build_correction
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
 from servoctl.assembly.make import settings_of
 from servoctl.assembly.realism import realistic
@@ -152,7 +151,7 @@ def _system(run: Run, loaded: LoadedConfig) -> System:
     """The run's system with the corrections and the realism of another config, without a loop and without checks."""
     system, problems = run.system, Problems(loaded)
     law = build_law(loaded, system.model.plant, problems)
-    passive = for_passive(build_correction(loaded.config.plant.passive.correction))
+    passive = for_passive(loaded.config.plant.passive.correction.chosen)
     problems.check()
     damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
     stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))

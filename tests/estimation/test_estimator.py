@@ -11,6 +11,7 @@ from servoctl.estimation.attached import OUTLIER, AttachedEstimator, PlantFuncti
 from servoctl.estimation.estimator import Estimator
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 from tests.rail_mass import written
@@ -101,7 +102,7 @@ def bound(n: int, rows: int, **changes: object) -> AttachedEstimator:
 
     start = State(0.0, np.zeros(n), np.zeros(n))
     model: Model = Stub()  # type: ignore[assignment]
-    return Estimator(**changes).attach(model, start, sc.Timing.of(0.001, names))  # type: ignore[arg-type]
+    return Estimator(**changes).attach(model, start, Timing.of(0.001, names))  # type: ignore[arg-type]
 
 
 def test_the_estimate_satisfies_the_constraints_by_the_orthogonal_projector() -> None:

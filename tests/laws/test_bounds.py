@@ -11,6 +11,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.barrier import barrier, stopping
 from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind
 from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 
@@ -70,7 +71,7 @@ RUNNING = np.array([0.0, 1.0, 0.0, 0.0])  # memory after the first tick: last co
 
 def wall(kind: Kind, rate: float, period: float) -> BoundsTerm:
     """One bound and one input."""
-    timing = sc.Timing.of(period, ("u",))
+    timing = Timing.of(period, ("u",))
     return BoundsTerm((BoundRow("wall", kind),), (), timing, None, (rate,), (np.inf,), (0.0,), ())
 
 

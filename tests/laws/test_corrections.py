@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-import servoctl
 from servoctl.assembly import simulate
 from servoctl.assembly.make import make_system
 from servoctl.errors import TaskError
@@ -19,6 +18,7 @@ from servoctl.laws.hold import RowFeedback, growth, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.rows import Integrator, Settings
 from servoctl.simulation.simulate import simulate_loop
@@ -163,7 +163,7 @@ LIMITS: list[tuple[Any, bool, float]] = [
 
 @pytest.mark.parametrize(("gains", "held", "limit"), LIMITS)
 def test_the_longest_spacing_is_the_closed_form(gains: tuple[float, float, bool], held: bool, limit: float) -> None:
-    row, path = RowFeedback(*gains), servoctl.Timing(1.0 if held else None)
+    row, path = RowFeedback(*gains), Timing(1.0 if held else None)
     assert longest_spacing(row, path) == pytest.approx(limit, rel=2e-4)
     below = growth(row, path, 0.99 * limit)
     assert below < 1.0 or (below == 1.0 and gains[1] == 0.0)  # without stiffness the place itself stays, for ever
@@ -171,8 +171,8 @@ def test_the_longest_spacing_is_the_closed_form(gains: tuple[float, float, bool]
 
 
 def test_without_feedback_no_spacing_is_too_long() -> None:
-    held = longest_spacing(RowFeedback(0.0, 0.0), servoctl.Timing(1.0))
-    assert held == longest_spacing(RowFeedback(0.0, 0.0, False), servoctl.Timing(None)) == np.inf
+    held = longest_spacing(RowFeedback(0.0, 0.0), Timing(1.0))
+    assert held == longest_spacing(RowFeedback(0.0, 0.0, False), Timing(None)) == np.inf
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -182,7 +182,7 @@ def test_a_run_decays_below_the_limit_and_grows_above_it(correction: Correction,
     first_order = isinstance(correction, PFeedback)
     task = {"x": Nonholonomic("der(x)") if first_order else Holonomic("x")}
     ((damping, stiffness),) = correction.gains([N if first_order else H1])
-    limit = longest_spacing(RowFeedback(damping, stiffness, not first_order), servoctl.Timing(1.0 if held else None))
+    limit = longest_spacing(RowFeedback(damping, stiffness, not first_order), Timing(1.0 if held else None))
     start = State(0.0, np.array([0.5, 0.0]), np.array([0.3, 0.0]))
     system = make_system(Point(), task, ConstraintFollowing(correction), {}, start, None, 1e-6)
     for factor, grows in ((0.98, False), (1.02, True)):

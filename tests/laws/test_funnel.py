@@ -18,7 +18,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing
 
 PERIOD = 1e-3
-HELD = Timing(PERIOD)
+HELD, FREE = Timing(PERIOD), Timing(None)
 H = Row("height", "height", "holonomic", True, True, 2)
 N = Row("roll", "roll", "nonholonomic", True, False, 1)
 
@@ -51,13 +51,14 @@ def test_the_slope_ends_the_growth_where_theory_says(slope: float, edge: float, 
     assert slopes == pytest.approx([slope] * 3, rel=1e-4)
 
 
-def late_run(funnel: Funnel, row: Row, share: float, seed: int) -> float:
+def late_run(funnel: Funnel, row: Row, delay: int, share: float, seed: int) -> float:
     """The largest |beta| / rho under the worst disturbance of a size: `share` of the largest that the funnel allows."""
-    of, late, rng = funnel.numbers([row])[0], round(funnel.timing.delay / PERIOD), np.random.default_rng(seed)
-    D = share * of.tolerated(funnel.timing)
-    begins = 0.99 * of.start - of.until_first_command(D, funnel.timing.lateness)
+    timing, rng = Timing(PERIOD, delay=delay * PERIOD), np.random.default_rng(seed)
+    of = funnel.numbers([row], timing)[0]
+    D = share * of.tolerated(timing)
+    begins = 0.99 * of.start - of.until_first_command(D, timing.lateness)
     phi, rate = (0.0, begins) if row.has_rate else (begins, 0.0)
-    sent, worst, sign = [0.0] * late, 0.0, 1.0
+    sent, worst, sign = [0.0] * delay, 0.0, 1.0
     for k in range(1500):
         t = k * PERIOD
         beta = rate + of.rate * phi if row.has_rate else phi
@@ -76,54 +77,45 @@ def late_run(funnel: Funnel, row: Row, share: float, seed: int) -> float:
 @pytest.mark.parametrize("row", [H, N])
 @pytest.mark.parametrize("shrink", [0.0, 20.0])
 def test_samples_stay_inside_under_the_disturbance_that_is_promised(delay: int, row: Row, shrink: float) -> None:
-    funnel = Funnel(0.1, 0.3, 0.2, shrink, 10.0 if row is H else 0.0, timing=Timing(PERIOD, delay=delay * PERIOD))
-    assert max(late_run(funnel, row, 1.0, seed) for seed in range(5)) < 1.0
+    funnel = Funnel(0.1, 0.3, 0.2, shrink, 10.0 if row is H else 0.0)
+    assert max(late_run(funnel, row, delay, 1.0, seed) for seed in range(5)) < 1.0
 
 
 def test_without_delay_the_promise_cannot_be_larger() -> None:
-    funnel = Funnel(0.1, 0.2, 0.2, timing=HELD)
-    assert late_run(funnel, N, 1.01, 0) > 1.0
+    funnel = Funnel(0.1, 0.2, 0.2)
+    assert late_run(funnel, N, 0, 1.01, 0) > 1.0
     # in continuous time, without a cap, any disturbance is held
     assert FunnelNumbers(0.0, 10.0, 0.2, 0.2, 0.0, 1e12).tolerated(Timing(None)) > 1e5
 
 
 @pytest.mark.parametrize(("delay", "limit"), [(0, 2.0), (1, 1.0), (2, 0.618)])
 def test_the_default_slope_is_half_of_what_is_stable(delay: int, limit: float) -> None:
-    funnel = Funnel(0.1, 0.2, 0.2, timing=Timing(PERIOD, delay=delay * PERIOD))
-    assert funnel.numbers([N])[0].slope * PERIOD == pytest.approx(limit / 2.0, rel=1e-3)
+    timing = Timing(PERIOD, delay=delay * PERIOD)
+    assert Funnel(0.1, 0.2, 0.2).numbers([N], timing)[0].slope * PERIOD == pytest.approx(limit / 2.0, rel=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("funnel", "row", "text"),
+    ("funnel", "row", "timing", "text"),
     [
-        (
-            Funnel(0.1, 0.1, 0.2, timing=HELD),
-            H,
-            "height: funnel: expected 0 < end <= start, got end 0.2 and start 0.1",
-        ),
-        (Funnel(0.0, 0.2, 0.1, timing=HELD), H, "height: funnel.P: expected a positive time [s], got 0"),
-        (
-            Funnel(0.1, 0.2, 0.1, -1.0, timing=HELD),
-            H,
-            "height: funnel.shrink: expected a rate of at least 0 [1/s]",
-        ),
-        (Funnel(0.1, 0.2, 0.1), H, "height: funnel.slope: needs a number, or a sampled law (give run.period)"),
-        (
-            Funnel(5e-4, 0.2, 0.1, timing=HELD),
-            N,
-            "roll: funnel.P: its gain 1/P = 2000 1/s is above what the period,",
-        ),
-        (Funnel(0.1, 0.2, 0.1, slope=5.0), N, "roll: funnel.P: its gain 1/P = 10 1/s is above funnel.slope, 5 1/s"),
-        (
-            Funnel(0.1, 9.0, 0.1, 400.0, timing=HELD),
-            N,
-            "roll: funnel: with a slope of at most 1000 1/s it cannot hold",
-        ),
+        (Funnel(0.1, 0.1, 0.2), H, HELD, "height: funnel: expected 0 < end <= start, got end 0.2 and start 0.1"),
+        (Funnel(0.1, 0.2, 0.1), H, FREE, "height: funnel.slope: needs a number, or a sampled law (give run.period)"),
+        (Funnel(5e-4, 0.2, 0.1), N, HELD, "roll: funnel.P: its gain 1/P = 2000 1/s is above what the period,"),
+        (Funnel(0.1, 0.2, 0.1, slope=5.0), N, FREE, "roll: funnel.P: its gain 1/P = 10 1/s is above funnel.slope, 5"),
+        (Funnel(0.1, 9.0, 0.1, 400.0), N, HELD, "roll: funnel: with a slope of at most 1000 1/s it cannot hold"),
     ],
 )
-def test_a_funnel_that_cannot_work_is_refused_with_a_remedy(funnel: Funnel, row: Row, text: str) -> None:
+def test_a_funnel_that_cannot_work_is_refused_with_a_remedy(
+    funnel: Funnel, row: Row, timing: Timing, text: str
+) -> None:
     with pytest.raises(TaskError, match="^" + re.escape(text)):
-        funnel.numbers([row])
+        funnel.numbers([row], timing)
+
+
+def test_numbers_of_a_funnel_made_in_python_are_checked() -> None:
+    with pytest.raises(TaskError, match=re.escape("Funnel: P: expected a positive time [s], got 0.0")):
+        Funnel(0.0, 0.2, 0.1)
+    with pytest.raises(TaskError, match=re.escape("Funnel: shrink: expected a number >= 0 [1/s], got -1.0")):
+        Funnel(0.1, 0.2, 0.1, -1.0)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.hold import RowFeedback, longest_spacing
 from servoctl.linear.margins_at import loop_margins
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 from tests.small_plants import Masses
@@ -24,7 +25,7 @@ FIRST, SECOND, THIRD = (0.0, 1.0, False), (2.0, 1.0, True), (3.0, 1.0, True, (3.
 
 
 def longest(gains: tuple[float, ...], delay: int) -> float:
-    return longest_spacing(RowFeedback(*gains), sc.Timing(1.0, delay=delay))
+    return longest_spacing(RowFeedback(*gains), Timing(1.0, delay=delay))
 
 
 @pytest.mark.parametrize("delay", range(5))
@@ -93,12 +94,12 @@ def test_the_simulated_loop_has_the_computed_limit(correction: Correction, holon
 
 @pytest.mark.parametrize(("method", "limit"), [("rk4", 2.785293563405282), ("dop853", 6.39)])
 def test_each_method_has_its_largest_stable_step(method: str, limit: float) -> None:
-    assert longest_spacing(RowFeedback(*SECOND), sc.Timing(None), method) == pytest.approx(limit, rel=1e-3)
+    assert longest_spacing(RowFeedback(*SECOND), Timing(None), method) == pytest.approx(limit, rel=1e-3)
 
 
 @pytest.mark.parametrize(("factor", "grows"), [(0.98, False), (1.02, True)])
 def test_steps_of_dop853_itself_grow_beyond_its_limit(factor: float, grows: bool) -> None:
-    h = factor * longest_spacing(RowFeedback(*FIRST), sc.Timing(None), "dop853")
+    h = factor * longest_spacing(RowFeedback(*FIRST), Timing(None), "dop853")
     solver = DOP853(lambda t, y: -y, 0.0, np.ones(1), 1e9, max_step=h, first_step=h, rtol=1e6, atol=1e6)
     for _ in range(200):
         solver.step()
@@ -106,11 +107,11 @@ def test_steps_of_dop853_itself_grow_beyond_its_limit(factor: float, grows: bool
 
 
 def test_a_method_that_adapts_its_step_has_no_limit() -> None:
-    assert longest_spacing(RowFeedback(*SECOND), sc.Timing(None), "radau") == math.inf
+    assert longest_spacing(RowFeedback(*SECOND), Timing(None), "radau") == math.inf
 
 
 def test_an_undamped_row_is_unstable_at_any_period() -> None:
-    assert longest_spacing(RowFeedback(0.0, 4.0), sc.Timing(1.0)) == 0.0
+    assert longest_spacing(RowFeedback(0.0, 4.0), Timing(1.0)) == 0.0
 
 
 def test_poles_come_back_from_the_gains_of_poles() -> None:

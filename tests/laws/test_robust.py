@@ -152,7 +152,7 @@ def rate_of(term: RobustTerm, beta: float, estimate: float) -> float:
 def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
     """alpha = (rate / leak) sigma sqrt(2 / pi) = 0.6383."""
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term = Adaptive("leakage", 40.0, 0.5, timing=sc.Timing(H)).attach([row], [0], [0.0], [KAPPA])
+    term = Adaptive("leakage", 40.0, 0.5).attach([row], [0], [0.0], [KAPPA], Timing(H))
     noise, alpha, sum_ = 0.01 * np.random.default_rng(0).standard_normal(20_000), 0.6383, 0.0
     for beta in noise:
         alpha += H * rate_of(term, beta, alpha)
@@ -162,7 +162,7 @@ def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
 
 def test_the_estimate_takes_the_exact_step_of_a_held_growth() -> None:
     row = Row("x", "x", "nonholonomic", True, False, 1)
-    term = Adaptive("leakage", 40.0, 3.0, timing=sc.Timing(0.1)).attach([row], [0], [0.0], [KAPPA])
+    term = Adaptive("leakage", 40.0, 3.0).attach([row], [0], [0.0], [KAPPA], Timing(0.1))
     after = 0.5 + 0.1 * rate_of(term, -0.2, 0.5)
     exact = 40 * 0.2 / 3 + (0.5 - 40 * 0.2 / 3) * math.exp(-0.3)
     assert after == pytest.approx(exact, rel=1e-12)

@@ -1,13 +1,16 @@
 """Types of single fields: which values they accept, and the error for all others."""
 
+import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, Literal, SupportsFloat, TypeVar, get_args
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -19,7 +22,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from servoctl.config.document import in_words
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant, parse
 
@@ -27,6 +29,16 @@ SCALAR, LIST, MAPPING = "<scalar>", "<list>", "<mapping>"
 """Branches of a field that accepts several shapes; they occur in pydantic's paths, never in ours."""
 
 LONGEST_UNIT = 16  # most characters of a unit
+
+
+def in_words(value: Any) -> str:
+    """A value for a message: short, and as written in YAML."""
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return f"a mapping ({', '.join(map(str, value))})"[:80] if value else "an empty mapping"
+    shown = repr(value) if not isinstance(value, list | tuple) else f"[{', '.join(map(in_words, value[:8]))}]"
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def fault(what: str, *at: str | int) -> PydanticCustomError:
@@ -67,16 +79,18 @@ class NumberField:
         except ExpressionError as error:
             reason = f": {error}" if isinstance(value, str) else ""
             raise fault(f"expected {self.expected}, got {in_words(value)}{reason}") from error
-        if not self._holds(number):
+        if not self.holds(number):
             result = f" = {number:.6g}" if isinstance(value, str) else ""
             raise fault(f"expected {self.expected}, got {in_words(value)}{result}")
         if self.whole:
             return value if isinstance(value, int) else int(number)
         return number
 
-    def _holds(self, number: float) -> bool:
+    def holds(self, number: float) -> bool:
+        """Whether a number is finite and in the range."""
         return (
-            (self.above is None or number > self.above)
+            math.isfinite(number)
+            and (self.above is None or number > self.above)
             and (self.least is None or number >= self.least)
             and (self.most is None or number <= self.most)
             and (self.below is None or number < self.below)
@@ -167,7 +181,7 @@ def shape(value: Any) -> str:
     """Branch that a value takes in a field that accepts several shapes."""
     if isinstance(value, list | tuple):
         return LIST
-    return MAPPING if isinstance(value, Mapping | BaseModel) else SCALAR
+    return MAPPING if isinstance(value, Mapping | BaseModel) or is_dataclass(value) else SCALAR
 
 
 def _mapping_or_not(value: Any) -> str:
@@ -204,6 +218,7 @@ UnitText = Annotated[str, AfterValidator(_unit)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
 Option = Annotated[Any, PlainValidator(_option)]
 LawKind = Literal["constraint_following", "input_output"]
+AutoPositive = Annotated[Positive | None, BeforeValidator(lambda value: None if value == "auto" else value)]
 Interval = Annotated[tuple[Real, ...], AfterValidator(_interval)]
 Limit = Annotated[
     Annotated[float, NumberField("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
@@ -229,6 +244,31 @@ PerName = Annotated[
     Discriminator(shape),
 ]
 """One value for all, a list in order, or a mapping by name."""
+
+
+@dataclass(frozen=True)
+class PerRow:
+    """Type of a gain: one number for all rows, a list with one per row in order, or a mapping by task name."""
+
+    number: NumberField  # each of its numbers
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(PerName[Annotated[float, self.number]])  # type: ignore[misc]
+
+
+def wrong_gains(section: Any) -> Iterator[str]:
+    """One sentence for each gain of a dataclass, wherever it stands in a `PerRow`, that is no number of its range."""
+    for field in fields(section):
+        number = next((each.number for each in get_args(field.type) if isinstance(each, PerRow)), None)
+        left = [getattr(section, field.name)]
+        while left and number is not None:
+            value = left.pop()
+            if isinstance(value, Mapping):
+                left += value.values()
+            elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+                left += list(value)
+            elif isinstance(value, bool) or not isinstance(value, SupportsFloat) or not number.holds(float(value)):
+                yield f"{field.name}: expected {number.expected}, got {value!r}"
 
 
 AXES = ("x", "y", "z")

@@ -1,0 +1,1 @@
+"""Fields of sections: units, ranges, and the values that they accept."""
