@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.laws.law import AttachedLaw
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.estimated import ELAPSED, SENT
+from servoctl.simulation.estimated import COMMANDS, ELAPSED
 from servoctl.types import Array, Status
 
 
@@ -31,15 +31,13 @@ class Controller:
         # estimating: whether a part of the memory belongs to an estimator
         law, self.estimating = loop.system.law, loop.system.estimator is not None
         self._memory_period = loop.memory_period
-        # where an estimator's memory has the time since the last tick, and what the drives got last
-        self.elapsed_at, self.sent_at = 0, slice(0, 0)
-        if self.estimating:
-            names, actuators = loop.memory_names, list(loop.system.model.plant.actuators)
-            self.elapsed_at, first = (
-                names.index(f"estimation.{ELAPSED}"),
-                names.index(f"estimation.{SENT}.{actuators[0]}"),
-            )
+        names, actuators = loop.memory_names, list(loop.system.model.plant.actuators)
+        # where the memory has what the drives got last, and the time since then
+        self.sent_at = slice(0, 0)
+        if loop.system.commands is not None:
+            first = names.index(f"{COMMANDS}.sent1.{actuators[0]}")
             self.sent_at = slice(first, first + len(actuators))
+        self.elapsed_at = names.index(ELAPSED) if self.estimating else 0
         self.own_memory = len(() if law is None else law.memory)  # length of the part that belongs to the law
         self.memory = loop.memory_start.copy()  # state that the law integrates, shape (memory,)
         # [s] time since the last tick, for the estimator
@@ -112,15 +110,15 @@ class Controller:
             self.memory[: self.own_memory] += time * rate[: self.own_memory]
 
     def sent(self, torques: Array, moves: bool = True) -> None:
-        """Takes the estimator to the next tick.
+        """Takes the commands under way, and an estimator, to the next tick.
 
         Args:
             torques: What the drives got, shape (m,) [actuator units].
-            moves: Whether torques move the machine; if not, the estimator starts again at the next tick.
+            moves: Whether torques move the machine; if not, both start again at the next tick.
         """
-        if not self.estimating:
-            return
         own = self.own_memory
+        if own == len(self.memory):
+            return
         rate = self.row[self._slices["memory_rate"]][own:]
         if not (moves and np.isfinite(rate).all()):
             self.memory[own:] = self.loop.memory_start[own:]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly.realism import build_realism
-from servoctl.assembly.timing import timing_of
+from servoctl.assembly.timing import estimated, timing_of
 from servoctl.assembly.values import Problems, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.realism import EstimationConfig
@@ -48,9 +48,9 @@ def with_estimator(
 
 def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_drives: bool) -> Estimator | None:
     """The estimator of a config; None without one, or without a period, which is noted."""
-    given, realism = loaded.config.estimation, loaded.config.realism
-    if given is None and (on_drives or realism is None or realism.measured != "q"):
+    if not estimated(loaded, on_drives):
         return None
+    given = loaded.config.estimation
     values = EstimationConfig(kind="difference") if given is None else given
     if timing_of(loaded, plant, on_drives).period is None:
         problems.add("needs a sampled law (give run.period)", "estimation")

@@ -51,7 +51,7 @@ def term_timings(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> TermTim
     Corrections of a continuous law for drives know the timing of the drives.
     """
     timing = timing_of(loaded, plant, on_drives)
-    seen = timing if loaded.config.estimation is None else timing.at_action
+    seen = timing.at_action if estimated(loaded, on_drives) else timing
     if on_drives or loaded.config.run.period is None:
         of_drives = timing_of(loaded, plant, on_drives=True)
         return TermTimings(of_drives, of_drives, seen)
@@ -60,9 +60,12 @@ def term_timings(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> TermTim
 
 def predicted(loaded: LoadedConfig, on_drives: bool) -> bool:
     """Whether the state that the law gets is that of the moment at which its command acts, as far as its model goes."""
-    config = loaded.config
-    if config.estimation is not None:
-        return True
-    if on_drives:
-        return config.hil is not None and config.hil.prediction
-    return config.realism is not None and config.realism.measured == "q"
+    hil = loaded.config.hil
+    return estimated(loaded, on_drives) or (on_drives and hil is not None and hil.prediction)
+
+
+def estimated(loaded: LoadedConfig, on_drives: bool) -> bool:
+    """Whether an estimator in the loop gives the law its state."""
+    realism = loaded.config.realism
+    measured = not on_drives and realism is not None and realism.measured == "q"
+    return loaded.config.estimation is not None or measured

@@ -1,7 +1,7 @@
 """The disturbance observer and the estimator of a run: gains, limits of stability, and what noise costs in torque.
 
-For the estimator a row is one axis: phi'' = (1 + E) u + d, one period of delay after the other, with the gains of its
-correction. The loop is linear, so its matrix is its step applied to unit vectors, and the step calls the estimator.
+For the estimator a row is one axis: phi'' = (1 + E) u + d, with the gains of its correction. The loop is that of
+`laws.hold`, with the estimator itself as a linear controller.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.hold import last_stable
+from servoctl.laws.hold import Closed, EstimateFilter, close, hold, last_stable, linear_controller
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust import observed, observer_lag
 from servoctl.laws.robust_design import decay_rates
@@ -50,46 +50,46 @@ def of_one_axis(estimator: AttachedEstimator, i: int) -> AttachedEstimator:
     )  # fmt: skip
 
 
-def loop_matrix(
-    one: AttachedEstimator, damping: float, stiffness: float, error: float, acts: Timing | None = None
-) -> tuple[Array, Array]:
-    """The matrix of one period on (q, v, earlier u, memory), and the row of u in it; both end with the noise of q.
+def controller(one: AttachedEstimator, damping: float, stiffness: float) -> EstimateFilter:
+    """The command from (q, v) by the estimate of them; f: the memory of the estimator, then that of the commands.
 
     Args:
         one: See `of_one_axis`; lag does not count.
         damping: Gain on the speed.
         stiffness: Gain on the position.
-        error: E [-].
-        acts: When commands act in truth; None: as the estimator knows.
     """
-    one = replace(one, timing=replace(one.timing, lag=(0.0,)))
-    acts = acts or one.timing
-    late = max(one.timing.late, acts.late) + 1
-    size = 2 + late + len(one.memory) - 1
+    one = replace(one, timing=_prompt(one.timing))
+    size, commands, plant = len(one.memory), one.commands, UnitMass()
 
-    def step(x: Array) -> tuple[Array, float]:
-        (q, v), sent, memory = x[:2], x[2 : 2 + late], np.append(x[2 + late : -1], 1.0)
-        seen = State(0.0, x[:1] + x[-1], x[1:2])
-        found = one.update(seen, np.ones(1), sent[:1], memory, acts.h, UnitMass())
-        u = -stiffness * found.state.q[0] - damping * found.state.v[0] - found.disturbance[0]
-        queue = np.concatenate([[u], sent])
-        for share, acting in acts.acting(queue[:late].reshape(-1, 1)):
-            h, a = share * acts.h, (1.0 + error) * acting[0]
-            q, v = q + h * v + h * h / 2.0 * a, v + h * a
-        return np.concatenate([[q, v], queue[:late], found.memory[:-1]]), float(u)
+    def step(f: Array, x: Array) -> tuple[Array, Array]:
+        # the last value of the commands, that the loop runs, stays 1 and is no part of the motion
+        acted, now = commands.acted(np.append(f[size:], 1.0))
+        found = one.update(State(0.0, x[:1], x[1:]), np.ones(1), acted, now, f[:size], one.timing.h, plant)
+        u = -stiffness * found.state.q - damping * found.state.v - found.disturbance
+        return np.concatenate([found.memory, commands.after(now, u)[:-1]]), u
 
-    columns = [step(unit) for unit in np.eye(size + 1)]
-    return np.array([column for column, _ in columns]).T, np.array([u for _, u in columns])
+    return linear_controller(step, size + len(commands.names) - 1, 2)
+
+
+def _prompt(timing: Timing) -> Timing:
+    return replace(timing, lag=(0.0,) * len(timing.lag))
+
+
+def _loop(law: EstimateFilter, acts: Timing, factor: float = 1.0) -> Closed:
+    """The loop of an axis whose inputs act by a factor, and when `acts` says."""
+    return close(hold(np.eye(2, k=1), np.array([[0.0], [factor]]), _prompt(acts)), np.eye(1), law)
 
 
 def input_noise(one: AttachedEstimator, damping: float, stiffness: float) -> float:
     """Standard deviation of a row's command for a standard deviation of 1 of its measured position."""
-    matrix, u = loop_matrix(one, damping, stiffness, 0.0)
-    A, x, square = matrix[:, :-1], matrix[:, -1], float(u[-1] ** 2)
+    law = controller(one, damping, stiffness)
+    loop, at_once = _loop(law, one.timing), float(law.D[0, 0])
+    A, x, square = loop.A, loop.B[:, 0] * at_once, at_once**2
+    x[len(x) - len(law.F) :] += law.G[:, 0]
     for _ in range(MEMORY):  # what one reading adds to the commands after it; a sum in blocks of 100
         before = square
         for _ in range(100):
-            square += float(u[:-1] @ x) ** 2
+            square += float(loop.fed[0] @ x) ** 2
             x = A @ x
         if square - before < 1e-6 * square:
             break
@@ -127,9 +127,7 @@ def estimation_section(run: Run) -> Iterator[Section]:
     for i, name in enumerate(estimator.coordinates):
         gains = [getattr(estimator, field)[i] for field in ("gain_q", "gain_v", "gain_d")]
         one = of_one_axis(estimator, i)
-        first = 2 + one.timing.late + 1
-        alone = loop_matrix(one, 0.0, 0.0, 0.0)[0][first:, first:-1]
-        slowest = _slowest(alone, h)
+        slowest = _slowest(controller(one, 0.0, 0.0).F[: len(one.memory), : len(one.memory)], h)
         values[name] = {"gain_q": gains[0], "gain_v": gains[1], "gain_d": gains[2], "bandwidth": slowest}
         line = f"{name}: gains {gains[0]:.4g}, {gains[1]:.4g} 1/s"
         line += f", {gains[2]:.4g} 1/s^2" if estimator.has_model else ""
@@ -176,9 +174,11 @@ def _largest_gain(one: AttachedEstimator, damping: float, stiffness: float) -> f
     0 if it is unstable at 1, infinite above `MOST`.
     """
 
+    law = controller(one, damping, stiffness)
+
     def stable(factor: float) -> bool:
-        loops = (loop_matrix(one, damping, stiffness, factor - 1.0, acts)[0] for acts in one.timing.extremes)
-        return all(float(np.abs(np.linalg.eigvals(loop[:, :-1])).max()) < 1.0 + 1e-9 for loop in loops)
+        loops = (_loop(law, acts, factor).A for acts in one.timing.extremes)
+        return all(float(np.abs(np.linalg.eigvals(loop)).max()) < 1.0 + 1e-9 for loop in loops)
 
     if not stable(1.0):
         return 0.0

@@ -27,6 +27,7 @@ from servoctl.engine.linalg import decompose
 from servoctl.engine.symbol import maximum, minimum, where
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.under_way import CommandMemory, UnderWay
 from servoctl.types import Array, State
 
 OUTLIER = 5.0  # [standard deviations of the innovation] a reading this far from its prediction is left out
@@ -56,6 +57,7 @@ class Estimate(NamedTuple):
 
     state: State  # the state at which the command of this tick will act
     disturbance: Array  # acceleration that the model does not explain, shape (n,)
+    torque: Array  # lagging torques at that moment, shape (m,); empty without a lag
     memory: Array  # the memory at the next tick
     # name of a part -> values: `q`, `v` now, and of kind model also `disturbance`, `sigma` (the standard deviation of
     # the disturbance) and `innovation` (in standard deviations)
@@ -100,29 +102,26 @@ class AttachedEstimator:
     @property
     def parts(self) -> dict[str, int]:
         """Part of the memory -> its length, in order."""
-        n, m = len(self.coordinates), len(self.timing.actuators)
-        older = self.timing.late - (1 if self.predicted else 0)
-        parts = {"q": n, "v": n}
+        names = ["q", "v"]
         if self.has_model:
-            parts |= {"disturbance": n, "outliers": n} | ({"acceleration": n} if self.predicted else {})
-        return parts | {"sent": older * m, "torque": m if self.timing.lagging else 0, "running": 1}
+            names += ["disturbance", "outliers", *(["acceleration"] if self.predicted else [])]
+        return dict.fromkeys(names, len(self.coordinates))
 
     @property
     def memory(self) -> dict[str, float]:
         """Name -> initial value."""
-        n, m = len(self.coordinates), len(self.timing.actuators)
-        names: list[str] = []
-        for part, size in self.parts.items():
-            if part == "running":
-                names.append(part)
-            elif part == "sent":
-                names += [f"sent{age + 2}.{a}" for age in range(size // max(m, 1)) for a in self.timing.actuators]
-            else:
-                owners = self.timing.actuators[:size] if part == "torque" else self.coordinates
-                names += [f"{part}.{name}" for name in owners]
-        initial = dict.fromkeys(names, 0.0)
-        values = [*self.start_q, *self.start_v]
-        return initial | dict(zip(names[: 2 * n], values, strict=True))
+        start = {"q": self.start_q, "v": self.start_v}
+        rest = (0.0,) * len(self.coordinates)
+        return {
+            f"{part}.{name}": value
+            for part in self.parts
+            for name, value in zip(self.coordinates, start.get(part, rest), strict=True)
+        }
+
+    @property
+    def commands(self) -> CommandMemory:
+        """The memory of earlier commands that it reads."""
+        return CommandMemory(self.timing, self.timing.late + 1)
 
     @property
     def shown(self) -> dict[str, int]:
@@ -131,25 +130,28 @@ class AttachedEstimator:
         return dict.fromkeys(("q", "v", *(("disturbance", "sigma", "innovation") if self.has_model else ())), n)
 
     def update(
-        self, measurement: State, valid: Array, command: Array, memory: Array, elapsed: Any, plant: PlantFunctions
+        self,
+        measurement: State,
+        valid: Array,
+        acted: Array,
+        under_way: UnderWay,
+        memory: Array,
+        elapsed: Any,
+        plant: PlantFunctions,
     ) -> Estimate:
         """The estimate of a tick; pure and traceable.
 
         Args:
             measurement: Time and positions; its velocities are not used.
             valid: Which positions are readings, shape (n,); the others may be any number, or none.
-            command: What the drives were sent at the last tick, shape (m,).
+            acted: Mean torque since the last tick, shape (m,).
+            under_way: The commands under way now.
             memory: As the last tick left it.
             elapsed: Time since the last tick [s].
         """
         was = self._read(memory)
-        t, running = measurement.t, was["running"][0] > 0.5
-        sent = np.vstack([command, was["sent"].reshape(-1, len(command))])
-        if self.timing.on_drives:  # before the first tick the drives gave what they give now
-            sent = where(running, sent, np.tile(command, (len(sent), 1)))
-            was["torque"] = where(running, was["torque"], command[: len(was["torque"])])
-        last = State(t - elapsed, was["q"], was["v"])
-        a, torque = self._until_now(last, sent, was, plant)
+        t, running = measurement.t, under_way.running > 0.5
+        a = self._until_now(State(t - elapsed, was["q"], was["v"]), acted, was, plant)
         d = was.get("disturbance", np.zeros(len(a)))
         q, v = _moved(was["q"], was["v"], a + d, elapsed)
         q, v = where(running, q, where(valid, measurement.q, was["q"])), where(running, v, was["v"])
@@ -165,55 +167,41 @@ class AttachedEstimator:
         if self.kind == "difference":
             q = where(valid, measurement.q, q)
         q, v, d, sigma = self._projected(State(t, q, v), d, plant)
-        ahead, first, torque = self._ahead(State(t, q, v), d, sent, torque, plant)
+        ahead, torque, first = self._ahead(State(t, q, v), d, under_way, plant)
         kept = {
             **was,
             "q": filtered if self.kind == "difference" else q,
             "v": v,
             "disturbance": d,
             "acceleration": first,
-            "sent": sent.ravel(),
-            "torque": torque,
-            "running": np.ones(1),
         }
-        after = np.concatenate([kept[part][:size] for part, size in self.parts.items()])
+        after = np.concatenate([kept[part] for part in self.parts])
         shown = {"q": q, "v": v, "disturbance": d, "sigma": sigma, "innovation": apart}
-        return Estimate(ahead, d, after, {name: shown[name] for name in self.shown})
+        return Estimate(ahead, d, torque, after, {name: shown[name] for name in self.shown})
 
     def _read(self, memory: Array) -> dict[str, Array]:
-        ends = np.cumsum(list(self.parts.values()))
-        return {name: memory[end - size : end] for (name, size), end in zip(self.parts.items(), ends, strict=True)}
+        return dict(zip(self.parts, memory.reshape(-1, len(self.coordinates)), strict=True))
 
-    def _until_now(
-        self, before: State, sent: Array, was: dict[str, Array], plant: PlantFunctions
-    ) -> tuple[Array, Array]:
-        """Mean acceleration of the model since the last tick, and the lagging torque now."""
-        torque, rest = was["torque"], np.zeros(len(self.coordinates))
+    def _until_now(self, before: State, acted: Array, was: dict[str, Array], plant: PlantFunctions) -> Array:
+        """Mean acceleration of the model since the last tick."""
+        rest = np.zeros(len(self.coordinates))
         if self.predicted:
-            return was.get("acceleration", rest), torque
-        mean, torque = self.timing.torque(self.timing.acting(sent), torque)
-        return plant.acceleration(before, mean) if self.has_model else rest, torque
+            return was.get("acceleration", rest)
+        return plant.acceleration(before, acted) if self.has_model else rest
 
-    def _ahead(
-        self, now: State, d: Array, sent: Array, torque: Array, plant: PlantFunctions
-    ) -> tuple[State, Array, Array]:
-        """The state when this tick's command acts, and what the next tick needs.
-
-        The latter is the acceleration of the first piece, and the lagging torque: at the next tick if that piece is a
-        whole period, else now.
-        """
+    def _ahead(self, now: State, d: Array, under_way: UnderWay, plant: PlantFunctions) -> tuple[State, Array, Array]:
+        """The state and the lagging torques when this tick's command acts, and the acceleration of the first piece."""
         t, q, v = now
-        first, kept, passed = np.zeros(len(q)), torque, 0.0
-        for i, (time, mean, lagging) in enumerate(self.timing.on_their_way(sent, torque)):
+        first, torque, passed = np.zeros(len(q)), under_way.torque, 0.0
+        for i, (time, mean, lagging) in enumerate(self.timing.on_their_way(under_way.sent, torque)):
             a = plant.acceleration(State(t + passed, q, v), mean)
             q, v = _moved(q, v, a + d, time)
-            passed += time
-            if i == 0 and self.predicted:
-                first, kept = a, lagging
+            passed, torque = passed + time, lagging
+            first = first if i else a
         later = minimum(t + passed, maximum(t, self.ends))
         if self.timing.on_drives:  # on drives the task stands still up to time 0
             later = where(t > 0.0, later, t)
-        return State(later, q, v), first, kept
+        return State(later, q, v), torque, first
 
     def _projected(self, state: State, d: Array, plant: PlantFunctions) -> tuple[Array, Array, Array, Array]:
         """q, v and d on the passive constraints, and the standard deviation of d."""

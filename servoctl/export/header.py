@@ -103,8 +103,13 @@ def _about(facts: Facts) -> list[str]:
         lines += [
             f"- The law estimates speeds and the disturbance from positions: call it every {h:g} s, and then add",
             f"  {h:g} times memory_rate to the memory.",
-            "- Then put the torques that the drives really got into the entries estimation.sent of the memory, and the",
-            "  time to the next call into estimation.elapsed, where they differ from the command and the period.",
+            "- Then put the time to the next call into the entry estimation.elapsed of the memory, where it is not the",
+            "  period.",
+        ]
+    if facts.loop.system.commands is not None:
+        lines += [
+            "- The memory has earlier commands: commands.sent1, commands.sent2, ..., the newest first. After each call",
+            "  put the torques that the drives really got into commands.sent1, where they differ from the command.",
         ]
     return lines
 

@@ -71,7 +71,7 @@ def vectors(loop: Loop, start: State, border: Interface) -> tuple[list[Vector], 
 def _measured(x: Array, n: int, memory: tuple[str, ...], trial: int) -> Array:
     """A random state as an estimator sees it: running, with readings near its prediction; every third lacks one."""
     x, at = x.copy(), {name: 2 * n + i for i, name in enumerate(memory)}
-    x[at["estimation.running"]] = 1.0
+    x[at["commands.running"]] = 1.0
     x[at["estimation.elapsed"]] = abs(x[at["estimation.elapsed"]]) * 1e-2
     for i, name in enumerate(name for name in memory if name.startswith("estimation.q.")):
         x[i] = x[at[name]] + 1e-3 * x[i]

@@ -28,7 +28,8 @@ from servoctl.laws.preload import multiplier_rows
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.rows import InputRows, Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.timing import Timing, UnderWay
+from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.under_way import CommandMemory, UnderWay
 from servoctl.types import Array, Command, State
 
 Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
@@ -73,45 +74,40 @@ class BoundsTerm(AttachedTerm):
 
     @property
     def memory(self) -> dict[str, float]:
-        """Name -> initial value: earlier commands, lagging torques, whether it runs, then what the last answer had
-        active: inputs, then rows; empty without a period."""
-        if not self.sampled:
-            return {}
-        active = (*self.timing.actuators, *(f"row{i + 1}" for i in range(len(self._names))))
-        names = [*self.timing.memory(self._kept), *(f"held.{name}" for name in active)]
-        return dict.fromkeys([f"bounds.{name}" for name in names], 0.0)
+        """Name -> initial value: what the last answer had active: inputs, then rows; empty without a period."""
+        active = (*self.timing.actuators, *(f"row{i + 1}" for i in range(len(self._names)))) if self.sampled else ()
+        return dict.fromkeys([f"bounds.held.{name}" for name in active], 0.0)
 
     @property
     def period(self) -> float | None:
         return self.timing.period
 
     @property
-    def _kept(self) -> int:
-        """Number of earlier commands in the memory."""
-        return max(self.timing.late, 1)
+    def commands(self) -> CommandMemory | None:
+        return CommandMemory(self.timing, max(self.timing.late, 1)) if self.sampled else None
 
-    def start(self, memory: Array) -> Start | None:
+    def start(self, at: Terms, memory: Array) -> Start | None:
         """Where the search for the inputs begins: at the answer of the last tick, if anything was active.
 
         None: nothing is kept of the last tick.
         """
-        if not self.sampled:
+        if at.under_way is None:
             return None
-        last, active = self.last_sent(memory), self._split(memory)[1]
+        last = at.under_way.sent[0]
         finite = where(greatest(np.abs(last)) < np.inf, 1.0, 0.0)
-        return Start(last, active, where(greatest(np.abs(active)) > 0.5, finite, 0.0))
+        return Start(last, memory, where(greatest(np.abs(memory)) > 0.5, finite, 0.0))
 
-    def predicted(self, terms: Terms, memory: Array, acceleration: Acceleration) -> tuple[State, State]:
+    def predicted(self, terms: Terms, under_way: UnderWay, acceleration: Acceleration) -> tuple[State, State]:
         """The state at which the command of this tick acts, and that half a period later under the last command.
 
         Args:
             acceleration: (state, inputs) -> q'' of the model.
         """
         timing, state = self.timing, terms.state
-        sent, torque, running = self._under_way(memory)
+        sent, _, running = under_way
         (t, q, v), later = state, state.t
         a = None
-        for time, mean, _ in timing.on_their_way(sent[: timing.late], torque):
+        for time, mean, _ in timing.on_their_way(sent[: timing.late], np.zeros(0)):
             a = terms.acceleration(mean) if a is None else a
             half = time / 2.0
             middle = acceleration(State(self._time(later + half), *_after(half, q, v, a)), mean)
@@ -126,28 +122,11 @@ class BoundsTerm(AttachedTerm):
         then = State(self._time(later), q, v) if timing.late else state
         return then, State(self._time(ahead), *_after(half, q, v, a))
 
-    def last_sent(self, memory: Array) -> Array:
-        """The newest command sent, shape (m,)."""
-        newest: Array = self._under_way(memory).sent[0]
-        return newest
-
     def _time(self, t: Any) -> Any:
         return t if self.ends is None else minimum(t, self.ends)
 
     def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
-        if not self.sampled:
-            return memory
-        now = self.timing.commanded(self._under_way(memory), command.u)
-        kept = now.after(self._kept, self.timing.torque(self.timing.acting(now.sent), now.torque)[1])
-        return (np.concatenate([kept, command.active]) - memory) / self.timing.h
-
-    def _split(self, memory: Array) -> tuple[Array, Array]:
-        """The commands under way, and what the last answer had active."""
-        active = len(self.timing.actuators) + len(self._names)
-        return memory[:-active], memory[-active:]
-
-    def _under_way(self, memory: Array) -> UnderWay:
-        return self.timing.under_way(self._split(memory)[0], self._kept)
+        return (command.active - memory) / self.timing.h if self.sampled else memory
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,7 +180,7 @@ class BoundsTerm(AttachedTerm):
         pairs = zip(self.reactions, self.values, strict=True)
         return np.array([*found, *(-value if reaction.most else value for reaction, value in pairs)])
 
-    def mean_change(self, change: Array, memory: Array) -> Array:
+    def mean_change(self, change: Array, running: Any) -> Array:
         """By how much the mean of each row over its period differs from its value now, shape (k,).
 
         A rise within the period is not counted on: then samples end inside by a little. Nothing is known of the period
@@ -209,6 +188,7 @@ class BoundsTerm(AttachedTerm):
 
         Args:
             change: Of each row, from now to the middle of the period, shape (k,).
+            running: 1 after the first command, 0 before.
         """
         D, delay, later = self.timing.h, self.timing.mean_delay, []
         for row, p in zip(self.rows, self.rates, strict=True):
@@ -216,7 +196,7 @@ class BoundsTerm(AttachedTerm):
             later.append(of_second if row.kind in ("barrier", "stopping") else 0.5)
         later += [0.0] * len(self.reactions)  # a reaction holds from the first moment on
         theta = where(above(change, 0.0), 0.0, np.array(later))
-        mean: Array = change * self._under_way(memory).running * (delay + theta * D) / (delay + D / 2.0)
+        mean: Array = change * running * (delay + theta * D) / (delay + D / 2.0)
         return mean
 
     def reported(self, terms: Terms, u: Array) -> Array:

@@ -78,7 +78,7 @@ class AttachedConstraintFollowing(AttachedLaw):
             damps = above(status, Status.DAMPED.code - 0.5) if self.on_infeasible == "damp" else None
             rows, start, bounds = None, None, self.bounds
             if bounds is not None:
-                rows, start = bounds.bounding(at), bounds.start(self.of(bounds, memory))
+                rows, start = bounds.bounding(at), bounds.start(at, self.of(bounds, memory))
             limited = T.within(u, wanted, preferring, rows, start, damps)
             if bounds is not None:
                 binding, lack = bounds.of_names(limited.binding), bounds.of_names(limited.slack)

@@ -32,12 +32,31 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class EstimateFilter:
-    """The estimate that replaces x in the law: C f + D x, with f+ = F f + G x from sample to sample."""
+    """The estimate that replaces x in the law: C f + D x, with f+ = F f + G x from sample to sample.
+
+    With K = 1 it is the command itself.
+    """
 
     F: Array  # shape (states, states)
     G: Array  # shape (states, n)
-    C: Array  # shape (n, states)
-    D: Array  # shape (n, n)
+    C: Array  # shape (n, states), or (m, states) of a command
+    D: Array  # shape (n, n), or (m, n) of a command
+
+
+def linear_controller(
+    step: Callable[[Array, Array], tuple[Array, Array]], states: int, measured: int
+) -> EstimateFilter:
+    """A controller with a memory f that is linear, by its step applied to unit vectors.
+
+    Args:
+        step: (f, x) -> f at the next sample, and the command.
+        states: Length of f.
+        measured: Length of x.
+    """
+    units = np.eye(states + measured)
+    after, commands = zip(*(step(unit[:states], unit[states:]) for unit in units), strict=True)
+    f, u = np.array(after).T, np.array(commands).T
+    return EstimateFilter(f[:, :states], f[:, states:], u[:, :states], u[:, states:])
 
 
 def differences(position: Array, velocity: Array, h: float, tau: float) -> EstimateFilter:

@@ -25,6 +25,7 @@ from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.under_way import CommandMemory
 from servoctl.types import Array, Command, State
 
 INPUTS = "the plant has {} inputs"
@@ -140,7 +141,7 @@ class AttachedLaw(ABC):
         """The command at a state; pure and traceable.
 
         Args:
-            at: The equations of motion at the state.
+            at: The equations of motion at the state, with the commands under way if its terms read them.
             memory: The law's states, in the order of `memory`.
         """
 
@@ -152,6 +153,11 @@ class AttachedLaw(ABC):
     def memory(self) -> Mapping[str, float]:
         """Name -> initial value of each state that the law keeps: those of its terms, one after the other."""
         return {name: value for term in self.terms for name, value in term.memory.items()}
+
+    @property
+    def commands(self) -> CommandMemory | None:
+        """The memory of earlier commands that its terms read; None: they read none."""
+        return CommandMemory.together(*(term.commands for term in self.terms))
 
     def with_memory(self, memory: Array) -> Iterator[tuple[AttachedTerm, Array]]:
         """Each term with its part of the memory."""

@@ -15,8 +15,7 @@ E is the relative error of the model's task map T. The row is exact for constant
 commands, whole and fractional delays, and lag.
 
 Design: the memory changes once per period. A run integrates `memory_rate` over the hold, so the rate is the change
-divided by the period. The loop of one row is linear, so its matrix is its step applied to unit vectors, and the step
-calls the observer itself.
+divided by the period. The loop of one row is that of `laws.hold`, with the observer itself as a linear controller.
 
 Source: ours; for the idea Ohnishi 1987 and Chen 2004.
 """
@@ -29,12 +28,13 @@ import numpy as np
 from pydantic import Field
 
 from servoctl.errors import TaskError
-from servoctl.laws.hold import last_stable
+from servoctl.laws.hold import EstimateFilter, close, hold, last_stable, linear_controller
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.timing import Timing, UnderWay
+from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.under_way import CommandMemory, UnderWay
 from servoctl.tree.fields import AutoPositive
 from servoctl.types import Array, Command
 
@@ -89,9 +89,14 @@ class RowObserver(AttachedTerm):
 
     @property
     def memory(self) -> dict[str, float]:
-        """Name -> initial value: d, beta and w of each row, earlier commands, lagging torques, and whether it runs."""
+        """Name -> initial value: d, beta and w of each row, and whether they are those of a tick before."""
         names = [f"{part}.{row}" for part in ("disturbance", "beta", "expected") for row in self.rows]
-        return dict.fromkeys([*names, *self.timing.memory(self.timing.late)], 0.0)
+        return dict.fromkeys([*names, "observing"], 0.0)
+
+    @property
+    def commands(self) -> CommandMemory | None:
+        kept = self.timing.late + self.timing.lagging
+        return CommandMemory(self.timing, kept) if kept else None
 
     @property
     def period(self) -> float | None:
@@ -104,15 +109,18 @@ class RowObserver(AttachedTerm):
         """d of each row at this tick, shape (r,)."""
         before, beta, expected = self._rows(memory)
         # 0 at the first tick, which has no tick before
-        gain = (1.0 - np.exp(-self.rate * self.timing.h)) * self.under_way(memory).running
+        gain = (1.0 - np.exp(-self.rate * self.timing.h)) * memory[-1]
         seen = (self._beta(task) - beta) / self.timing.h - expected
         found: Array = before + gain * (seen - before)
         return found
 
     def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
-        return (self.after(at.task, at.rhs, command.u, at.task_map, memory) - memory) / self.timing.h
+        after = self.after(at.task, at.rhs, command.u, at.task_map, memory, at.under_way)
+        return (after - memory) / self.timing.h
 
-    def after(self, task: Rows, explained: Array, u: Array, task_map: Array, memory: Array) -> Array:
+    def after(
+        self, task: Rows, explained: Array, u: Array, task_map: Array, memory: Array, under_way: UnderWay | None
+    ) -> Array:
         """The memory at the next tick.
 
         Args:
@@ -121,12 +129,14 @@ class RowObserver(AttachedTerm):
             u: The command of this tick, shape (m,).
             task_map: T, shape (r, m).
             memory: Now.
+            under_way: Earlier commands; None: none acts any more.
         """
-        timing, now = self.timing, self.timing.commanded(self.under_way(memory), u)
-        mean, torque = timing.torque(timing.acting(now.sent), now.torque)
-        expected = task_map @ mean - explained
+        timing, given = self.timing, self.timing.limited(u)[None]
+        sent = given if under_way is None else np.vstack([given, under_way.sent])
+        torque = np.zeros(0) if under_way is None or not timing.lagging else under_way.torque
+        mean, _ = timing.torque(timing.acting(sent), torque)
         d = self.disturbance(task, memory)
-        return np.concatenate([d, self._beta(task), expected, now.after(timing.late, torque)])
+        return np.concatenate([d, self._beta(task), task_map @ mean - explained, [1.0]])
 
     def _beta(self, task: Rows) -> Array:
         return np.array(
@@ -136,10 +146,6 @@ class RowObserver(AttachedTerm):
     def _rows(self, memory: Array) -> tuple[Array, Array, Array]:
         r = len(self.rows)
         return memory[:r], memory[r : 2 * r], memory[2 * r : 3 * r]
-
-    def under_way(self, memory: Array) -> UnderWay:
-        """The commands under way before this tick."""
-        return self.timing.under_way(memory[3 * len(self.rows) :], self.timing.late)
 
 
 LARGEST = 8.0  # largest rate times period that is looked at
@@ -153,19 +159,34 @@ def of_one_row(observer: RowObserver, row: int) -> RowObserver:
 def loop_matrix(
     observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, acts: Timing | None = None
 ) -> Array:
-    """The matrix of one period on (phi, phi', torque, older commands, memory), shape (size, size).
+    """The matrix of one period of the loop of one row, as of `hold.close`.
 
     Args:
+        observer: Of one row.
         damping: Gain on the rate of the error; 0 for a nonholonomic row.
         stiffness: Gain on the violation.
         error: E [-].
         acts: When commands act in truth; None: as the observer knows.
     """
-    acts = acts or observer.timing
-    size = 3 + max(acts.late - observer.timing.late, 0) + len(observer.memory)
-    columns = [_step(np.eye(size)[i], observer, acts, damping, stiffness, error) for i in range(size - 1)]
-    # the last state, that the observer runs, stays 1 and is no part of the motion
-    return np.array(columns).T[:-1]
+    degree = 2 if observer.by_rate[0] else 1
+    chain, push = np.eye(degree, k=1), (1.0 + error) * np.eye(degree)[:, -1:]
+    gains = np.array([stiffness, damping][:degree])
+    return close(hold(chain, push, acts or observer.timing), np.eye(1), _controller(observer, gains)).A
+
+
+def _controller(observer: RowObserver, gains: Array) -> EstimateFilter:
+    """The command from the violation, and its rate if it has one; f: the memories of observer and commands."""
+    commands = observer.commands or CommandMemory(observer.timing, 1)
+
+    def step(f: Array, x: Array) -> tuple[Array, Array]:
+        # the last of each memory, that it runs, stays 1 and is no part of the motion
+        memory, past = np.append(f[:3], 1.0), np.append(f[3:], 1.0)
+        task, now = Rows(np.zeros((1, 1)), np.zeros(1), x[:1], x[-1:]), commands.now(past)
+        u = -gains @ x - observer.disturbance(task, memory)
+        after = observer.after(task, np.zeros(1), u, np.eye(1), memory, now)
+        return np.concatenate([after[:-1], commands.after(now, u)[:-1]]), u
+
+    return linear_controller(step, 3 + len(commands.names) - 1, len(gains))
 
 
 def largest_rate(
@@ -200,38 +221,3 @@ def largest_rate(
     if high == float("inf"):
         return high
     return last_stable(stable, low, high, 40)[0]
-
-
-def _step(x: Array, observer: RowObserver, acts: Timing, damping: float, stiffness: float, error: float) -> Array:
-    """The state after one period; `acts`: when commands act in truth."""
-    known = observer.timing.late
-    older = max(acts.late - known, 0)
-    phi, speed, torque, memory = x[0], x[1], x[2], np.append(x[3 + older : -1], 1.0)
-    second_order = observer.by_rate[0]
-    task = Rows(np.zeros((1, 1)), np.zeros(1), np.array([phi]), np.array([speed]))
-    d = observer.disturbance(task, memory)
-    u = np.array([-stiffness * phi - (damping * speed if second_order else 0.0) - d[0]])
-    after = observer.after(task, np.zeros(1), u, np.eye(1), memory)
-    sent = np.concatenate([observer.timing.commanded(observer.under_way(memory), u).sent, x[3 : 3 + older, None]])
-    for share, command in acts.acting(sent):
-        phi, speed, torque = _moved(phi, speed, torque, command[0], share * acts.h, acts.slowest, error, second_order)
-    return np.concatenate([[phi, speed, torque], sent[known : known + older, 0], after])
-
-
-def _moved(
-    phi: float, speed: float, torque: float, u: float, h: float, lag: float, error: float, second_order: bool
-) -> tuple[float, float, float]:
-    """phi, phi' and the torque after a time h [s] under a command."""
-    gain = 1.0 + error
-    # (phi, phi', torque, u); a row of first order has phi' = gain torque
-    A = np.zeros((4, 4))
-    A[0, 1 if second_order else 2] = 1.0 if second_order else gain
-    A[1, 2] = gain if second_order else 0.0
-    if lag:
-        A[2, 2], A[2, 3] = -1.0 / lag, 1.0 / lag
-    else:
-        torque = u
-    from scipy.linalg import expm  # a fifth of a second
-
-    moved = expm(A * h) @ np.array([phi, speed, torque, u])
-    return float(moved[0]), float(moved[1]), float(moved[2])

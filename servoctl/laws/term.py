@@ -16,6 +16,7 @@ from servoctl.engine.parameters import Part
 from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.under_way import CommandMemory
 from servoctl.types import Array, Command
 
 
@@ -48,6 +49,11 @@ class AttachedTerm(Part):
     @property
     def period(self) -> float | None:
         """Period in which its states change once [s]; None: they are integrated."""
+        return None
+
+    @property
+    def commands(self) -> CommandMemory | None:
+        """The memory of earlier commands that it reads as `at.under_way`; None: it reads none."""
         return None
 
     def acceleration(self, at: Terms, memory: Array) -> Any:

@@ -9,13 +9,16 @@ from servoctl.assembly import Run
 from servoctl.assembly.make import make_system
 from servoctl.assembly.timing import run_timing
 from servoctl.errors import TaskError
+from servoctl.estimation.attached import AttachedEstimator
 from servoctl.laws.robust import ESTIMATE
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.under_way import UnderWay
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.estimated import COMMANDS
 from servoctl.simulation.rows import Settings
 from servoctl.types import Array, State
 
@@ -39,26 +42,32 @@ def settled_memory(loop: Loop, state: State) -> Array:
         memory[loop.memory_names.index(ESTIMATE)] = GROWN
     if h is None or not len(memory):
         return memory
-    rate = loop.layout.slices["memory_rate"]
+    slices, estimator = loop.layout.slices, loop.system.estimator
     for _ in range(2):  # the second time with the law's command on its way
         command = loop.control(state.t, np.concatenate([state.q, state.v, memory]))
-        memory = memory + h * command[rate]
-        if loop.system.estimator is not None:
-            _expect(loop, state, memory, command)
+        memory = memory + h * command[slices["memory_rate"]]
+        _send_since_long(loop, memory, command[slices["u"]])
+        if estimator is not None:
+            _expect(loop, estimator, state, memory, command)
     return memory
 
 
-def _expect(loop: Loop, state: State, memory: Array, command: Array) -> None:
-    """Puts into the memory the estimate of the last tick that leads to a state, and equal commands since long."""
-    estimator, law = loop.system.estimator, loop.system.law
-    assert estimator is not None and law is not None
-    n, h, u = loop.system.model.n, estimator.timing.h, command[loop.layout.slices["u"]]
-    own = memory[len(law.memory) :]
-    ends = np.cumsum(list(estimator.parts.values()))
-    parts = {name: own[end - size : end] for (name, size), end in zip(estimator.parts.items(), ends, strict=True)}
-    parts["sent"][:] = np.tile(u, len(parts["sent"]) // max(len(u), 1))
-    if len(parts["torque"]):
-        parts["torque"][:] = u
+def _send_since_long(loop: Loop, memory: Array, u: Array) -> None:
+    """Puts into the memory that equal commands have been sent since long."""
+    commands, names = loop.system.commands, loop.memory_names
+    if commands is not None:
+        first = names.index(f"{COMMANDS}.{commands.names[0]}")
+        part = slice(first, first + len(commands.names))
+        lagging = commands.read(memory[part]).torque
+        memory[part] = UnderWay(np.tile(u, (commands.kept, 1)), u[: len(lagging)], 1.0).values
+
+
+def _expect(loop: Loop, estimator: AttachedEstimator, state: State, memory: Array, command: Array) -> None:
+    """Puts into the memory the estimate of the last tick that leads to a state."""
+    law, n, h = loop.system.law, loop.system.model.n, estimator.timing.h
+    first = 0 if law is None else len(law.memory)
+    own = memory[first : first + len(estimator.memory)]
+    parts = dict(zip(estimator.parts, own.reshape(-1, n), strict=True))
     a = np.zeros(n)
     if estimator.has_model:
         parts["disturbance"][:] = 0.0

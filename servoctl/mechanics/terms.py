@@ -43,6 +43,7 @@ from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.rows import InputRows, Rows
 from servoctl.mechanics.symmetry import is_symmetric
+from servoctl.mechanics.under_way import UnderWay
 from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-10  # a direction counts when its pivot exceeds this times the Frobenius norm of its matrix
@@ -162,6 +163,7 @@ class Terms:
     # `G u >= g` of bounds whose rows are means over a period; None: those of this state
     mean_bounds: InputRows | None = None
     projected_rows: Array | None = None  # N (A L^-T)^T, shape (n, r); None: not known
+    under_way: UnderWay | None = None  # earlier commands and lagging torques, for terms that read them
 
     @property
     def task(self) -> Rows:

@@ -8,11 +8,10 @@ because either can be the worse one. `simulation.realism` is the machine itself.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.symbol import clip, where
+from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.types import Array
 
@@ -25,18 +24,6 @@ def cycles(time: float, period: float) -> tuple[int, float]:
     whole = math.floor(periods + WHOLE)
     rest = periods - whole
     return whole, rest if rest > WHOLE else 0.0
-
-
-class UnderWay(NamedTuple):
-    """The commands under way at a tick, as a law remembers them."""
-
-    sent: Array  # earlier commands, the newest first, shape (kept, m)
-    torque: Array  # lagging torques, shape (m,); empty without a lag
-    running: Any  # 1 after the first tick, 0 before
-
-    def after(self, kept: int, torque: Array) -> Array:
-        """The memory at the next tick, with the newest of these commands and other lagging torques."""
-        return np.concatenate([self.sent[:kept].ravel(), torque, [1.0]])
 
 
 @dataclass(frozen=True)
@@ -192,25 +179,6 @@ class Timing:
         """The commands within the limits, shape (m,)."""
         inside: Array = clip(u, np.array(self.lower), np.array(self.upper))
         return inside
-
-    def memory(self, kept: int) -> list[str]:
-        """Names of the values of `under_way`, in order."""
-        names = [f"sent{age}.{actuator}" for age in range(1, kept + 1) for actuator in self.actuators]
-        names += [f"torque.{actuator}" for actuator in self.actuators if self.lagging]
-        return [*names, "running"]
-
-    def under_way(self, memory: Array, kept: int) -> UnderWay:
-        """The values of `memory(kept)` by name."""
-        sent, torque, running = np.split(memory, [kept * len(self.actuators), len(memory) - 1])
-        return UnderWay(sent.reshape(kept, len(self.actuators)), torque, running[0])
-
-    def commanded(self, before: UnderWay, u: Array) -> UnderWay:
-        """What is under way with the command of this tick, within the limits, as the newest."""
-        given, (sent, torque, running) = self.limited(u), before
-        if self.on_drives:
-            sent = where(running > 0.5, sent, np.tile(given, (len(sent), 1)))
-            torque = where(running > 0.5, torque, given[: len(torque)])
-        return UnderWay(np.vstack([given, sent]), torque, running)
 
     def acting(self, sent: Array) -> list[tuple[float, Array]]:
         """The commands that act in one period, one after the other: share of the period, command (m,).

@@ -1,7 +1,6 @@
 """The estimator in the loop: the law gets its state and disturbance instead of the measured state.
 
-The memory of the loop is that of the law, then that of the estimator, then what an executor may replace before each
-tick: the command that was really sent at the last one, and the time since then.
+The memory of the loop has four parts: law, estimator, commands under way, and the time since the last tick.
 
 Design: the plant at an estimated state is a function that is called, so that generated C holds it once.
 """
@@ -19,26 +18,28 @@ from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.estimation.outliers import OutlierBursts
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms
+from servoctl.mechanics.under_way import UnderWay
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-LawAt = Callable[[State, Array, Array], Array]
-"""(state, disturbance, memory of the law) -> the law's part of a row: the command, and the rate of its memory."""
+LawAt = Callable[[State, Array, Array, UnderWay], Array]
+"""(state, disturbance, memory of the law, commands under way) -> the command, and the rate of the law's memory."""
 
-SENT, ELAPSED = "sent", "elapsed"
-"""Names, in the loop's memory, of what an executor may replace: `estimation.sent.<actuator>`, `estimation.elapsed`."""
+COMMANDS, ELAPSED = "commands", "estimation.elapsed"
+"""Names in the loop's memory. An executor may replace `commands.sent1.<actuator>` by what the drives got at the last
+tick, and `estimation.elapsed` by the time since then."""
 
 
 def loop_memory(system: System) -> dict[str, float]:
     """Name -> initial value of everything that a loop keeps between evaluations."""
-    memory = {} if system.law is None else dict(system.law.memory)
-    estimator = system.estimator
-    if estimator is None:
-        return memory
-    names = [*estimator.memory, *(f"{SENT}.{actuator}" for actuator in estimator.timing.actuators), ELAPSED]
-    start = [*estimator.memory.values(), *(0.0 for _ in estimator.timing.actuators), estimator.timing.h]
-    return memory | {f"estimation.{name}": value for name, value in zip(names, start, strict=True)}
+    law, estimator, commands = system.law, system.estimator, system.commands
+    memory = {} if law is None else dict(law.memory)
+    if estimator is not None:
+        memory |= {f"estimation.{name}": value for name, value in estimator.memory.items()}
+    if commands is not None:
+        memory |= {f"{COMMANDS}.{name}": 0.0 for name in commands.names}
+    return memory if estimator is None else memory | {ELAPSED: estimator.timing.h}
 
 
 def shown_parts(estimator: AttachedEstimator | None) -> dict[str, int]:
@@ -68,18 +69,18 @@ def control(t: Any, x: Array, system: System, plant: PlantFunctions, law: LawAt)
         system: Law and estimator.
         law: The law at the estimated state.
     """
-    estimator, n, m = system.estimator, system.model.n, system.model.m
-    assert estimator is not None and system.law is not None
+    estimator, commands, n = system.estimator, system.commands, system.model.n
+    assert estimator is not None and commands is not None and system.law is not None
     count, h = len(system.law.memory), estimator.timing.h
-    own, sent, elapsed = x[2 * n + count : -m - 1], x[-m - 1 : -1], x[-1]
-    valid = np.array([where(abs(value) < np.inf, 1.0, 0.0) for value in x[:n]])
-    found = estimator.update(State(t, x[:n], x[n : 2 * n]), valid, sent, own, elapsed, plant)
-    row = law(found.state, found.disturbance, x[2 * n : 2 * n + count])
-    asked = estimator.timing.limited(row[:m])
-    asked = np.array([where(abs(new) < np.inf, new, old) for new, old in zip(asked, sent, strict=True)])
-    change = np.concatenate([found.memory - own, asked - sent, [h - elapsed]])
+    ends = np.cumsum([n, n, count, len(estimator.memory)])
+    q, v, of_law, own, past, (elapsed,) = np.split(x, [*ends, len(x) - 1])
+    valid = np.array([where(abs(value) < np.inf, 1.0, 0.0) for value in q])
+    acted, now = commands.acted(past)
+    found = estimator.update(State(t, q, v), valid, acted, now, own, elapsed, plant)
+    row = law(found.state, found.disturbance, of_law, now._replace(torque=found.torque))
+    rates = [(found.memory - own) / h, commands.rate(past, now, row[: system.model.m]), [(h - elapsed) / h]]
     end = len(row) - count
-    return np.concatenate([row[:end], *(found.shown[name] for name in estimator.shown), row[end:], change / h])
+    return np.concatenate([row[:end], *(found.shown[name] for name in estimator.shown), row[end:], *rates])
 
 
 class TracedPlant(PlantFunctions):
@@ -125,7 +126,8 @@ class TracedLaw:
         system: With symbols as parameters.
         p: Those symbols.
         matrices: As of `TracedPlant`.
-        row: (terms with the disturbance, memory of the law, disturbance) -> the law's part of a row.
+        row: (terms with the disturbance and the commands under way, memory of the law, disturbance) -> the law's part
+            of a row.
     """
 
     def __init__(
@@ -136,15 +138,22 @@ class TracedLaw:
         row: Callable[[Terms, Array, Array], Array],
     ) -> None:
         assert system.law is not None
-        n = system.model.n
-        given = inputs({"t": (1,), "q": (n,), "v": (n,), "d": (n,), "memory": (len(system.law.memory),)})
+        n, commands = system.model.n, system.commands
+        # a law that reads no commands has no input for them
+        self._reads = commands if system.law.commands else None
+        sizes = {"t": 1, "q": n, "v": n, "d": n, "memory": len(system.law.memory)}
+        sizes |= {"under_way": len(self._reads.names)} if self._reads else {}
+        given = inputs({name: (size,) for name, size in sizes.items()})
         state = State(given["t"][0], given["q"], given["v"])
-        terms = trace(system.terms, state, matrices({**given, "p": p}))
-        outputs = {"row": row(trace(disturbed, terms, given["d"]), given["memory"], given["d"])}
+        terms = trace(disturbed, trace(system.terms, state, matrices({**given, "p": p})), given["d"])
+        if self._reads:
+            terms = dataclasses.replace(terms, under_way=self._reads.read(given["under_way"]))
+        outputs = {"row": row(terms, given["memory"], given["d"])}
         self._p, self._kernel = p, called_kernel("law", {**given, "p": p}, outputs)
 
-    def __call__(self, state: State, d: Array, memory: Array) -> Array:
-        return self._kernel(np.array([state.t]), state.q, state.v, d, memory, self._p)[0]
+    def __call__(self, state: State, d: Array, memory: Array, under_way: UnderWay) -> Array:
+        sent = [under_way.values] if self._reads else []
+        return self._kernel(np.array([state.t]), state.q, state.v, d, memory, *sent, self._p)[0]
 
 
 COLUMNS = "estimate.innovation"  # [standard deviations] group of the columns that hold the innovations

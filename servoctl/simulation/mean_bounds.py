@@ -48,7 +48,6 @@ def predicting(system: System) -> bool:
 
 def with_mean_bounds(
     terms: Terms,
-    memory: Array,
     system: System,
     p: Array,
     matrices: Callable[[Mapping[str, Array]], Matrices],
@@ -57,8 +56,7 @@ def with_mean_bounds(
     """The terms with the rows of the bounds as means.
 
     Args:
-        terms: The terms now, with the disturbance.
-        memory: Of the law.
+        terms: The terms now, with the disturbance and the commands under way.
         system: Plant and law, with symbols as parameters.
         p: Those symbols.
         matrices: The matrices at t, q and v from such symbols.
@@ -81,21 +79,24 @@ def with_mean_bounds(
     values = None if rows is None else {"violation": rows.violation, "violation_rate": rows.violation_rate}
     at_then = None if values is None else called_kernel("bound_values", given, values)
 
-    def held(memory: Array) -> Terms:
-        own = law.of(bounds, memory)
-        then, middle = bounds.predicted(terms, own, _under(plant, d))
+    def held() -> Terms:
+        under_way = terms.under_way
+        assert under_way is not None
+        then, middle = bounds.predicted(terms, under_way, _under(plant, d))
         of, late = terms.matrices.bounds, then is not terms.state
         if late and at_then is not None and of is not None:
             h, rate = at_then(np.array([then.t]), then.q, then.v, p)
             of = replace(of, violation=h, violation_rate=rate)
         G, free, size = bounds.effect(terms)
-        least, last = bounds.least(of), bounds.last_sent(own)
+        least, last = bounds.least(of), under_way.sent[0]
         effect = G @ last
         far = 0.0 if late else 1.0 - _near(effect, free, least)
         change = _lazy_change(kernel, far, [np.array([middle.t]), middle.q, middle.v, p, last, *more], effect + free)
-        return replace(terms, mean_bounds=InputRows(G, least - free - bounds.mean_change(change, own), size))
+        return replace(
+            terms, mean_bounds=InputRows(G, least - free - bounds.mean_change(change, under_way.running), size)
+        )
 
-    found: Terms = trace(held, memory)
+    found: Terms = trace(held)
     return found
 
 

@@ -22,6 +22,7 @@ from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
+from servoctl.mechanics.under_way import CommandMemory
 from servoctl.simulation.realism import Realism
 from servoctl.types import Array, Command, State, Status
 
@@ -122,6 +123,11 @@ class System:
     def following(self) -> AttachedLaw | None:
         """The law that makes the inputs from the task; None where the task is only measured."""
         return self.law if self.law is not None and self.law.follows_task else None
+
+    @property
+    def commands(self) -> CommandMemory | None:
+        """The memory of the commands under way; None: neither law nor estimator reads one."""
+        return CommandMemory.together(*(part.commands for part in (self.estimator, self.law) if part is not None))
 
     def by_bound(self, of_rows: Mapping[str, str]) -> dict[str, str]:
         """Values of rows of the model's bounds, by the names of the bounds: the two sides of a limit have one name."""

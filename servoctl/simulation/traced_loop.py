@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -84,12 +85,17 @@ class TracedLoop(LoopStages):
     def _command(self) -> Array:
         if self.system.estimator is not None:
             return self._estimated(self._given["t"], self._given["x"], self._given["p"])
-        memory = self._given["x"][2 * self.system.model.n :]
-        terms = self._terms
-        if predicting(self.system):
-            terms = with_mean_bounds(terms, memory, self._symbolic, self._given["p"], self._matrices_at)
-        command: Array = trace(self._control, terms, memory, self._symbolic)
-        return command
+        system, terms, memory = self._symbolic, self._terms, self._given["x"][2 * self.system.model.n :]
+        commands, of_commands = system.commands, 0 if system.commands is None else len(system.commands.names)
+        memory, past = np.split(memory, [len(memory) - of_commands])
+        if commands is not None:
+            terms = replace(terms, under_way=trace(commands.now, past))
+        if predicting(system):
+            terms = with_mean_bounds(terms, system, self._given["p"], self._matrices_at)
+        command: Array = trace(self._control, terms, memory, system)
+        if commands is None:
+            return command
+        return np.concatenate([command, trace(commands.rate, past, terms.under_way, command[: system.model.m])])
 
     def _estimated(self, t: Array, x: Array, p: Array) -> Array:
         """The command part of a row with an estimator."""
@@ -99,7 +105,7 @@ class TracedLoop(LoopStages):
         def row(terms: Terms, memory: Array, d: Array) -> Array:
             """The command at the estimated state, with the bounds as they are when it acts."""
             if predicting(system):
-                terms = with_mean_bounds(terms, memory, system, p, self._matrices_at, d)
+                terms = with_mean_bounds(terms, system, p, self._matrices_at, d)
             traced: Array = trace(self._control, terms, memory, system)
             return traced
 

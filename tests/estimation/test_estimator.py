@@ -12,6 +12,7 @@ from servoctl.estimation.estimator import Estimator
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.under_way import UnderWay
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 from tests.rail_mass import written
@@ -105,6 +106,11 @@ def bound(n: int, rows: int, **changes: object) -> AttachedEstimator:
     return Estimator(**changes).attach(model, start, Timing.of(0.001, names))  # type: ignore[arg-type]
 
 
+def sent(m: int, running: bool = True) -> UnderWay:
+    """No torque on its way to m actuators."""
+    return UnderWay(np.zeros((1, m)), np.zeros(0), float(running))
+
+
 def test_the_estimate_satisfies_the_constraints_by_the_orthogonal_projector() -> None:
     random = np.random.default_rng(1)
     D = random.standard_normal((4, 6))
@@ -112,10 +118,10 @@ def test_the_estimate_satisfies_the_constraints_by_the_orthogonal_projector() ->
     free = np.eye(6) - np.linalg.pinv(D, rcond=1e-10) @ D
     plain, projected = bound(6, 0), bound(6, 4)
     memory = np.array(list(plain.memory.values()))
-    memory[:18], memory[-1] = random.standard_normal(18), 1.0
+    memory[:18] = random.standard_normal(18)
     y, u = State(0.0, memory[:6] + 1e-6 * random.standard_normal(6), np.zeros(6)), random.standard_normal(6)
-    without = plain.update(y, np.ones(6), u, memory, 0.001, Floating(D))
-    found = projected.update(y, np.ones(6), u, memory, 0.001, Floating(D))
+    without = plain.update(y, np.ones(6), u, sent(6), memory, 0.001, Floating(D))
+    found = projected.update(y, np.ones(6), u, sent(6), memory, 0.001, Floating(D))
     for part in ("q", "v", "disturbance"):
         np.testing.assert_allclose(found.shown[part], free @ without.shown[part], atol=1e-12)
     variance, before = found.shown["sigma"] ** 2, without.shown["sigma"] ** 2
@@ -126,10 +132,9 @@ def test_the_estimate_satisfies_the_constraints_by_the_orthogonal_projector() ->
 def test_a_reading_that_is_missing_or_far_off_is_left_out() -> None:
     estimator, plant = bound(2, 0), Floating(np.zeros((0, 2)))
     memory = np.array(list(estimator.memory.values()))
-    memory[-1] = 1.0
     readings = State(0.0, np.array([np.nan, 1.0]), np.zeros(2))
     for tick in range(5):
-        found = estimator.update(readings, np.array([0.0, 1.0]), np.zeros(2), memory, 0.001, plant)
+        found = estimator.update(readings, np.array([0.0, 1.0]), np.zeros(2), sent(2), memory, 0.001, plant)
         memory = found.memory
         assert found.shown["q"][0] == 0.0
         assert found.shown["innovation"][1] > OUTLIER
@@ -143,7 +148,8 @@ def test_readings_are_trusted_while_the_model_is_wrong() -> None:
     for tick in range(3000):
         t = 0.001 * tick
         q = np.array([0.01 * (1.0 - np.cos(20.0 * t))]) if t < 1.0 else np.zeros(1)  # the model expects none of it
-        found = estimator.update(State(t, q, np.zeros(1)), np.ones(1), np.zeros(1), memory, 0.001, plant)
+        seen = State(t, q, np.zeros(1))
+        found = estimator.update(seen, np.ones(1), np.zeros(1), sent(1, tick > 0), memory, 0.001, plant)
         memory = found.memory
         apart.append(float(found.shown["innovation"][0]))
         left_out.append(abs(found.shown["q"][0] - q[0]) > 0.999 * apart[-1] * estimator.innovation[0])
@@ -153,7 +159,8 @@ def test_readings_are_trusted_while_the_model_is_wrong() -> None:
     # once 1000 readings in a row have fit, a single one that does not is left out again
     assert not far[1500:].any()
     wrong = State(3.0, np.array([1.0]), np.zeros(1))
-    assert estimator.update(wrong, np.ones(1), np.zeros(1), memory, 0.001, plant).shown["q"][0] < 1e-6
+    found = estimator.update(wrong, np.ones(1), np.zeros(1), sent(1), memory, 0.001, plant)
+    assert found.shown["q"][0] < 1e-6
 
 
 def test_a_dead_encoder_shows_within_three_ticks() -> None:
@@ -162,7 +169,8 @@ def test_a_dead_encoder_shows_within_three_ticks() -> None:
     worst = []
     for tick in range(1500):
         q = speed * 0.001 * min(tick, 1496)  # the encoder dies on the way
-        found = estimator.update(State(0.0, np.array([q]), np.zeros(1)), np.ones(1), np.zeros(1), memory, 0.001, plant)
+        seen = State(0.0, np.array([q]), np.zeros(1))
+        found = estimator.update(seen, np.ones(1), np.zeros(1), sent(1, tick > 0), memory, 0.001, plant)
         memory = found.memory
         worst.append(float(found.shown["innovation"][0]))
     assert max(worst[1000:1497]) < 1e-3

@@ -66,9 +66,6 @@ def test_samples_stay_inside_while_rate_times_period_is_below_two(rate: float, s
     assert bool(least >= 0.0) is stays
 
 
-RUNNING = np.array([0.0, 1.0, 0.0, 0.0])  # memory after the first tick: last command, running, what was active
-
-
 def wall(kind: Kind, rate: float, period: float) -> BoundsTerm:
     """One bound and one input."""
     timing = Timing.of(period, ("u",))
@@ -79,7 +76,7 @@ def wall(kind: Kind, rate: float, period: float) -> BoundsTerm:
 def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_falls_steadily(kind: Kind) -> None:
     p, D, h, slope, drift = 12.0, 0.02, 0.3, -0.7, -40.0
     held = wall(kind, p, D)
-    change = held.mean_change(np.array([drift * D / 2]), RUNNING)[0]
+    change = held.mean_change(np.array([drift * D / 2]), 1.0)[0]
     rows = Rows(np.zeros((1, 1)), np.zeros(1), np.array([h]), np.array([slope]))
     first = held.least(rows)[0] - change  # the row at the beginning of the period, at equality
     if kind == "barrier":  # h'' = first + drift t
@@ -91,8 +88,8 @@ def test_the_next_sample_meets_its_condition_exactly_while_the_acceleration_fall
 
 def test_a_rise_within_the_period_and_the_time_before_the_first_command_are_not_counted_on() -> None:
     held = wall("barrier", 12.0, 0.02)
-    assert held.mean_change(np.array([0.4]), RUNNING)[0] == 0.0
-    assert held.mean_change(np.array([-0.4]), np.zeros(4))[0] == 0.0
+    assert held.mean_change(np.array([0.4]), 1.0)[0] == 0.0
+    assert held.mean_change(np.array([-0.4]), 0.0)[0] == 0.0
 
 
 def test_a_speed_is_kept_over_the_period_while_the_other_joint_moves() -> None:

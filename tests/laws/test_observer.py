@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from hil.loop.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.observer import Observer, RowObserver, largest_rate
@@ -45,6 +46,29 @@ def test_every_engine_finds_the_same(mass: Path, engine: str) -> None:
     reference = sc.load(mass, changes, engine="numpy").simulate()
     for column in ("q.x", "u.F", "disturbance.x"):
         np.testing.assert_allclose(run[column], reference[column], atol=1e-11)
+
+
+def test_positions_alone_are_estimated_when_the_command_acts_so_the_observer_counts_no_delay(mass: Path) -> None:
+    """The default estimator predicts like one that the config names; the delay was counted twice without a name."""
+    changes = ["realism.delay=0.002", "realism.measured=q", "realism.parameter_error={push: 0.7}"]
+    runs = [sc.load(mass, [*changes, *more], engine="vm").simulate() for more in ([], ["estimation.kind=difference"])]
+    np.testing.assert_array_equal(runs[0]["disturbance.x"], runs[1]["disturbance.x"])
+
+
+def test_the_loop_remembers_commands_once_and_the_observer_counts_on_what_the_drives_got(mass: Path) -> None:
+    """1 kg: what is expected of the next period is the torque under way, 3 N, and not the 0.2 N that were asked."""
+    mass.write_text(CONFIG.replace("x: 0}", "x: -0.002}"))
+    loop = sc.load(mass, ["realism.delay=0.001"], engine="vm").loop
+    names = loop.memory_names
+    assert [name for name in names if "sent" in name] == ["commands.sent1.F"]
+    controller = Controller(loop)
+    for got, expected in ((3.0, 0.0), (0.0, 3.0)):
+        assert controller.command(0.0, np.array([-0.002]), np.zeros(1)) == pytest.approx([0.2])
+        controller.remember(0.001)
+        controller.sent(np.array([got]))
+        memory = dict(zip(names, controller.memory.tolist(), strict=True))
+        assert memory["commands.sent1.F"] == got
+        assert memory["expected.x"] == pytest.approx(expected, abs=1e-12)
 
 
 def test_lag_is_no_disturbance(mass: Path) -> None:

@@ -88,7 +88,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
     for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];
   }
-  if (k->estimates) {
+  if (k->own_memory < k->memory) {
     int own = k->own_memory;
     double *rates = row + k->rate_start;
     if (all_finite(rates + own, k->memory - own))
