@@ -1,7 +1,7 @@
 """Where a number lies in a payload: read by Python's codecs and by the tick in C, so that its place is written once."""
 
-from collections.abc import Callable
-from struct import Struct
+from collections.abc import Callable, Mapping
+from struct import Struct, pack_into
 from typing import Literal, NamedTuple
 
 from hil.frame import Frame
@@ -27,9 +27,18 @@ class Field(NamedTuple):
         if self.kind == "unsigned":
             first, last, order, shift, mask = self.first, self.first + self.size, self._order, self.shift, self.mask
             return lambda data: int.from_bytes(data[first:last], order) >> shift & mask
-        letter = "f" if self.kind == "float" else {1: "b", 2: "h", 4: "i"}[self.size]
-        form, place = Struct((">" if self.big else "<") + letter), self.first
+        form, place = Struct(self._form), self.first
         return lambda data: form.unpack_from(data, place)[0]
+
+    @property
+    def _form(self) -> str:
+        """Its code in `struct`, of a field of whole bytes."""
+        letters = {"unsigned": "?BH?I", "signed": "?bh?i", "float": "????f"}[self.kind]
+        return (">" if self.big else "<") + letters[self.size]
+
+    def number(self, data: bytes) -> float:
+        """The number in a payload."""
+        return self.reader()(data)
 
     def read(self, data: bytes) -> int:
         """Its bits in a payload, as an unsigned integer."""
@@ -44,6 +53,14 @@ class Field(NamedTuple):
     @property
     def _order(self) -> Literal["big", "little"]:
         return "big" if self.big else "little"
+
+
+def packed(size: int, numbers: Mapping[Field, float]) -> bytes:
+    """A payload with these numbers, each in whole bytes; the other bytes are zero."""
+    data = bytearray(size)
+    for field, number in numbers.items():
+        pack_into(field._form, data, field.first, number)
+    return bytes(data)
 
 
 ID_BYTES = 4  # bytes of the id before a payload, where a field may lie too

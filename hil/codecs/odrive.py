@@ -5,9 +5,8 @@ package odrive-can contains it, and the error words of `odrive.enums` 0.6.11.
 """
 
 from math import isfinite
-from struct import Struct
 
-from hil.codecs.field import Field
+from hil.codecs.field import Field, packed
 
 NODES = range(0x3F)
 PROTOCOL = 2  # number of this protocol in Get_Version
@@ -66,17 +65,18 @@ ERRORS = {
 PROTOCOL_NUMBER = Field(0, 1)  # in Get_Version, whose bytes 4 to 6 are the firmware
 POSITION, VELOCITY = Field(0, 4, "float"), Field(4, 4, "float")
 """Encoder estimates [turn, turn/s]."""
-ERROR, STATE = Field(0, 4), Field(4, 1)
-"""Active errors, bits of `ERRORS`, in Heartbeat and Get_Error; axis state, an index of `STATES`, in Heartbeat."""
+ERROR, DISARM_REASON = Field(0, 4), Field(4, 4)
+"""Active errors, in Heartbeat too, and those of the last disarming, in Get_Error: bits of `ERRORS`."""
+STATE, RESULT, TRAJECTORY_DONE = Field(4, 1), Field(5, 1), Field(6, 1)
+"""Axis state, an index of `STATES`, result of the last procedure, and a flag, in Heartbeat."""
 TORQUE = Field(0, 4, "float")  # [N m] at the shaft of the motor
 INVERTER, MOTOR = Field(0, 4, "float"), Field(4, 4, "float")
 """Temperatures in Get_Temperature [degree C]; NaN without a thermistor."""
 BUS_VOLTAGE = Field(0, 4, "float")
+REQUESTED_STATE = Field(0, 4)
+CONTROL_MODE, INPUT_MODE = Field(0, 4), Field(4, 4)
+VELOCITY_LIMIT, CURRENT_LIMIT = Field(0, 4, "float"), Field(4, 4, "float")  # [turn/s, A]
 SIZE = 8  # bytes of all these frames
-
-_TWO_WORDS = Struct("<II")
-_TWO_FLOATS = Struct("<ff")
-_STATE = Struct("<I4x")
 
 
 def identifier(node: int, command: int) -> int:
@@ -104,12 +104,12 @@ def firmware(data: bytes) -> tuple[int, ...]:
 
 def axis_state(state: int) -> bytes:
     """Payload of Set_Axis_State."""
-    return _STATE.pack(state)
+    return packed(SIZE, {REQUESTED_STATE: state})
 
 
 def controller_mode(control: int, entry: int) -> bytes:
     """Payload of Set_Controller_Mode: control 1 torque, 2 velocity, 3 position; entry 1 passthrough, 6 torque ramp."""
-    return _TWO_WORDS.pack(control, entry)
+    return packed(SIZE, {CONTROL_MODE: control, INPUT_MODE: entry})
 
 
 def limits(velocity: float, current: float) -> bytes:
@@ -120,7 +120,7 @@ def limits(velocity: float, current: float) -> bytes:
     """
     if not (isfinite(velocity) and isfinite(current)):
         raise ValueError(f"limits {velocity} turn/s, {current} A are not finite")
-    return _TWO_FLOATS.pack(velocity, current)
+    return packed(SIZE, {VELOCITY_LIMIT: velocity, CURRENT_LIMIT: current})
 
 
 def clear_errors() -> bytes:

@@ -31,10 +31,9 @@ from hil.drives.wire import (
     Operation,
     Reads,
     Rounding,
-    Wire,
     joint_torque,
     motor_torque,
-)
+)  # fmt: skip
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -54,22 +53,26 @@ class Cia402Encoder(TableNode):
             Reads(codec.POSITION, Quantity.POSITION, ((Operation.TIMES, count), (Operation.PLUS, settings.offset))),
             Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, rate),)),
         )
-        self._feedback_id = codec.TPDO1 + settings.node
         self._torque = nan
         self._nmt: int | None = None
         self._sdo = Objects(settings.node)
-        self._handlers = self._handlers_by_id()
+        feedback, heartbeat = codec.TPDO1 + settings.node, codec.HEARTBEAT + settings.node
+        operational = Expects(codec.STATE, codec.NMT_BITS, codec.OPERATIONAL)
+        self.messages = (
+            Message(feedback, codec.FEEDBACK_SIZE, self.motion.reads, sample=True),
+            Message(heartbeat, 1, expects=(operational,), alive=True),
+        )
+        self.handlers = {
+            feedback: self._on_feedback,
+            heartbeat: self._on_heartbeat,
+            codec.SDO_ANSWER + settings.node: self._on_answer,
+        }
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         if settings.node not in codec.NODES:
             return [Problem(("node",), f"expected a node id from 1 to 127, got {settings.node}")]
         return []
-
-    def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
-        """Id -> handler of its frames, which returns whether a frame is valid; without TPDO1, the most frequent."""
-        node = self.settings.node
-        return {codec.HEARTBEAT + node: self._on_heartbeat, codec.SDO_ANSWER + node: self._on_answer}
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:
@@ -78,19 +81,8 @@ class Cia402Encoder(TableNode):
         exclusive |= {codec.EMERGENCY, codec.SDO_ANSWER, codec.SDO_REQUEST, codec.HEARTBEAT}
         return Ids(frozenset(base + settings.node for base in exclusive), frozenset({codec.NMT, codec.SYNC}))
 
-    @property
-    def identities(self) -> frozenset[int]:
-        return frozenset({self._feedback_id, *self._handlers})
-
-    def accept(self, frame: Frame) -> None:
-        if frame.extended or frame.remote or frame.error:
-            self.rejected += 1
-        elif frame.id != self._feedback_id:
-            handler = self._handlers.get(frame.id)
-            if handler is None or not handler(frame):
-                self.rejected += 1
-        elif len(frame.data) != codec.FEEDBACK_SIZE or not self._take_sample(frame):
-            self.rejected += 1
+    def _on_feedback(self, frame: Frame) -> bool:
+        return len(frame.data) == codec.FEEDBACK_SIZE and self._take_sample(frame)
 
     def _on_heartbeat(self, frame: Frame) -> bool:
         state = codec.nmt_state(frame.data)
@@ -114,11 +106,6 @@ class Cia402Encoder(TableNode):
         yield from setup.map_feedback(self._sdo, self.settings.node)
         before = self.sample
         yield HandshakeStep([self._nmt_frame(codec.START)], lambda: self.sample is not before, 0.5, "TPDO1 after SYNC")
-
-    def wire(self) -> Wire | None:
-        operational = Expects(codec.STATE, codec.NMT_BITS, codec.OPERATIONAL)
-        feedback = Message(self._feedback_id, codec.FEEDBACK_SIZE, self.motion.reads, sample=True)
-        return Wire((feedback, Message(codec.HEARTBEAT + self.settings.node, 1, expects=(operational,), alive=True)))
 
     @property
     def next_torque(self) -> float:
@@ -186,7 +173,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
-        self._period = period
         rated = settings.rated_torque or nan
         torque = (Operation.TIMES, rated), (Operation.OVER, 1000.0), *joint_torque(settings)
         self._actual_torque = FrameReads(Reads(codec.TORQUE, Quantity.TORQUE, torque))
@@ -198,6 +184,17 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._objects = MonitoredObjects(settings.node, self._options.monitored)
         self.gauge_frames = [WARNING, *self._objects.frames]
         self.polls = self._questions()
+        node = settings.node
+        enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
+        reads = self._actual_torque.reads + WARNING.reads
+        self.messages += (Message(codec.TPDO2 + node, codec.STATUS_SIZE, reads, (enabled,)), *self._objects.messages)
+        masters = (*(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
+        self.handlers |= dict.fromkeys((codec.SYNC, *masters, codec.HEARTBEAT + self._options.master), self._on_foreign)
+        self.handlers |= {
+            codec.TPDO2 + node: self._on_status,
+            codec.EMERGENCY + node: self._on_emergency,
+            codec.NMT: self._on_nmt,
+        }
         self._state: Cia402State | None = None  # by the last statusword; None: there was none since it was reset
         self._obeys, self._error = True, 0  # whether it obeys the controlword; error code in the last status
         self.watchdog = self._options.drive_watchdog
@@ -231,17 +228,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     def reserved_ids(settings: SensorSettings) -> Ids:
         own, shared = Cia402Encoder.reserved_ids(settings)
         return Ids(own, shared | {codec.HEARTBEAT + options_of(Cia402Options, settings).master})
-
-    def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
-        node = self.settings.node
-        only_master = (codec.SYNC, *(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
-        return {
-            **super()._handlers_by_id(),
-            codec.TPDO2 + node: self._on_status,
-            codec.EMERGENCY + node: self._on_emergency,
-            codec.NMT: self._on_nmt,
-            **dict.fromkeys((*only_master, codec.HEARTBEAT + self._options.master), self._on_foreign),
-        }
 
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
@@ -303,10 +289,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
             return False
         return self._on_foreign(frame) if frame.data[1] in (0, self.settings.node) else True
 
-    def _on_foreign(self, frame: Frame) -> bool:
-        self.foreign = self.foreign or f"another master controls this drive: {frame}"
-        return True
-
     def _judge(self) -> None:
         """Sets condition and fault from the last heartbeat, emergency and status."""
         state = self._state
@@ -350,14 +332,9 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         frame = self.encoding.frame
         self.encoding = self.encoding._replace(frame=Frame(frame.id, codec.CONTROLWORD.written(frame.data, word)))
 
-    def wire(self) -> Wire | None:
-        received = super().wire()
-        assert received is not None
-        enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
-        reads = self._actual_torque.reads + WARNING.reads
-        status = Message(codec.TPDO2 + self.settings.node, codec.STATUS_SIZE, reads, (enabled,))
-        feeds = Feeds(self._heartbeat_frame, self._heartbeat_every), *self.polls
-        return Wire((*received.messages, status, *self._objects.messages), self.encoding, feeds)
+    @property
+    def feeds(self) -> Sequence[Feeds]:
+        return (Feeds(self._heartbeat_frame, self._heartbeat_every), *self.polls)
 
     def take_as_enabled(self) -> None:
         self._controlword = codec.ENABLE_OPERATION

@@ -17,11 +17,10 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import damiao
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, begin_enabling, outlasted, refuse_fault, silent
 from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
-from hil.drives.wire import Expects, FrameReads, Message, Reads, Wire
+from hil.drives.wire import Expects, FrameReads, Message, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -53,6 +52,13 @@ TEMPERATURES = {
 }
 """Kind of status -> temperatures in its replies."""
 
+WORKING = {
+    "none": (),
+    "cubemars": (Expects(codec.ERROR, 0xFF, 0),),
+    "damiao": (Expects(codec.FIRST, 0xF0, codec.DAMIAO_ENABLED << 4),),
+}
+"""Kind of status -> what it says of a motor that is enabled and without a fault."""
+
 
 class MitDrive(LinearDrive):
     """An MIT drive; its position is followed over the ends of its range."""
@@ -80,17 +86,22 @@ class MitDrive(LinearDrive):
         self._status, self._host = options.status, options.host
         self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
         self._lengths = codec.SIZES if options.status == "none" else (8,)
-        # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
-        self._first = settings.node & 0xF if options.status == "damiao" else settings.node
-        self._first_mask = 0xF if options.status == "damiao" else 0xFF
-        self._gauges = TEMPERATURES[options.status]
+        self._gauges, working = TEMPERATURES[options.status], WORKING[options.status]
         self.gauge_frames = (self._gauges,)
+        # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
+        mask = 0xF if options.status == "damiao" else 0xFF
+        self._own = Expects(codec.FIRST, mask, settings.node & mask)
+        reads = self.motion.reads + self._gauges.reads
+        self.messages = tuple(
+            Message(self._host, size, reads, working, (self._own,), True, True) for size in self._lengths
+        )
+        self.handlers = {self._host: self._on_reply, settings.node: self._on_foreign}
         self._watched = options.drive_watchdog  # None: the config does not say
         self._registers: dict[int, float] = {}  # what a Damiao has answered about its registers
         if options.status == "damiao":
             self.unverified = ""
         self._requested = Condition.UNKNOWN
-        self._replies = self._replies_since_request = 0
+        self._replies_since_request = 0
         self._first_reply = 0
 
     @staticmethod
@@ -115,39 +126,14 @@ class MitDrive(LinearDrive):
         # replies of two motors that start at the same instant destroy each other, where they share an id
         return Ids(frozenset({settings.node, options.host}), frozenset(registers))
 
-    @property
-    def identities(self) -> frozenset[int]:
-        return frozenset({self._host, self.settings.node})
-
-    def accept(self, frame: Frame) -> None:
-        if frame.extended or frame.remote or frame.error:
-            self.rejected += 1
-        elif frame.id != self._host:
-            self._other(frame)
-        elif (
-            frame.data
-            and frame.data[0] & self._first_mask == self._first
-            and not (self._status == "damiao" and self._about_register(frame))
-        ):
-            self._reply(frame)
-
-    def _other(self, frame: Frame) -> None:
-        if frame.id == self.settings.node:
-            self.foreign = self.foreign or f"another master commands this drive: {frame}"
-        else:
-            self.rejected += 1
-
-    def _about_register(self, frame: Frame) -> bool:
-        """Whether a frame is about a register of this motor; its value is kept."""
-        answer = damiao.register_value(frame.data, self.settings.node)
-        if answer is not None:
+    def _on_reply(self, frame: Frame) -> bool:
+        if not (frame.data and self._own.holds(frame.data)):
+            return True  # of another motor with the same host
+        if self._status == "damiao" and (answer := damiao.register_value(frame.data, self.settings.node)):
             self._registers[answer.register] = answer.value
-        return answer is not None
-
-    def _reply(self, frame: Frame) -> None:
+            return True
         if len(frame.data) not in self._lengths:
-            self.rejected += 1
-            return
+            return False
         self._take_sample(frame)
         self.alive = frame.time
         self._gauges.take(frame.data, self.gauges)
@@ -155,6 +141,7 @@ class MitDrive(LinearDrive):
         self._first_reply = self._first_reply if self._replies_since_request else frame.time
         self._replies_since_request += 1
         self._judge(frame.data)
+        return True
 
     def _judge(self, reply: bytes) -> None:
         self.fault = ""
@@ -190,17 +177,6 @@ class MitDrive(LinearDrive):
         size = 6 if options_of(MitOptions, settings).status == "none" else 8
         return [FrameTraffic(each, 1 / period, fd=settings.fd, brs=settings.brs) for each in (8, size)]
 
-    def wire(self) -> Wire:
-        """Replies of a motor that is enabled and without a fault."""
-        reads = self.motion.reads + self._gauges.reads
-        working = {
-            "damiao": (Expects(codec.FIRST, 0xF0, codec.DAMIAO_ENABLED << 4),),
-            "cubemars": (Expects(codec.ERROR, 0xFF, 0),),
-        }.get(self._status, ())
-        own = Expects(codec.FIRST, self._first_mask, self._first)
-        replies = [Message(self._host, size, reads, working, (own,), True, True) for size in self._lengths]
-        return Wire(tuple(replies), self.encoding, ())
-
     def _special(self, code: int) -> Frame:
         return self.frame(self.settings.node, codec.special(code))
 
@@ -214,7 +190,7 @@ class MitDrive(LinearDrive):
         Raises:
             DriveError: They have another length, or the registers of a Damiao differ from the config.
         """
-        rejected, replies = self.rejected, after(lambda: self._replies, 1)
+        rejected, replies = self.rejected, self._replied(1)
         answered = lambda: replies() or self.rejected > rejected  # noqa: E731
         remedy = "is the node id right, the bit rate, and the host's id?"
         yield HandshakeStep([self.encoding.frame], answered, 0.5, f"a reply to a command of zero torque ({remedy})")
@@ -238,8 +214,9 @@ class MitDrive(LinearDrive):
         """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
         if not self.readable:
             raise DriveError("answers only to commands of torque")
-        replied = after(lambda: self._replies, 1)
-        yield HandshakeStep(self.queries(), replied, 0.5, "a reply to a request to refresh (is the node id right?)")
+        yield HandshakeStep(
+            self.queries(), self._replied(1), 0.5, "a reply to a request to refresh (is the node id right?)"
+        )
         yield from self._compare_registers()
 
     def _compare_registers(self) -> Steps:
@@ -291,7 +268,7 @@ class MitDrive(LinearDrive):
     def configure(self) -> Steps:
         """Disables the motor; its mode and limits cannot be set by MIT frames."""
         frames = self.disable_frames()
-        came = after(lambda: self._replies, 2)
+        came = self._replied(2)
         over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
         yield HandshakeStep(frames, over, 0.5, "an answer to the command to disable")
 
@@ -307,15 +284,8 @@ class MitDrive(LinearDrive):
         if not self.watchdog:
             return
         yield from self.reset()
-        with silent(self):
-            held = self._torque_frame(torque, self.encoding)
-            frames = [held, self._special(codec.ENABLE), held]  # some begin without the torque that came before
-            yield HandshakeStep(
-                frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the command to enable"
-            )
-            yield outlasted(self.settings.watchdog, self._period)
-        news = after(lambda: self._replies, 1)
-        yield HandshakeStep([self.encoding.frame], news, 0.5, "a reply after its watchdog")
+        enable = self._special(codec.ENABLE)
+        yield from self._outlast(torque, enable, "an answer to the command to enable", self.settings.watchdog)
         if self.condition is Condition.ENABLED:
             yield HandshakeStep(
                 self.disable_frames(), lambda: self.condition is not Condition.ENABLED, 0.5, "an answer"
@@ -325,20 +295,16 @@ class MitDrive(LinearDrive):
         yield from self.reset()
 
     def enable(self, torque: float) -> Steps:
-        begin_enabling(self)
-        seed = self._torque_frame(torque, self.encoding)  # not as fed: on a full bus it may go out in a later tick
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed = seed
-        try:
-            # Some motors start with the last command that they received: it must be this one.
-            yield HandshakeStep([seed], after(lambda: self._replies, 2), 0.5, "replies to the first torque")
-            self._request(Condition.ENABLED)
-            yield HandshakeStep([self._special(codec.ENABLE)], over, 0.5, "an answer to the command to enable")
-        finally:
-            self._feed.seed = None
-            if self.condition is not Condition.ENABLED:
-                self._request(Condition.DISABLED)
-        refuse_fault(self)
+        with self._seeded(torque) as seed:
+            try:
+                # Some motors start with the last command that they received: it must be this one.
+                yield HandshakeStep([seed], self._replied(2), 0.5, "replies to the first torque")
+                self._request(Condition.ENABLED)
+                yield HandshakeStep([self._special(codec.ENABLE)], over, 0.5, "an answer to the command to enable")
+            finally:
+                if self.condition is not Condition.ENABLED:
+                    self._request(Condition.DISABLED)
 
     def reset(self) -> Steps:
         """Disables, and clears the fault of a Damiao.
@@ -349,7 +315,7 @@ class MitDrive(LinearDrive):
         frames = [*self.disable_frames()]
         if self._status == "damiao":
             frames.append(self._special(codec.CLEAR_FAULT))
-        came = after(lambda: self._replies, 2)
+        came = self._replied(2)
         clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
         yield HandshakeStep(frames, clear, 0.5, "a reply without a fault (else switch its power off and on)")
 

@@ -9,7 +9,7 @@ restarted. The answer to a frame shows the state before the command in the same 
 next answer.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from math import nan
 from typing import Annotated, Any, ClassVar
 
@@ -17,27 +17,14 @@ from pydantic import Field, PlainValidator
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
+from hil.codecs.field import Field as WireField
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, begin_enabling, first_answers, polls, refuse_fault, silent, tested_time
+from hil.drives.guard import after, first_answers, polls, silent, tested_time
 from hil.drives.guard import traffic as poll_traffic
 from hil.drives.options import EncoderBits, MonitorPeriod, Word, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
-from hil.drives.table import TableDrive
-from hil.drives.wire import (
-    COARSE,
-    TURN,
-    Encoding,
-    Expects,
-    FrameReads,
-    Message,
-    Operation,
-    Reads,
-    Rounding,
-    Wire,
-    joint_torque,
-    motor_torque,
-    single_step,
-)
+from hil.drives.table import TableDrive, TurnNode
+from hil.drives.wire import TURN, Encoding, Expects, FrameReads, Message, Reads, Rounding, joint_torque, motor_torque
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -72,57 +59,12 @@ class MoteusOptions(Section):
     monitor_period: MonitorPeriod = None
 
 
-def settings_problems(settings: DriveSettings, options: MoteusOptions) -> Iterator[Problem]:
-    """Problems that settings and options have together."""
-    if settings.node not in codec.NODES:
-        yield Problem(("node",), f"expected an id from 1 to 126, got {settings.node}")
-    if options.source == settings.node:
-        yield Problem(("source",), f"{options.source} is the drive's own id (the loop needs another)")
-    if not settings.fd:
-        what = f"{settings.name}: a moteus speaks CAN FD only, and bus '{settings.bus}' is classic"
-        yield Problem(("bus",), f"{what} (give the bus fd: true and data_bitrate: 5000000)")
-    if options.timeout_mode in COASTS and not settings.brake:
-        what = f"{options.timeout_mode}: the shaft coasts when commands stop, and no brake is declared"
-        yield Problem(("timeout_mode",), f"{what} ({SET_TIMEOUT_MODE}; or declare brake: true)")
-    yield from _watchdog_problems(settings)
-
-
-def _watchdog_problems(settings: DriveSettings) -> Iterator[Problem]:
-    """A torque command holds the watchdog time in 8 bits: steps of 10 ms."""
-    step, longest = codec.WATCHDOG_STEP, codec.LONGEST_WATCHDOG
-    steps = settings.watchdog / step
-    if not step <= settings.watchdog <= longest or abs(steps - round(steps)) > 1e-6:
-        what = f"hil.safety.drive_watchdog is {settings.watchdog:g} s"
-        remedy = f"a command of a moteus holds multiples of {step:g} s up to {longest:g} s"
-        yield Problem(("protocol",), f"{what} ({remedy})")
-
-
 OLDEST_MAP = 5  # first version of the register map that has `ILIMIT_SCALE` and the home state
 
 ASKED = (codec.MODEL, codec.FIRMWARE, codec.MAP_VERSION, codec.HOME_STATE)
 
 
 POLLS = 20  # how often the console is asked for the rest of an answer
-
-
-def bounds(settings: DriveSettings) -> tuple[float, float]:
-    """The position limits of the config at the shaft of the drive [rev], the lower one first."""
-    first, last = sorted(settings.motor(limit) / TURN for limit in settings.position_limits)
-    return first, last
-
-
-def refuse_bounds(settings: DriveSettings, lower: float, upper: float) -> None:
-    """Refuses limits of the drive [rev] inside those of the config: it would limit its torque there.
-
-    Raises:
-        DriveError: A limit is inside.
-    """
-    first, last = bounds(settings)
-    if lower > first or upper < last:
-        what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
-        wanted = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"
-        raise DriveError(f"{what}, {wanted} (widen the first: conf set, conf write; or narrow the second)")
-
 
 LATE = 0.02
 """The watchdog may run out this much after its time: the pace of queries, and frames that wait for the bus [s]."""
@@ -149,7 +91,11 @@ GAUGES = FrameReads(
 """What the answer to `codec.GAUGES` brings."""
 
 
-class MoteusDrive(TableDrive):
+def _expected(heads: Mapping[WireField, int]) -> tuple[Expects, ...]:
+    return tuple(Expects(field, field.mask, value) for field, value in heads.items())
+
+
+class MoteusDrive(TurnNode, TableDrive):
     """A moteus that is commanded by torque."""
 
     feedback = Feedback.REPLY
@@ -173,21 +119,23 @@ class MoteusDrive(TableDrive):
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
         self._options = options = options_of(MoteusOptions, settings)
-        self._turn = settings.sign * TURN / settings.gear
-        turn = (Operation.TIMES, self._turn)
-        self.motion = FrameReads(
-            Reads(codec.STATE_POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
-            Reads(codec.STATE_VELOCITY, Quantity.VELOCITY, (turn,)),
-            Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings)),
-        )
+        self.bits = options.encoder_bits
+        self.farthest = max(1.0, *(abs(settings.motor(limit)) / TURN for limit in settings.position_limits))
+        torque = Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings))
+        self._read_turns(codec.STATE_POSITION, codec.STATE_VELOCITY, torque)
         self._command_id = codec.identifier(settings.node, options.source)
-        self._reply_id = codec.reply_identifier(settings.node, options.source)
-        self._foreign_ids = codec.command_identifiers(settings.node, options.source)
+        reply = codec.reply_identifier(settings.node, options.source)
+        working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
+        self.messages = (
+            Message(reply, codec.STATE_SIZE, self.motion.reads, _expected(working), sample=True, alive=True),
+            Message(reply, codec.GAUGE_SIZE, GAUGES.reads, _expected(codec.GAUGE_HEADS)),
+        )
+        foreign = codec.command_identifiers(settings.node, options.source)
+        self.handlers = {reply: self._on_reply, **dict.fromkeys(foreign, self._on_command)}
         self.encoding = self._encoding(settings.watchdog)
         self._query = self._frame(codec.query())
         self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
         self.gauge_frames = (GAUGES,) if self.polls else ()
-        self._period = period
         self._mode, self._replies = codec.STOPPED, 0
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
@@ -209,7 +157,24 @@ class MoteusDrive(TableDrive):
     @staticmethod
     def problems(settings: SensorSettings, options: MoteusOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings)
-        return list(settings_problems(settings, options))
+        problems = []
+        if settings.node not in codec.NODES:
+            problems.append(Problem(("node",), f"expected an id from 1 to 126, got {settings.node}"))
+        if options.source == settings.node:
+            problems.append(Problem(("source",), f"{options.source} is the drive's own id (the loop needs another)"))
+        if not settings.fd:
+            what = f"{settings.name}: a moteus speaks CAN FD only, and bus '{settings.bus}' is classic"
+            problems.append(Problem(("bus",), f"{what} (give the bus fd: true and data_bitrate: 5000000)"))
+        if options.timeout_mode in COASTS and not settings.brake:
+            what = f"{options.timeout_mode}: the shaft coasts when commands stop, and no brake is declared"
+            problems.append(Problem(("timeout_mode",), f"{what} ({SET_TIMEOUT_MODE}; or declare brake: true)"))
+        step, longest = codec.WATCHDOG_STEP, codec.LONGEST_WATCHDOG
+        steps = settings.watchdog / step
+        if not step <= settings.watchdog <= longest or abs(steps - round(steps)) > 1e-6:
+            what = f"hil.safety.drive_watchdog is {settings.watchdog:g} s"
+            remedy = f"a command of a moteus holds multiples of {step:g} s up to {longest:g} s"
+            problems.append(Problem(("protocol",), f"{what} ({remedy})"))
+        return problems
 
     @staticmethod
     def ends(settings: DriveSettings) -> FrameEnds:
@@ -220,45 +185,37 @@ class MoteusDrive(TableDrive):
         node, source = settings.node, options_of(MoteusOptions, settings).source
         return Ids(frozenset({codec.reply_identifier(node, source), *codec.command_identifiers(node, source)}))
 
-    @property
-    def identities(self) -> frozenset[int]:
-        return frozenset({self._reply_id, *self._foreign_ids})
-
-    def accept(self, frame: Frame) -> None:
-        if frame.remote or frame.error or frame.extended is not (frame.id > 0x7FF):
-            self.rejected += 1
-        elif frame.id != self._reply_id:
-            self._other(frame)
-        elif len(frame.data) == codec.STATE_SIZE and codec.has_heads(frame.data, codec.STATE_HEADS):
-            self._take(int(_mode(frame.data)), int(_fault(frame.data)), self.motion.values(frame.data), frame.time)
-        elif len(frame.data) == codec.GAUGE_SIZE and codec.has_heads(frame.data, codec.GAUGE_HEADS):
-            GAUGES.take(frame.data, self.gauges)
-        elif (text := codec.console_text(frame.data)) is not None:
+    def _on_reply(self, frame: Frame) -> bool:
+        data = frame.data
+        if len(data) == codec.STATE_SIZE and codec.has_heads(data, codec.STATE_HEADS):
+            self._take(int(_mode(data)), int(_fault(data)), self.motion.values(data), frame.time)
+        elif len(data) == codec.GAUGE_SIZE and codec.has_heads(data, codec.GAUGE_HEADS):
+            GAUGES.take(data, self.gauges)
+        elif (text := codec.console_text(data)) is not None:
             self._text += text
             self._polled += 1
         else:
-            self._take_registers(frame)
+            return self._take_registers(frame)
+        return True
 
-    def _other(self, frame: Frame) -> None:
-        if frame.id in self._foreign_ids:
-            self.foreign = self.foreign or f"another master commands this drive: {frame}"
-            mode = codec.commanded_mode(frame.data)
-            if self._ours and mode is not None and mode != codec.IN_POSITION:
-                self._leave(mode)
-        else:
-            self.rejected += 1
+    def _on_command(self, frame: Frame) -> bool:
+        """Takes a frame of another master."""
+        mode = codec.commanded_mode(frame.data)
+        if self._ours and mode is not None and mode != codec.IN_POSITION:
+            self._leave(mode)
+        return self._on_foreign(frame)
 
-    def _take_registers(self, frame: Frame) -> None:
+    def _take_registers(self, frame: Frame) -> bool:
         """Takes a reply of another form than that to `codec.QUERY` alone."""
         read = codec.answered(frame.data)
         if read is None or not (read.values or read.unknown):
-            self.rejected += 1
-            return
+            return False
         values = read.values
         if values.keys() >= {codec.MODE, *_MOTION_REGISTERS, codec.FAULT}:
             motion = self.motion.scaled(values[register] for register in _MOTION_REGISTERS)
             self._take(int(values[codec.MODE]), int(values[codec.FAULT]), motion, frame.time)
         self._known |= values | dict.fromkeys(read.unknown, nan)
+        return True
 
     def _take(self, mode: int, fault: int, motion: Mapping[Quantity, float], time: int) -> None:
         """Takes its state; a drive with an encoder fault reports NaN: its fault counts, and the sample is missing."""
@@ -311,26 +268,6 @@ class MoteusDrive(TableDrive):
         settings = self.settings
         return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
 
-    def wire(self) -> Wire:
-        """Answers in position mode without a fault, in the form of that to `codec.QUERY`."""
-        working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
-        expects = tuple(Expects(field, field.mask, value) for field, value in working.items())
-        state = Message(self._reply_id, codec.STATE_SIZE, self.motion.reads, expects, sample=True, alive=True)
-        heads = tuple(Expects(field, field.mask, value) for field, value in codec.GAUGE_HEADS.items())
-        gauges = Message(self._reply_id, codec.GAUGE_SIZE, GAUGES.reads, heads)
-        return Wire((state, gauges), self.encoding, self.polls)
-
-    def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: of the encoder, or of single precision; at 1 rev/s, and at the torque limit."""
-        settings, turn = self.settings, abs(self._turn)
-        largest = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
-        torque = settings.gear * single_step(abs(settings.motor_torque(settings.torque_limit)))
-        bits = self._options.encoder_bits
-        return turn * (2.0**-bits if bits else single_step(max(largest, 1.0))), turn * single_step(1.0), torque
-
-    def visible(self) -> float:
-        return abs(self._turn) * 2.0 ** -(self._options.encoder_bits or COARSE)
-
     def alive_frames(self) -> Sequence[Frame]:
         """A query while the drive is not enabled, which does not feed the watchdog; or the stop after a foreign one."""
         if self._revocation is not None:
@@ -365,15 +302,10 @@ class MoteusDrive(TableDrive):
         answered = lambda: all(register in self._known for register in ASKED)  # noqa: E731
         frames = [self._frame(codec.padded(data)) for data in (codec.IDENTITY, codec.HOME)]
         yield HandshakeStep(frames, answered, 0.5, "its model, firmware and home state")
-        self._refuse_map(self._known[codec.MAP_VERSION])
-        self._refuse_home_state(self._known[codec.HOME_STATE])
-
-    def _refuse_map(self, version: float) -> None:
+        version, home = self._known[codec.MAP_VERSION], self._known[codec.HOME_STATE]
         if not version >= OLDEST_MAP:
             what = f"has version {version:g} of the register map, version {OLDEST_MAP} or later is needed"
             raise DriveError(f"{what} (update its firmware: moteus_tool --flash)")
-
-    def _refuse_home_state(self, home: float) -> None:
         if not home >= codec.HOME_STATES.index(self._options.home):
             known = codec.HOME_STATES[int(home)] if home in (0, 1, 2) else f"{home:g}"
             what = f"its home state is {known}: its position may be wrong by turns of the rotor"
@@ -418,7 +350,11 @@ class MoteusDrive(TableDrive):
             raise DriveError(f"{what} ({SET_TIMEOUT_MODE})")
         lower = yield from self._setting("servopos.position_min")
         upper = yield from self._setting("servopos.position_max")
-        refuse_bounds(self.settings, lower, upper)
+        first, last = sorted(self.settings.motor(limit) / TURN for limit in self.settings.position_limits)
+        if lower > first or upper < last:  # inside the limits of the config it would limit its torque
+            what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
+            ours = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"
+            raise DriveError(f"{what}, {ours} (widen the first: conf set, conf write; or narrow the second)")
         yield from first_answers(self, [Quantity.SUPPLY], self._period)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
@@ -458,16 +394,11 @@ class MoteusDrive(TableDrive):
         return done
 
     def enable(self, torque: float) -> Steps:
-        begin_enabling(self)
         self._left, self._revocation = False, None
-        seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
-        try:
+        with self._seeded(torque):
+            self._feed.fed = False  # `alive_frames` sends the first torque
             yield HandshakeStep([], over, 0.5, "mode 10, position (is it calibrated: moteus_tool --calibrate?)")
-        finally:
-            self._feed.seed = None
-        refuse_fault(self)
         self._ours = True
 
     def reset(self) -> Steps:

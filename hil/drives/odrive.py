@@ -8,31 +8,18 @@ that is not enabled coasts: it cannot brake by itself.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isnan, nan
 from typing import Annotated, ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, begin_enabling, refuse_fault, silent
+from hil.drives.guard import after, silent
 from hil.drives.options import EncoderBits, Flag, MonitorPeriod, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
-from hil.drives.table import TableDrive, TableNode
-from hil.drives.wire import (
-    COARSE,
-    LARGEST_SINGLE,
-    TURN,
-    Encoding,
-    Expects,
-    FrameReads,
-    Message,
-    Operation,
-    Reads,
-    Rounding,
-    Wire,
-    motor_torque,
-    single_step,
-)
+from hil.drives.table import TableDrive, TurnNode
+from hil.drives.wire import LARGEST_SINGLE, TURN, Encoding, Expects, FrameReads, Message, Reads, Rounding, motor_torque
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -51,7 +38,7 @@ class OdriveEncoderOptions(Section):
     fd: Flag = False  # whether it speaks CAN FD: `can.config.data_baud_rate` is set in it
 
 
-class OdriveEncoder(TableNode):
+class OdriveEncoder(TurnNode):
     """The encoder of an ODrive, which sends by its own timer."""
 
     feedback = Feedback.CYCLIC
@@ -61,15 +48,16 @@ class OdriveEncoder(TableNode):
     def __init__(self, settings: SensorSettings, period: float) -> None:
         super().__init__(settings, period)
         self._options = options_of(self.Options, settings)
-        self._turn = settings.sign * TURN / settings.gear
-        turn = (Operation.TIMES, self._turn)
-        self.motion = FrameReads(
-            Reads(codec.POSITION, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
-            Reads(codec.VELOCITY, Quantity.VELOCITY, (turn,)),
-        )
+        self.bits = self._options.encoder_bits
+        self._read_turns(codec.POSITION, codec.VELOCITY)
         self._version = b""  # its answer to Get_Version
         self._times: list[int] = []
-        self._estimates_id = self._id(codec.GET_ENCODER_ESTIMATES)
+        estimates = self._id(codec.GET_ENCODER_ESTIMATES)
+        self.messages = (Message(estimates, codec.SIZE, self.motion.reads, sample=True),)
+        self.handlers = {
+            estimates: self._on_estimate,
+            self._id(codec.GET_VERSION): self._on_version,
+        }
 
     @staticmethod
     def problems(settings: SensorSettings, options: OdriveEncoderOptions, period: float) -> list[Problem]:
@@ -89,34 +77,27 @@ class OdriveEncoder(TableNode):
         first = settings.node * codec.COMMANDS
         return Ids(frozenset(range(first, first + codec.COMMANDS)))
 
-    @property
-    def identities(self) -> frozenset[int]:
-        return frozenset({self._id(codec.GET_VERSION), self._estimates_id})
-
     def accept(self, frame: Frame) -> None:
-        if frame.extended or frame.error:
-            self.rejected += 1
-        elif frame.remote:
+        if frame.remote and not (frame.extended or frame.error):
             self._on_request(frame)
-        elif frame.id != self._estimates_id:
-            self._other(frame)
-        elif len(frame.data) != codec.SIZE or not self._take_sample(frame):
+        elif frame.id & 0x1F not in codec.MASTER_COMMANDS and len(frame.data) != codec.SIZE:
             self.rejected += 1
-        elif len(self._times) <= INTERVALS:
-            self._times.append(frame.time)
-
-    def wire(self) -> Wire | None:
-        return Wire((Message(self._estimates_id, codec.SIZE, self.motion.reads, sample=True),))
+        else:
+            super().accept(frame)
 
     def _on_request(self, frame: Frame) -> None:
         """Handles a remote frame: another master reads this node, which does no harm to an encoder."""
 
-    def _other(self, frame: Frame) -> None:
-        """Handles a frame that is not an encoder estimate."""
-        if frame.id == self._id(codec.GET_VERSION) and len(frame.data) == codec.SIZE:
-            self._version = frame.data
-        else:
-            self.rejected += 1
+    def _on_estimate(self, frame: Frame) -> bool:
+        if not self._take_sample(frame):
+            return False
+        if len(self._times) <= INTERVALS:
+            self._times.append(frame.time)
+        return True
+
+    def _on_version(self, frame: Frame) -> bool:
+        self._version = frame.data
+        return True
 
     def _id(self, command: int) -> int:
         return codec.identifier(self.settings.node, command)
@@ -155,14 +136,6 @@ class OdriveEncoder(TableNode):
         if abs(measured - declared) > RATE_TOLERANCE * declared:
             what = f"sends an encoder estimate every {measured:.4g} s, feedback_period says {declared:.4g} s"
             raise DriveError(f"{what} (set axis0.config.can.encoder_msg_rate_ms)")
-
-    def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: of the encoder, or of single precision near one turn and one turn per second."""
-        bits, turn = self._options.encoder_bits, abs(self._turn)
-        return turn * (2.0**-bits if bits else single_step(1.0)), turn * single_step(1.0), nan
-
-    def visible(self) -> float:
-        return abs(self._turn) * 2.0 ** -(self._options.encoder_bits or COARSE)
 
 
 GAUGES = {
@@ -230,8 +203,18 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         self._heartbeats = 0
         self._state = codec.IDLE
         self._error = self._active = 0  # errors by the last heartbeat, and by the last Get_Error
-        self._gauges = {} if self._options.monitor_period is None else {self._id(c): g for c, g in GAUGES.items()}
-        self.gauge_frames = tuple(self._gauges.values())
+        gauges = {} if self._options.monitor_period is None else {self._id(c): g for c, g in GAUGES.items()}
+        self.gauge_frames = tuple(gauges.values())
+        working = (Expects(codec.ERROR, 0xFFFF_FFFF, 0), Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP))
+        heartbeat, errors = self._id(codec.HEARTBEAT), self._id(codec.GET_ERROR)
+        self.messages += (
+            Message(heartbeat, codec.SIZE, expects=working, alive=True),
+            Message(errors, codec.SIZE, expects=working[:1]),
+            *(Message(identity, codec.SIZE, frame.reads) for identity, frame in gauges.items()),
+        )
+        self.handlers |= dict.fromkeys(map(self._id, codec.MASTER_COMMANDS), self._on_foreign)
+        self.handlers |= {heartbeat: self._on_heartbeat, errors: self._on_errors}
+        self.handlers |= {identity: partial(self._on_gauges, frame) for identity, frame in gauges.items()}
         self._voltage_times: list[int] = []
         if self._options.current_limit is None:
             self.unverified += (
@@ -263,11 +246,6 @@ class OdriveDrive(OdriveEncoder, TableDrive):
             problems.append(Problem(("vel_limit",), what))
         return problems
 
-    @property
-    def identities(self) -> frozenset[int]:
-        answers = (codec.GET_VERSION, codec.HEARTBEAT, codec.GET_ERROR, codec.GET_ENCODER_ESTIMATES)
-        return frozenset({*(self._id(command) for command in (*answers, *codec.MASTER_COMMANDS)), *self._gauges})
-
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         options = options_of(OdriveOptions, settings)
@@ -278,28 +256,23 @@ class OdriveDrive(OdriveEncoder, TableDrive):
     def _on_request(self, frame: Frame) -> None:
         self.foreign = self.foreign or f"another master polls this drive by {frame}, which may feed its watchdog"
 
-    def _other(self, frame: Frame) -> None:
-        command = frame.id & 0x1F
-        if frame.id >> 5 != self.settings.node:
-            self.rejected += 1
-        elif command in codec.MASTER_COMMANDS:
-            self.foreign = self.foreign or f"another master commands this drive: {frame}"
-        elif len(frame.data) != codec.SIZE:
-            self.rejected += 1
-        elif command == codec.HEARTBEAT:
-            self._error, self._state = codec.ERROR.read(frame.data), codec.STATE.read(frame.data)
-            self.alive = frame.time
-            self._heartbeats += 1
-            self._judge()
-        elif command == codec.GET_ERROR:
-            self._active = codec.ERROR.read(frame.data)
-            self._judge()
-        elif frame.id in self._gauges:
-            self._gauges[frame.id].take(frame.data, self.gauges)
-            if frame.id == self._id(codec.GET_BUS_VOLTAGE_CURRENT) and len(self._voltage_times) < 3:
-                self._voltage_times.append(frame.time)
-        else:
-            super()._other(frame)
+    def _on_heartbeat(self, frame: Frame) -> bool:
+        self._error, self._state = codec.ERROR.read(frame.data), codec.STATE.read(frame.data)
+        self.alive = frame.time
+        self._heartbeats += 1
+        self._judge()
+        return True
+
+    def _on_errors(self, frame: Frame) -> bool:
+        self._active = codec.ERROR.read(frame.data)
+        self._judge()
+        return True
+
+    def _on_gauges(self, reads: FrameReads, frame: Frame) -> bool:
+        reads.take(frame.data, self.gauges)
+        if frame.id == self._id(codec.GET_BUS_VOLTAGE_CURRENT) and len(self._voltage_times) < 3:
+            self._voltage_times.append(frame.time)
+        return True
 
     def _judge(self) -> None:
         """Sets condition and fault from the last heartbeat and the last errors."""
@@ -322,20 +295,6 @@ class OdriveDrive(OdriveEncoder, TableDrive):
             return ""
         state = f"its axis state: {codec.state_text(self._state)}"
         return f"{state}, its errors: {self.fault}" if self.fault else state
-
-    def wire(self) -> Wire | None:
-        received = super().wire()
-        assert received is not None
-        working = (Expects(codec.ERROR, 0xFFFF_FFFF, 0), Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP))
-        heartbeat = Message(self._id(codec.HEARTBEAT), codec.SIZE, expects=working, alive=True)
-        errors = Message(self._id(codec.GET_ERROR), codec.SIZE, expects=working[:1])
-        gauges = [Message(identity, codec.SIZE, frame.reads) for identity, frame in self._gauges.items()]
-        return Wire((*received.messages, heartbeat, errors, *gauges), self.encoding, ())
-
-    def quantum(self) -> tuple[float, float, float]:
-        position, velocity, _ = super().quantum()
-        settings = self.settings
-        return position, velocity, settings.gear * single_step(settings.motor_torque(settings.torque_limit))
 
     def _frame(self, command: int, data: bytes) -> Frame:
         return self.frame(self._id(command), data)
@@ -398,16 +357,11 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         yield from self.reset()
 
     def enable(self, torque: float) -> Steps:
-        begin_enabling(self)
-        seed = self.command(torque)
-        frames = [seed, self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))]
+        start = self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed = seed
-        try:
-            yield HandshakeStep(frames, over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
-        finally:
-            self._feed.seed = None
-        refuse_fault(self)
+        with self._seeded(torque) as seed:
+            self._feed.fed = True
+            yield HandshakeStep([seed, start], over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
 
     def reset(self) -> Steps:
         """Clears errors, repeatedly: a watchdog that was fed late expires again.

@@ -11,12 +11,13 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, begin_enabling, first_answers, outlasted, polls, refuse_fault, silent, tested_time
+from hil.drives.guard import first_answers, polls, tested_time
 from hil.drives.guard import traffic as poll_traffic
 from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
 from hil.drives.options import Flag, MonitorPeriod, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
-from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads, Wire
+from hil.drives.table import Handler
+from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads
 from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
 from servoctl.tree.fields import NumberField
@@ -58,18 +59,25 @@ class RobstrideDrive(LinearDrive):
         super().__init__(settings, period, motion)
         self._options = options = options_of(RobstrideOptions, settings)
         self.watchdog = options.drive_watchdog
-        self._replies = 0
         self._known: dict[int, int | None] = {}
         node, host = settings.node, options.host
         ask = self._frame(codec.READ, codec.read_parameter(codec.BUS_VOLTAGE))
         self.polls = polls([ask], options.monitor_period, period, node)
         self.gauge_frames = (TEMPERATURE, VOLTAGE) if self.polls else (TEMPERATURE,)
-        self._feedback_id = codec.feedback_identifier(node, host)
-        self.families = (
-            IdFamily(codec.FEEDBACK_BITS, self._feedback_id),
-            IdFamily(codec.FEEDBACK_BITS, codec.identifier(codec.READ, node, host)),
-            *(IdFamily(codec.KIND_AND_TARGET, codec.identifier(kind, 0, node)) for kind in codec.COMMANDS),
+        reads, answer = self.motion.reads + TEMPERATURE.reads, codec.identifier(codec.READ, node, host)
+        working = codec.feedback_identifier(node, host, codec.RUN)  # its id holds mode and faults
+        asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
+        self.messages = (
+            Message(working, codec.SIZE, reads, sample=True, alive=True),
+            Message(answer, codec.SIZE, VOLTAGE.reads, selects=(asked,)),
         )
+        self._by_family: dict[IdFamily, Handler] = {
+            IdFamily(codec.FEEDBACK_BITS, codec.feedback_identifier(node, host)): self._on_feedback,
+            IdFamily(codec.FEEDBACK_BITS, answer): self._on_parameter,
+        }
+        for kind in codec.COMMANDS:
+            self._by_family[IdFamily(codec.KIND_AND_TARGET, codec.identifier(kind, 0, node))] = self._on_foreign
+        self.families, self.handlers = tuple(self._by_family), {}
 
     @staticmethod
     def problems(settings: SensorSettings, options: RobstrideOptions, period: float) -> list[Problem]:
@@ -89,26 +97,12 @@ class RobstrideDrive(LinearDrive):
         answers = {codec.identifier(kind, node, host) for kind in (codec.FEEDBACK, codec.READ)}
         return Ids(frozenset(commands | answers))
 
-    @property
-    def identities(self) -> frozenset[int]:
-        return frozenset()
+    def _handler(self, identity: int) -> Handler | None:
+        return next((handler for family, handler in self._by_family.items() if identity in family), None)
 
-    def accept(self, frame: Frame) -> None:
-        if not frame.extended or frame.remote or frame.error:
-            self.rejected += 1
-        elif frame.id & codec.FEEDBACK_BITS == self._feedback_id:
-            self._take(frame)
-        elif frame.id >> 24 == codec.READ and frame.id & 0xFF == self._options.host:
-            self._take_parameter(frame)
-        elif frame.id & 0xFF == self.settings.node and frame.id >> 24 in codec.COMMANDS:
-            self.foreign = self.foreign or f"another master commands this drive: {frame}"
-        else:
-            self.rejected += 1
-
-    def _take(self, frame: Frame) -> None:
+    def _on_feedback(self, frame: Frame) -> bool:
         if len(frame.data) != codec.SIZE:
-            self.rejected += 1
-            return
+            return False
         self._take_sample(frame)
         self.alive = frame.time
         TEMPERATURE.take(frame.data, self.gauges)
@@ -118,15 +112,16 @@ class RobstrideDrive(LinearDrive):
         self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
         if faults and mode != codec.RUN:  # in mode run it may still make torque
             self.condition = Condition.FAULT
+        return True
 
-    def _take_parameter(self, frame: Frame) -> None:
+    def _on_parameter(self, frame: Frame) -> bool:
         parameter = codec.parameter(frame.id, frame.data)
         if parameter is None:
-            self.rejected += 1
-            return
+            return False
         self._known[parameter.number] = parameter.value if parameter.known else None
         if parameter.number == codec.BUS_VOLTAGE and parameter.known:
             VOLTAGE.take(frame.data, self.gauges)
+        return True
 
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
@@ -137,17 +132,6 @@ class RobstrideDrive(LinearDrive):
     def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
         return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)
 
-    def wire(self) -> Wire:
-        """Feedback in mode run without a fault: both are in its id."""
-        node, host = self.settings.node, self._options.host
-        identity = codec.feedback_identifier(node, host, codec.RUN)
-        reads = self.motion.reads + TEMPERATURE.reads
-        feedback = Message(identity, codec.SIZE, reads, sample=True, alive=True)
-        answer = codec.identifier(codec.READ, node, host)
-        asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
-        voltage = Message(answer, codec.SIZE, VOLTAGE.reads, selects=(asked,))
-        return Wire((feedback, voltage), self.encoding, self.polls)
-
     def identify(self) -> Steps:
         """Checks that the motor is there, and off.
 
@@ -155,7 +139,7 @@ class RobstrideDrive(LinearDrive):
             DriveError: It is in mode run already.
         """
         remedy = "is the node id right, and the bit rate? does it speak its own protocol, not CANopen or MIT?"
-        came = after(lambda: self._replies, 1)
+        came = self._replied(1)
         yield HandshakeStep([self.encoding.frame], came, 0.5, f"feedback to a command of zero torque ({remedy})")
         if self.condition is Condition.ENABLED:
             raise DriveError("is in mode run already (stop it; is there another master?)")
@@ -203,14 +187,7 @@ class RobstrideDrive(LinearDrive):
         seconds = tested_time(self.settings)
         if seconds != self.settings.watchdog:
             yield from self._set_timeout(seconds)
-        with silent(self):
-            held = self._torque_frame(torque, self.encoding)
-            frames = [held, self._frame(codec.ENABLE), held]  # it may begin without the torque that came before
-            enabled = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-            yield HandshakeStep(frames, enabled, 0.5, "mode run")
-            refuse_fault(self)
-            yield outlasted(seconds, self._period)
-        yield HandshakeStep([self.encoding.frame], after(lambda: self._replies, 1), 0.5, "feedback after its watchdog")
+        yield from self._outlast(torque, self._frame(codec.ENABLE), "mode run", seconds)
         if self.condition is Condition.ENABLED:
             raise DriveError(f"is still in mode run after {seconds:g} s without a command (canTimeout)")
         yield from self.reset()
@@ -218,23 +195,18 @@ class RobstrideDrive(LinearDrive):
             yield from self._set_timeout(self.settings.watchdog)
 
     def enable(self, torque: float) -> Steps:
-        begin_enabling(self)
-        seed = self.command(torque)
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-        self._feed.seed, self._feed.fed = seed, False  # `alive_frames` sends it
-        try:
+        with self._seeded(torque):
+            self._feed.fed = False  # `alive_frames` sends the first torque
             # It may start with the last command that it received: it must be this one.
-            yield HandshakeStep([], after(lambda: self._replies, 2), 0.5, "feedback to the first torque")
+            yield HandshakeStep([], self._replied(2), 0.5, "feedback to the first torque")
             self._feed.fed = True
             yield HandshakeStep([self._frame(codec.ENABLE)], over, 0.5, "mode run")
-        finally:
-            self._feed.seed = None
-        refuse_fault(self)
 
     def reset(self) -> Steps:
         """Stops the motor and clears its faults."""
         frames = [self._frame(codec.STOP, codec.stop(clear=True)), self.encoding.frame]
-        came = after(lambda: self._replies, 2)
+        came = self._replied(2)
         clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
         yield HandshakeStep(frames, clear, 0.5, "mode reset without a fault (else switch its power off and on)")
 

@@ -1,19 +1,51 @@
 """Nodes whose frames are stated as data: samples are read, and torques are sent, by their table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import isfinite, nan
 
+from hil.codecs.field import Field
 from hil.drives.base import Condition, Drive, Node, Sample
-from hil.drives.guard import Feed, motor_torque
+from hil.drives.guard import Feed, begin_enabling, motor_torque, refuse_fault
 from hil.drives.settings import DriveSettings, Quantity
-from hil.drives.wire import Encoding, FrameReads, step_of
+from hil.drives.wire import (
+    COARSE,
+    TURN,
+    Encoding,
+    Feeds,
+    FrameReads,
+    Message,
+    Operation,
+    Reads,
+    Rounding,
+    Wire,
+    single_step,
+    step_of,
+)
 from hil.frame import Frame
+
+Handler = Callable[[Frame], bool]  # takes a frame; returns whether it is valid
 
 
 class TableNode(Node):
     """A node whose samples are read by its table."""
 
     motion: FrameReads  # the numbers in the frame of a sample
+    messages: tuple[Message, ...]  # the frames that it sends while it works
+    handlers: dict[int, Handler]  # id -> what takes its frames
+
+    @property
+    def identities(self) -> frozenset[int]:
+        return frozenset(self.handlers)
+
+    def accept(self, frame: Frame) -> None:
+        handler = self._handler(frame.id)
+        unusual = frame.remote or frame.error or frame.extended is not (frame.id > 0x7FF)
+        if unusual or handler is None or not handler(frame):
+            self.rejected += 1
+
+    def _handler(self, identity: int) -> Handler | None:
+        return self.handlers.get(identity)
 
     def _take_sample(self, frame: Frame) -> bool:
         """Takes the sample in a frame; returns whether its motion is finite, else nothing changes."""
@@ -26,10 +58,39 @@ class TableNode(Node):
         self.sample = Sample(position, velocity, values.get(Quantity.TORQUE, self.next_torque), time)
         return True
 
+    def wire(self) -> Wire:
+        return Wire(self.messages)
+
     def quantum(self) -> tuple[float, float, float]:
         """Smallest steps on the wire, at the joint: of whole numbers, by their scales in the table."""
         steps = {reads.quantity: step_of(reads.chain) for reads in self.motion.reads}
         return steps[Quantity.POSITION], steps[Quantity.VELOCITY], nan
+
+
+class TurnNode(TableNode):
+    """A node whose frames hold turns of the motor in single precision."""
+
+    bits: int | None  # per turn of its encoder; None: the config does not say
+    farthest = 1.0  # [turn] how far from zero the resolution counts where no bits are given
+
+    def _read_turns(self, position: Field, velocity: Field, *more: Reads) -> None:
+        """Makes `motion` of these fields."""
+        settings = self.settings
+        self._turn = settings.sign * TURN / settings.gear  # [joint unit/turn]
+        turn = (Operation.TIMES, self._turn)
+        self.motion = FrameReads(
+            Reads(position, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
+            Reads(velocity, Quantity.VELOCITY, (turn,)),
+            *more,
+        )
+
+    def quantum(self) -> tuple[float, float, float]:
+        """Smallest steps at the joint: of the encoder, or of single precision; of speed near one turn per second."""
+        turn, torque = abs(self._turn), super().quantum()[2]
+        return turn * (2.0**-self.bits if self.bits else single_step(self.farthest)), turn * single_step(1.0), torque
+
+    def visible(self) -> float:
+        return abs(self._turn) * 2.0 ** -(self.bits or COARSE)
 
 
 class TableDrive(TableNode, Drive):
@@ -39,7 +100,7 @@ class TableDrive(TableNode, Drive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
-        self._feed = Feed()
+        self._period, self._feed = period, Feed()
 
     def command(self, torque: float) -> Frame:
         self._feed.fed = True
@@ -49,6 +110,26 @@ class TableDrive(TableNode, Drive):
         """The frame of a torque at the joint; raises as `command`."""
         motor_torque(self.settings, torque)  # refuses a torque beyond the limit
         return encoding.frame_of(torque)
+
+    def _on_foreign(self, frame: Frame) -> bool:
+        """Notes a frame that only another master sends."""
+        self.foreign = self.foreign or f"another master commands this drive: {frame}"
+        return True
+
+    @contextmanager
+    def _seeded(self, torque: float) -> Iterator[Frame]:
+        """Repeats the first torque within the block, which enables the drive.
+
+        Raises:
+            DriveError: The drive is in fault, before or afterwards.
+        """
+        begin_enabling(self)
+        self._feed.seed = seed = self._torque_frame(torque, self.encoding)
+        try:
+            yield seed
+        finally:
+            self._feed.seed = None
+        refuse_fault(self)
 
     @property
     def begins(self) -> bool:
@@ -60,9 +141,20 @@ class TableDrive(TableNode, Drive):
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return self.encoding.torque_bits(frame)
 
+    @property
+    def feeds(self) -> Sequence[Feeds]:
+        """What `routine_frames` gives while the drive is enabled."""
+        return self.polls
+
+    def wire(self) -> Wire:
+        return Wire(self.messages, self.encoding, tuple(self.feeds))
+
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
-        return position, velocity, 1.0 / step_of((*self.encoding.chain, *self.encoding.steps))
+        settings, encoding = self.settings, self.encoding
+        if encoding.rounding is Rounding.SINGLE:
+            return position, velocity, settings.gear * single_step(settings.motor_torque(settings.torque_limit))
+        return position, velocity, 1.0 / step_of((*encoding.chain, *encoding.steps))
 
     def alive_frames(self) -> Sequence[Frame]:
         """Zero torque while the drive is not enabled, its first torque while it is being enabled."""

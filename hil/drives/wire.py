@@ -103,6 +103,10 @@ class Expects(NamedTuple):
     mask: int  # the bits
     value: int
 
+    def holds(self, data: bytes) -> bool:
+        """Whether a payload has these bits."""
+        return self.field.read(data) & self.mask == self.value
+
 
 class Message(NamedTuple):
     """A frame that a healthy node sends in a run."""

@@ -1,6 +1,7 @@
 """The fault script of a config, read and checked."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hil.emulator.faults import KINDS, Fault, FaultKind, Option, number, time, word
@@ -49,19 +50,16 @@ def read_faults(
     return faults, problems
 
 
+@dataclass
 class _Entry:
     """Reads one entry of a script and collects its problems."""
 
-    def __init__(
-        self,
-        index: str,
-        entry: Mapping[str, Any],
-        nodes: Mapping[str, Target],
-        buses: list[str],
-        fd_buses: Collection[str],
-    ) -> None:
-        self._index, self._entry, self._nodes, self._buses, self._fd_buses = index, entry, nodes, buses, fd_buses
-        self.problems: list[Problem] = []
+    _index: str
+    _entry: Mapping[str, Any]
+    _nodes: Mapping[str, Target]
+    _buses: list[str]
+    _fd_buses: Collection[str]
+    problems: list[Problem] = field(default_factory=list)
 
     def fault(self) -> Fault | None:
         """The fault; not to be used if there are problems."""
@@ -79,10 +77,9 @@ class _Entry:
         bus = self._one_of("bus", self._buses)
         self._check_place(name, kind, drive, bus)
         parameters = {key: self._read(key, option) for key, option in kind.options.items()}
-        if name == "drive_fault" and drive is not None and (code := parameters["code"]) is not None:
-            problem = self._nodes[drive].unfit_code(code)
-            if problem is not None:
-                self._wrong("code", problem)
+        code = parameters["code"] if name == "drive_fault" else None
+        if drive is not None and code is not None and (problem := self._nodes[drive].unfit_code(code)):
+            self._wrong("code", problem)
         self._check_frames(parameters, drive, bus)
         if name == "stall" and self._entry.get("for") is None:
             self._wrong("for", "missing (how long the loop stalls [s])")

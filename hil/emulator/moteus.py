@@ -9,106 +9,42 @@ with 12 the shaft coasts after a torque command, whose kd scale is 0; 15 brakes 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, nan, tau
 
 from hil.codecs import moteus as codec
+from hil.codecs.moteus import BRAKE, IN_FAULT, IN_POSITION, STOPPED, TIMED_OUT, ZERO_VELOCITY
 from hil.drives.settings import SensorSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, Event, cancel, nanoseconds
 
-COMMAND_FIELDS = {
-    0x020: "position",
-    0x021: "velocity",
-    0x022: "torque",
-    0x023: "kp_scale",
-    0x024: "kd_scale",
-    0x025: "max_torque",
-    0x027: "timeout",
-    0x02B: "ilimit_scale",
-    0x02D: "ignore_bounds",
+COMMANDED = {
+    **dict.fromkeys((0x010, 0x011, 0x012, *range(0x014, 0x01F), 0x026, 0x028, 0x029, 0x02A, 0x02C), 0.0),  # no effect
+    codec.COMMAND_POSITION: 0.0,  # NaN: where the shaft is
+    codec.COMMAND_VELOCITY: 0.0,
+    codec.FEEDFORWARD_TORQUE: 0.0,
+    codec.KP_SCALE: 1.0,
+    codec.KD_SCALE: 1.0,
+    codec.MAX_TORQUE: inf,
+    codec.WATCHDOG: 0.0,  # 0: that of the settings; NaN: none
+    codec.ILIMIT_SCALE: 1.0,
+    codec.IGNORE_BOUNDS: 0.0,
 }
-"""Register -> field of `MoteusCommand`."""
+"""Registers of a command -> what a write of the mode resets them to."""
 
-_IGNORED = frozenset({0x010, 0x011, 0x012, *range(0x014, 0x01F), 0x026, 0x028, 0x029, 0x02A, 0x02C})
-"""Registers of modes and limits that are taken and have no effect here."""
+INT32_ONLY = {0x100: 0x20, 0x101: 0x010A, 0x102: 5, 0x158: 1}
+"""Model, firmware, version of the register map, and UUID mask -> value; answered only with 32 bits."""
+NUMBERED = (*range(0x120, 0x123), *range(0x150, 0x154))  # likewise: serial number and UUID
+IDLE = (0x004, 0x005, *range(0x030, 0x049), *range(0x052, 0x080))  # registers that are always 0 here
 
-_MODEL, _FIRMWARE, _MAP_VERSION = 0x20, 0x010A, 5
-_IDENTITY = {0x100: _MODEL, 0x101: _FIRMWARE, 0x102: _MAP_VERSION, 0x158: 1}
-_SERIAL, _UUID = 0x120, 0x150
-
-
-@dataclass
-class MoteusCommand:
-    """A command; its defaults are what a write of the mode resets it to."""
-
-    mode: int
-    position: float = 0.0  # position [rev]; NaN: where the shaft is
-    velocity: float = 0.0  # [rev/s] velocity
-    torque: float = 0.0  # [N m] feedforward torque
-    kp_scale: float = 1.0  # factor of the stiffness
-    kd_scale: float = 1.0  # factor of the damping
-    max_torque: float = inf  # [N m] largest torque
-    timeout: float = 0.0  # watchdog [s]; 0: that of the settings; NaN: none
-    ilimit_scale: float = 1.0  # factor of the limit of the integral, which is 0 in the default settings
-    ignore_bounds: float = 0.0  # whether the bounds of the position do not count
-
-    def write(self, register: int, value: float) -> bool:
-        """Writes a register of the command; returns whether there is one."""
-        name = COMMAND_FIELDS.get(register)
-        if name is not None:
-            setattr(self, name, value)
-        return name is not None or register in _IGNORED
-
-    def read(self, register: int) -> float | None:
-        """Value of a register of the command; None if there is none."""
-        name = COMMAND_FIELDS.get(register)
-        return 0.0 if name is None and register in _IGNORED else None if name is None else float(getattr(self, name))
-
-
-def fixed(register: int, node: int) -> float | None:
-    """Value of a register that never changes, in the drive with this id; None if there is none."""
-    if register == 0x110:
-        return node
-    if register in _IDENTITY:
-        return _IDENTITY[register]
-    if _SERIAL <= register < _SERIAL + 3 or _UUID <= register < _UUID + 4:
-        return 0x1000 * node + register
-    idle = register in (0x004, 0x005) or 0x030 <= register <= 0x048 or 0x052 <= register <= 0x07F
-    return 0 if idle else None
-
-
-INT32_ONLY = frozenset({0x100, 0x101, 0x102, *range(0x120, 0x123), *range(0x150, 0x154), 0x158})
-"""Registers that are answered only with 32 bits."""
-
-
-MOST = 61  # most bytes of text in one frame
-
-
-def _settings(node: int, timeout_mode: int) -> dict[str, int | float]:
-    """Settings by name, as `conf get` shows them: the defaults of the firmware, but for these two."""
-    return {
-        "id.id": node, "can.prefix": 0, "servo.timeout_mode": timeout_mode, "servo.default_timeout_s": 0.1,
-        "servo.timeout_max_torque_Nm": 5.0, "servo.max_current_A": 100.0, "servo.max_velocity": 500.0,
-        "servo.default_velocity_limit": nan, "servo.default_accel_limit": nan, "servo.fault_position_error": nan,
-        "servo.fault_velocity_error": nan, "servo.pid_position.kp": 4.0, "servo.pid_position.ki": 1.0,
-        "servo.pid_position.kd": 0.05, "servo.pid_position.ilimit": 0.0, "servopos.position_min": nan,
-        "servopos.position_max": nan, "motor_position.rotor_to_output_ratio": 1.0,
-    }  # fmt: skip
-
-
-STOPPED, FAULT, POSITION, TIMEOUT, ZERO_VELOCITY, BRAKE = 0, 1, 10, 11, 12, 15
-_MODES = range(16)
-_MODES_OF_MASTERS = (STOPPED, POSITION, ZERO_VELOCITY, BRAKE)
+_MODES_OF_MASTERS = (STOPPED, IN_POSITION, ZERO_VELOCITY, BRAKE)
 """Modes that can be written here; the others change nothing."""
 
-OUTSIDE_LIMIT, LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 39, 99, 102
+OUTSIDE_LIMIT, LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 39, 99, 102  # codes of the fault register
 
 SHORTED = 200.0  # [1/s] rate at which shorted phases brake a motor
-
-REPLY_BIT, EXTENDED = 0x8000, 1 << 29
+EXTENDED = 1 << 29
 
 
 class Moteus(EmulatedDrive):
@@ -122,12 +58,17 @@ class Moteus(EmulatedDrive):
     usual_code, overvoltage_code, overheat_code = 33, 34, 38
 
     def set_up(self) -> None:
-        self.mode = STOPPED
-        self.fault = 0
+        self.mode, self.fault, node = STOPPED, 0, self.settings.node
         # settings by name, as its console reads and writes them
-        self.registers = _settings(self.settings.node, int(self.number("timeout_mode", 15)))
+        self.registers: dict[str, int | float] = {
+            "servo.timeout_mode": int(self.number("timeout_mode", 15)), "servo.default_timeout_s": 0.1,
+            "servo.timeout_max_torque_Nm": 5.0, "servo.pid_position.kp": 4.0, "servo.pid_position.kd": 0.05,
+            "servopos.position_min": nan, "servopos.position_max": nan,
+        }  # fmt: skip
+        self._fixed = {0x110: node, **INT32_ONLY, **dict.fromkeys(IDLE, 0)}
+        self._fixed |= {register: 0x1000 * node + register for register in NUMBERED}
         self._line = self._answers = b""
-        self._command = MoteusCommand(STOPPED)
+        self._command = dict(COMMANDED)
         self._watchdog = Watchdog(self.world, self._starved)
         self._regulating: Event | None = None
         self._held: float | None = None
@@ -142,7 +83,7 @@ class Moteus(EmulatedDrive):
 
     def listens(self) -> frozenset[int]:
         node = self.settings.node
-        ids = [wanted | source << 8 | node for wanted in (0, REPLY_BIT) for source in range(128)]
+        ids = [codec.identifier(node, source, reply) for reply in (False, True) for source in range(128)]
         return frozenset(identity | EXTENDED if identity > 0x7FF else identity for identity in ids)
 
     def boot(self) -> None:
@@ -154,11 +95,11 @@ class Moteus(EmulatedDrive):
         self._off(STOPPED)
 
     def trip(self, code: int) -> None:
-        self._off(FAULT)
+        self._off(IN_FAULT)
         self.fault = code
 
     def clear_fault(self) -> None:
-        if self.mode == FAULT:
+        if self.mode == IN_FAULT:
             self._off(STOPPED)
 
     def receive(self, frame: Frame) -> None:
@@ -167,70 +108,48 @@ class Moteus(EmulatedDrive):
             return
         answer = b""
         mode: int | None = None
-        command = self._command
-        measured: dict[int, float] | None = None
+        command = dict(self._command)
+        registers: dict[int, float] | None = None
         for part in _known(frame.data):
             if part.kind == codec.READ:
-                measured = measured or self._measured()
-                answer += _fitting(answer, self._read(part.first, part.number, part.resolution, measured))
+                registers = registers or self._fixed | self._command | self._measured()
+                answer += _fitting(answer, _answer(part, registers))
             elif part.kind == codec.TUNNEL_WRITE and part.first == codec.CHANNEL:
                 self._write_console(part.text)
-                measured = None
+                registers = None
             elif part.kind == codec.TUNNEL_POLL and part.first == codec.CHANNEL:
                 room = FD_SIZES[-1] - len(answer) - len(codec.tunnelled(codec.TUNNEL_DATA, b""))
                 if room >= 0:
                     answer += codec.tunnelled(codec.TUNNEL_DATA, self._read_console(min(part.number, room)))
             for register, value in enumerate(part.values if part.kind == codec.WRITE else (), part.first):
-                if register == codec.MODE and value in _MODES:
-                    mode = int(value)
-                    command = MoteusCommand(mode)
+                if register == codec.MODE and value in range(len(codec.MODES)):
+                    mode, command = int(value), dict(COMMANDED)
                 elif register in (codec.SET_OUTPUT_NEAREST, codec.SET_OUTPUT_EXACT):
                     self._set_output(value, register == codec.SET_OUTPUT_EXACT)
-                    measured = None
+                    registers = None
+                elif register in command:
+                    command[register] = value
                 else:
-                    if mode is None:  # a frame that does not write the mode changes nothing
-                        command = replace(self._command)
-                    if not command.write(register, value):
-                        answer += _fitting(answer, codec.error(codec.WRITE_ERROR, register))
-        if frame.id & REPLY_BIT and answer:
-            self.send(self.settings.node << 8 | frame.id >> 8 & 0x7F, codec.padded(answer))
-        if mode is not None:
-            self._obey(command)
-
-    def _read(self, first: int, count: int, resolution: int, measured: Mapping[int, float]) -> bytes:
-        """Answer to a read: the values in one subframe, or an error where a register does not exist."""
-        if count > FD_SIZES[-1]:  # each value takes a byte at least
-            return b""
-        values = [self._value(register, resolution, measured) for register in range(first, first + count)]
-        known = [value for value in values if value is not None]
-        if len(known) == count:
-            return codec.reply(first, known, resolution)
-        return b"".join(
-            codec.error(codec.READ_ERROR, register) if value is None else codec.reply(register, [value], resolution)
-            for register, value in enumerate(values, first)
-        )
-
-    def _value(self, register: int, resolution: int, measured: Mapping[int, float]) -> float | None:
-        """Value of a register [its unit]; None if there is none, or not at this resolution."""
-        value = measured.get(register)
-        if value is None and (resolution == 2 or register not in INT32_ONLY):
-            value = fixed(register, self.settings.node)
-            value = self._command.read(register) if value is None else value
-        return value
+                    answer += _fitting(answer, codec.error(codec.WRITE_ERROR, register))
+        if frame.id & codec.REPLY_WANTED and answer:
+            self.send(codec.reply_identifier(self.settings.node, frame.id >> 8 & 0x7F), codec.padded(answer))
+        if mode is not None:  # a frame that does not write the mode changes nothing
+            self._obey(mode, command)
 
     def _measured(self) -> dict[int, float]:
         """Register -> value of what it measures [its unit]."""
         position, velocity = self._motion()
         torque = self.motor.torque() / self.torque_table
         limited = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
-        mode, fault = self.mode, limited if self.mode == POSITION else self.fault
+        mode, fault = self.mode, limited if self.mode == IN_POSITION else self.fault
         milliseconds = (self.world.now - self._since) // (SECOND // 1000)
         temperature = self.temperature()  # it may switch the drive off, which the next answer shows
         return {
-            0x000: mode, 0x001: position, 0x002: velocity, 0x003: torque, 0x006: nan,
-            0x007: torque * velocity * 6.283185307179586, 0x00A: temperature, 0x00B: 1, 0x00C: self._home,
-            0x00D: self.voltage(24.0), 0x00E: temperature, 0x00F: fault, 0x038: nan, 0x039: nan, 0x03A: torque,
-            0x050: position % 1.0, 0x051: velocity, 0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
+            codec.MODE: mode, codec.POSITION: position, codec.VELOCITY: velocity, codec.TORQUE: torque, 0x006: nan,
+            0x007: torque * velocity * tau, codec.MOTOR_TEMPERATURE: temperature, 0x00B: 1,
+            codec.HOME_STATE: self._home, codec.VOLTAGE: self.voltage(24.0), codec.TEMPERATURE: temperature,
+            codec.FAULT: fault, 0x038: nan, 0x039: nan, 0x03A: torque, 0x050: position % 1.0, 0x051: velocity,
+            0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
         }  # fmt: skip
 
     def _motion(self) -> tuple[float, float]:
@@ -253,7 +172,7 @@ class Moteus(EmulatedDrive):
 
     def _read_console(self, most: int) -> bytes:
         """The next bytes of the answers, at most so many."""
-        count = min(most, MOST)
+        count = min(most, codec.MOST_TEXT)
         part, self._answers = self._answers[:count], self._answers[count:]
         return part
 
@@ -273,52 +192,38 @@ class Moteus(EmulatedDrive):
                 return "OK"
             case ["conf", "write"] | ["tel", "stop"]:
                 return "OK"
-            case ["d", *rest] if self._debug(rest):
-                return "OK"
         return "ERR unknown command"
 
-    def _debug(self, words: list[str]) -> bool:
-        """Carries out a `d` command of the console; returns whether there is one."""
-        match words:
-            case ["stop"]:
-                self._obey(MoteusCommand(STOPPED))
-            case ["brake"]:
-                self._obey(MoteusCommand(BRAKE))
-            case ["exact" | "nearest" as word, text] if _is_number(text):
-                self._set_output(float(text), word == "exact")
-            case _:
-                return False
-        return True
-
-    def _obey(self, command: MoteusCommand) -> None:
+    def _obey(self, mode: int, command: dict[int, float]) -> None:
         """Acts on a command; after a fault or the watchdog only a stop counts."""
-        if command.mode == STOPPED:
+        if mode == STOPPED:
             self._off(STOPPED)
             return
-        if self.mode in (FAULT, TIMEOUT) or command.mode not in _MODES_OF_MASTERS or self.refuses:
+        if self.mode in (IN_FAULT, TIMED_OUT) or mode not in _MODES_OF_MASTERS or self.refuses:
             return
-        if command.mode == POSITION and self.mode != POSITION and self._outside(command):
+        if mode == IN_POSITION and self.mode != IN_POSITION and self._outside(command):
             self.trip(OUTSIDE_LIMIT)
             return
         cancel(self._regulating)
-        self.mode, self._command = command.mode, command
-        self._held = None if isnan(command.position) else command.position
+        self.mode, self._command = mode, command
+        position = command[codec.COMMAND_POSITION]
+        self._held = None if isnan(position) else position
         self._limited = 0
-        if command.mode == BRAKE:
+        if mode == BRAKE:
             self._short()
         else:
             self._regulate()
-        self._watch(command)
+        self._watch(command[codec.WATCHDOG])
 
-    def _outside(self, command: MoteusCommand) -> bool:
+    def _outside(self, command: Mapping[int, float]) -> bool:
         position, _ = self._motion()
         lower, upper = (float(self.registers[f"servopos.position_{end}"]) for end in ("min", "max"))
-        return not command.ignore_bounds and (position < lower or position > upper)  # NaN: no bound
+        return not command[codec.IGNORE_BOUNDS] and (position < lower or position > upper)  # NaN: no bound
 
-    def _watch(self, command: MoteusCommand) -> None:
+    def _watch(self, seconds: float) -> None:
         """Restarts the watchdog with the time in a command; it acts in position mode only."""
-        seconds = command.timeout or float(self.registers["servo.default_timeout_s"])
-        off = command.mode != POSITION or isnan(seconds) or not self.option("watchdog", True)
+        seconds = seconds or float(self.registers["servo.default_timeout_s"])
+        off = self.mode != IN_POSITION or isnan(seconds) or not self.option("watchdog", True)
         timeout = 0 if off else nanoseconds(seconds)
         if timeout != self._watchdog.timeout:
             self._watchdog.stop()
@@ -328,16 +233,17 @@ class Moteus(EmulatedDrive):
         """tau = kp (p - position) + kd (v - velocity) + t, every millisecond where it depends on the motion."""
         self._regulating = None
         command, values = self._command, self.registers
-        kp = command.kp_scale * values["servo.pid_position.kp"] if self.mode != ZERO_VELOCITY else 0.0
-        kd = command.kd_scale * values["servo.pid_position.kd"]
-        torque = command.torque if self.mode == POSITION else 0.0
+        kp = command[codec.KP_SCALE] * values["servo.pid_position.kp"] if self.mode != ZERO_VELOCITY else 0.0
+        kd = command[codec.KD_SCALE] * values["servo.pid_position.kd"]
+        follows = self.mode == IN_POSITION
+        torque = command[codec.FEEDFORWARD_TORQUE] if follows else 0.0
         if kp or kd:
             position, velocity = self._motion()
-            held = position if self._held is None else self._held
-            self._held = held + command.velocity * (self.mode == POSITION) / 1000
-            torque += kp * (held - position) + kd * (command.velocity * (self.mode == POSITION) - velocity)
+            held, speed = position if self._held is None else self._held, command[codec.COMMAND_VELOCITY] * follows
+            self._held = held + speed / 1000
+            torque += kp * (held - position) + kd * (speed - velocity)
             self._regulating = self.world.after(SECOND // 1000, self._regulate)
-        limit = abs(command.max_torque)
+        limit = abs(command[codec.MAX_TORQUE])
         self._limited = LIMITED_BY_COMMAND if abs(torque) > limit else 0
         torque = min(limit, max(-limit, torque)) * self.torque_table if isfinite(torque) else 0.0
         if self.motor.enabled:
@@ -359,16 +265,17 @@ class Moteus(EmulatedDrive):
         """The watchdog has run out: mode 11, and what `servo.timeout_mode` says."""
         cancel(self._regulating)
         self._regulating = None
-        self.mode, self._limited = TIMEOUT, 0
-        kind = int(self.registers["servo.timeout_mode"])
-        last, largest = self._command, float(self.registers["servo.timeout_max_torque_Nm"])
+        self.mode, self._limited = TIMED_OUT, 0
+        kind, damping = int(self.registers["servo.timeout_mode"]), self._command[codec.KD_SCALE]
         if kind == BRAKE:
             self._short()
         elif kind == ZERO_VELOCITY:
-            self._command = MoteusCommand(TIMEOUT, kp_scale=0.0, kd_scale=last.kd_scale, max_torque=largest)
+            largest = float(self.registers["servo.timeout_max_torque_Nm"])
+            slowing = {codec.KP_SCALE: 0.0, codec.KD_SCALE: damping, codec.MAX_TORQUE: largest}
+            self._command = COMMANDED | slowing
             self._regulate()
-        elif kind == POSITION:
-            self._command, self._held = MoteusCommand(TIMEOUT), None
+        elif kind == IN_POSITION:
+            self._command, self._held = dict(COMMANDED), None
             self._regulate()
         else:
             self.motor.disable()
@@ -378,7 +285,7 @@ class Moteus(EmulatedDrive):
         self._regulating = None
         self._watchdog.stop()
         self.mode, self.fault, self._limited = mode, 0, 0
-        self._command = MoteusCommand(mode)
+        self._command = dict(COMMANDED)
         self.motor.disable()
 
 
@@ -390,7 +297,24 @@ def _known(data: bytes) -> Iterator[codec.Subframe]:
         return
 
 
-def _is_number(text: str, kind: type[int | float] = float) -> bool:
+def _answer(asked: codec.Subframe, registers: Mapping[int, float]) -> bytes:
+    """Answer to a read: the values in one subframe, or an error for each register that does not exist."""
+    if asked.number > FD_SIZES[-1]:  # each value takes a byte at least
+        return b""
+    resolution, first = asked.resolution, asked.first
+    hidden = () if resolution == codec.INT32 else (*INT32_ONLY, *NUMBERED)
+    numbers = range(first, first + asked.number)
+    values = [None if number in hidden else registers.get(number) for number in numbers]
+    known = [value for value in values if value is not None]
+    if len(known) == asked.number:
+        return codec.reply(first, known, resolution)
+    return b"".join(
+        codec.error(codec.READ_ERROR, number) if value is None else codec.reply(number, [value], resolution)
+        for number, value in zip(numbers, values, strict=True)
+    )
+
+
+def _is_number(text: str, kind: type[int | float]) -> bool:
     try:
         kind(text)
     except ValueError:

@@ -1,9 +1,10 @@
 """An emulated drive or encoder that speaks CANSimple, as firmware 0.6 does: see `hil.codecs.odrive`."""
 
-import struct
+from collections.abc import Mapping
 from math import isfinite, tau
 
 from hil.codecs import odrive as codec
+from hil.codecs.field import Field, packed
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.timers import Timer, Watchdog
@@ -20,9 +21,6 @@ SETPOINTS = frozenset({codec.SET_AXIS_STATE, INPUT_POS, INPUT_VEL, codec.SET_INP
 
 HARDWARE, FIRMWARE = (4, 4, 58), (0, 6, 10, 0)
 
-_TWO = struct.Struct("<ff")
-_HEARTBEAT = struct.Struct("<IBBBx")
-_ERRORS = struct.Struct("<II")
 _LENGTHS = {
     codec.SET_AXIS_STATE: 4, codec.SET_CONTROLLER_MODE: 8, INPUT_POS: 8, INPUT_VEL: 8, codec.SET_INPUT_TORQUE: 4,
     codec.SET_LIMITS: 8,
@@ -65,13 +63,13 @@ class ODriveNode(EmulatedNode):
         for timer in self._cyclic:
             timer.stop()
 
-    def _reply(self, command: int, data: bytes) -> None:
-        self.send(codec.identifier(self.settings.node, command), data)
+    def _reply(self, command: int, numbers: Mapping[Field, float]) -> None:
+        self.send(codec.identifier(self.settings.node, command), packed(codec.SIZE, numbers))
 
     def _answer(self, command: int) -> None:
         """Answers a remote frame; none for a message that it does not have."""
         if command == codec.GET_VERSION:
-            self._reply(codec.GET_VERSION, bytes([codec.PROTOCOL, *HARDWARE, *FIRMWARE]))
+            self.send(codec.identifier(self.settings.node, command), bytes([codec.PROTOCOL, *HARDWARE, *FIRMWARE]))
         elif command == codec.HEARTBEAT:
             self._send_heartbeat()
         elif command == codec.GET_ERROR:
@@ -80,21 +78,17 @@ class ODriveNode(EmulatedNode):
             self._send_encoder()
 
     def _send_encoder(self) -> None:
-        """Sends position [turn] and velocity [turn/s]."""
         position, velocity = self.encoder.read(self.world.now)
-        self._reply(codec.GET_ENCODER_ESTIMATES, _TWO.pack(position / tau, velocity / tau))
+        self._reply(codec.GET_ENCODER_ESTIMATES, {codec.POSITION: position / tau, codec.VELOCITY: velocity / tau})
 
     def _send_heartbeat(self) -> None:
         if not self.heart_stopped:
-            self._reply(codec.HEARTBEAT, self.heartbeat())
-
-    def heartbeat(self) -> bytes:
-        """Payload of the heartbeat."""
-        return _HEARTBEAT.pack(self.error, self.state, self.result, self.trajectory_done)
+            state = {codec.ERROR: self.error, codec.STATE: self.state, codec.RESULT: self.result}
+            self._reply(codec.HEARTBEAT, state | {codec.TRAJECTORY_DONE: self.trajectory_done})
 
     def send_errors(self) -> None:
         """Sends the active errors, and the reason of the last disarming."""
-        self._reply(codec.GET_ERROR, _ERRORS.pack(self.error, self.error))
+        self._reply(codec.GET_ERROR, {codec.ERROR: self.error, codec.DISARM_REASON: self.error})
 
 
 class ODriveEncoder(ODriveNode):
@@ -180,21 +174,21 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     def _obey(self, command: int, data: bytes) -> None:
         if command == codec.SET_INPUT_TORQUE:
-            self._set_torque(*struct.unpack_from("<f", data))
+            torque = codec.TORQUE.number(data)
+            self._torque = torque if isfinite(torque) else 0.0
+            self._apply()
         elif command == codec.SET_AXIS_STATE:
-            self._set_state(*struct.unpack_from("<I", data))
+            self._set_state(codec.REQUESTED_STATE.read(data))
         elif command == codec.SET_CONTROLLER_MODE:
-            mode = struct.unpack_from("<II", data)
-            self._mode = (2, PASSTHROUGH) if self.wrong_mode else (mode[0], mode[1])
+            mode = codec.CONTROL_MODE.read(data), codec.INPUT_MODE.read(data)
+            self._mode = (2, PASSTHROUGH) if self.wrong_mode else mode
             self._apply()
         elif command == codec.SET_LIMITS:
-            velocity, current = _TWO.unpack_from(data)
-            self._velocity_limit = velocity * tau
+            self._velocity_limit = codec.VELOCITY_LIMIT.number(data) * tau
             if self.option("torque_constant", None) is not None:
-                self.motor.limit(abs(current) * self._torque_constant)
+                self.motor.limit(abs(codec.CURRENT_LIMIT.number(data)) * self._torque_constant)
         elif command == codec.CLEAR_ERRORS:
-            self.error = 0
-            self.result = 0
+            self.error = self.result = 0
             self._watchdog.start(self._watchdog.timeout)
         elif command == codec.ESTOP:
             self.trip(ESTOP_REQUESTED)
@@ -203,15 +197,12 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     def _answer(self, command: int) -> None:
         if command == codec.GET_BUS_VOLTAGE_CURRENT:
-            self._reply(command, _TWO.pack(self.voltage(48.0), 0.0))
+            self._reply(command, {codec.BUS_VOLTAGE: self.voltage(48.0)})
         elif command == codec.GET_TEMPERATURE:
-            self._reply(command, _TWO.pack(temperature := self.temperature(), temperature))
+            temperature = self.temperature()
+            self._reply(command, {codec.INVERTER: temperature, codec.MOTOR: temperature})
         else:
             super()._answer(command)
-
-    def _set_torque(self, torque: float) -> None:
-        self._torque = torque if isfinite(torque) else 0.0
-        self._apply()
 
     def _set_state(self, state: int) -> None:
         if state == codec.IDLE:
@@ -222,20 +213,20 @@ class ODrive(ODriveNode, EmulatedDrive):
                 self.result = DISARMED if self.error else ILLEGAL_STATE
                 return
             self.state, self.result = codec.CLOSED_LOOP, 0
-            self.motor.enable(self._limited(self._asked()))
+            self.motor.enable(self._allowed_torque())
         else:
             self.result = ILLEGAL_STATE
 
-    def _asked(self) -> float:
-        """Commanded torque; 0 in other modes than torque control."""
-        return self._torque * self.torque_table if self._mode == (TORQUE_CONTROL, PASSTHROUGH) else 0.0
-
     def _apply(self) -> None:
         if self.state == codec.CLOSED_LOOP:
-            self.motor.command(self._limited(self._asked()))
+            self.motor.command(self._allowed_torque())
 
-    def _limited(self, torque: float) -> float:
-        """A torque within what the speed limit allows; source: `Controller::limitVel` of the published firmware 0.5."""
+    def _allowed_torque(self) -> float:
+        """The commanded torque, 0 in other modes, within what the speed limit allows.
+
+        Source: `Controller::limitVel` of the published firmware 0.5.
+        """
+        torque = self._torque * self.torque_table if self._mode == (TORQUE_CONTROL, PASSTHROUGH) else 0.0
         if self._velocity_limit == float("inf"):
             return torque
         gain, (_, speed) = self.number("vel_gain", 1 / 6) / tau, self.encoder.read(self.world.now)

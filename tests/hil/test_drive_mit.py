@@ -228,6 +228,18 @@ def test_a_watchdog_that_does_not_act_is_reported_and_the_motor_disabled() -> No
     assert not motor.enabled and not drive.quiet
 
 
+def test_a_fault_while_its_watchdog_is_tested_is_no_proof_that_it_acts() -> None:
+    class Faulty(Motor):
+        def take(self, frame: Frame, now: int) -> Iterable[Frame]:
+            self.error = 0xA if frame.data == ENABLE else self.error
+            return super().take(frame, now)
+
+    drive, talk = conversation(Faulty("damiao", watchdog=50), options={"drive_watchdog": True})
+    talk.run(drive.configure())
+    with pytest.raises(DriveError, match=r"in fault: over-current"):
+        talk.run(drive.test_watchdog())
+
+
 def test_a_sample_is_converted_to_the_joint() -> None:
     drive, _ = conversation(Motor())
     drive.accept(Frame(0, Motor().reply(), time=7))
