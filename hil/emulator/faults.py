@@ -8,20 +8,18 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, Loss, Selection
+from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, HostFaults, Loss, Selection
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode
+from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
 from hil.emulator.timers import Timer
-from hil.emulator.wire import EmulatedWire
+from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
-from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.clock import SECOND, World, nanoseconds
 from servoctl.tree.fields import NumberField, in_words
-
-if TYPE_CHECKING:
-    from hil.emulator.emulator import Emulator
 
 End = Callable[[], None]  # ends the effect of a fault
 Begin = Callable[..., End | None]  # starts a fault by its injector and parameters; returns what ends it
@@ -50,7 +48,21 @@ class Fault:
     parameters: Mapping[str, Any]  # name -> value, for all parameters of its kind
 
 
-def schedule(faults: Iterable[Fault], since: str, emulator: "Emulator", seed: int) -> None:
+class FaultTargets(Protocol):
+    """Interface of the emulated drives to faults; `Emulator` has it."""
+
+    world: World  # time of the drives
+    plant: SimulatedPlant
+    nodes: dict[str, EmulatedNode]  # name -> drive or encoder node
+    wires: dict[str, EmulatedWire]
+    buses: dict[str, EmulatedBus]  # name -> the host's controller on that wire
+    host_faults: HostFaults
+
+    def drive(self, name: str) -> EmulatedDrive:
+        """The drive of that name."""
+
+
+def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: int) -> None:
     """Schedules the faults whose time counts from now.
 
     Args:
@@ -68,7 +80,7 @@ def schedule(faults: Iterable[Fault], since: str, emulator: "Emulator", seed: in
 class FaultInjector:
     """Starts one fault of the script, and ends it; the functions of the kinds act by it."""
 
-    def __init__(self, fault: Fault, emulator: "Emulator", seed: str) -> None:
+    def __init__(self, fault: Fault, emulator: FaultTargets, seed: str) -> None:
         self.fault, self.emulator, self.world = fault, emulator, emulator.world
         self.random = random.Random(seed)
 
