@@ -1,7 +1,6 @@
 """`simulate`: a simulation from Python, without a config."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,16 +10,16 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.estimation import errors_of, measured_by, with_estimator
-from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system
+from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system, settings_of
 from servoctl.assembly.realism import build_realism, realistic
 from servoctl.assembly.run import ENGINES, Run
-from servoctl.assembly.values import build_equations, one_per_name
-from servoctl.config.problems import validate_realism
+from servoctl.assembly.values import Problems, build_equations, one_per_name
+from servoctl.config.document import Document, FieldPath
+from servoctl.config.problems import validate_as
 from servoctl.config.realism import RealismConfig
-from servoctl.config.schema import GONE, default_step, divides
+from servoctl.config.schema import ADAPTIVE, RunConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
-from servoctl.expression import Expression
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Correction
@@ -33,112 +32,43 @@ from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
-from servoctl.simulation.rows import METHODS, Integrator, Settings
 from servoctl.simulation.system import System
-from servoctl.types import Array, State
+from servoctl.tree.fields import Section
+from servoctl.types import State
 
 
-class ArgumentCheck:
-    """Checks arguments and collects what is wrong with them.
+class Arguments(Section):
+    """The arguments that are sections of a config."""
 
-    Args:
-        law: The law, or None.
+    run: RunConfig
+    realism: RealismConfig | None = None
+
+
+class Call(Document):
+    """A call of `simulate`, whose arguments are named as themselves."""
+
+    def field(self, path: FieldPath) -> str:
+        return super().field(path).removeprefix("run.").removeprefix("integrator.")
+
+
+def _check_types(plant: Any, task: Any, law: Any, engine: str, problems: Problems) -> None:
+    """Notes arguments of a wrong type.
 
     Raises:
         ConfigError: `plant` is not a plant, so that nothing else can be checked.
     """
-
-    def __init__(self, plant: Any, task: Any, law: Any, engine: str) -> None:
-        self._problems: list[str] = []
-        if not isinstance(plant, Plant):
-            hint = f"make one: {plant.__name__}(...)" if isinstance(plant, type) else "an instance of a servoctl.Plant"
-            raise ConfigError(f"simulate: plant: expected a plant, got {plant!r} ({hint})")
-        for field, units in (("coordinates", plant.coordinates), ("actuators", plant.actuators)):
-            if not isinstance(units, Mapping):
-                raise ConfigError(
-                    f"{type(plant).__name__}.{field}: expected a mapping of names to units, got {units!r}"
-                )
-        self._plant = plant
-        if not isinstance(task, Mapping):
-            self.add(f"expected a mapping of names to constraints, got {task!r}", "task")
-        if law is not None and not isinstance(law, Law):
-            self.add(f"expected a law such as ConstraintFollowing(...), or None, got {law!r}", "law")
-        if engine not in ENGINES:
-            self.add(f"expected one of {', '.join(ENGINES)}, got {engine!r}", "engine")
-
-    def add(self, what: object, *path: str | int) -> None:
-        """Notes what is wrong with an argument, named as itself or by its field in a config, as `run.period`."""
-        field = ".".join(map(str, path)).removeprefix("run.").removeprefix("integrator.")
-        self._problems.append(f"simulate: {field}: {what}")
-
-    def check(self) -> None:
-        """Raises ConfigError with all problems, if there are any."""
-        if self._problems:
-            raise ConfigError(self._problems)
-
-    def vector(self, given: Any, field: str) -> Array:
-        """q or v, shape (n,); a mapping must have every coordinate of q."""
-        default = None if field == "q" else 0.0
-        return one_per_name(given, self._plant.coordinates, "coordinate", self, field, default=default)
-
-    @property
-    def found(self) -> list[str]:
-        """One sentence per problem so far."""
-        return self._problems
-
-    def realism(self, given: Any, period: Any) -> RealismConfig | None:
-        """The effects of a real machine; None without them, or if they are wrong."""
-        if given is None:
-            return None
-        if period is None:
-            self.add("needs a period (give period=)", "realism")
-            return None
-        values, problems = validate_realism(given, self.time(period, "period"))
-        for problem in problems:
-            self.add(problem.what, *problem.path)
-        return values
-
-    def effects(self, values: RealismConfig, settings: Settings) -> Realism:
-        """Measurement, delay and actuators of a real machine."""
-        assert settings.period is not None
-        return build_realism(values, self._plant, settings.period, self)
-
-    def time(self, given: Any, field: str) -> float:
-        """A positive, finite number."""
-        if isinstance(given, bool) or not isinstance(given, (int, float, np.number)) or not 0 < given < math.inf:
-            self.add(f"expected a positive number, got {given!r}", field)
-            return 1.0
-        return float(given)
-
-    def equations(self, given: Mapping[str, str] | None, law: Any) -> dict[str, Expression]:
-        """Actuator -> equation of an open loop."""
-        if given and law is not None:
-            self.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")
-            return {}
-        return build_equations(given, self._plant, self, "inputs")
-
-    def settings(
-        self,
-        duration: float,
-        method: str,
-        step: float | None,
-        rtol: float,
-        atol: float,
-        period: float | None,
-        output_step: float | None,
-    ) -> Settings:
-        """How to run; parameters as of `simulate`."""
-        duration, rtol, atol = self.time(duration, "duration"), self.time(rtol, "rtol"), self.time(atol, "atol")
-        period = None if period is None else self.time(period, "period")
-        output_step = None if output_step is None else self.time(output_step, "output_step")
-        if method in GONE:
-            self.add(GONE[method], "method")
-        elif method not in METHODS:
-            self.add(f"expected one of {', '.join(METHODS)}, got {method!r}", "method")
-        step = self.time(default_step(period) if step is None else step, "step")
-        if period is not None and method == "rk4" and not divides(step, period):
-            self.add(f"{step:.12g} does not divide the period {period:.12g} (leave it out)", "step")
-        return Settings(duration, Integrator(method, step, rtol, atol), period, output_step)
+    if not isinstance(plant, Plant):
+        hint = f"make one: {plant.__name__}(...)" if isinstance(plant, type) else "an instance of a servoctl.Plant"
+        raise ConfigError(f"simulate: plant: expected a plant, got {plant!r} ({hint})")
+    for field, units in (("coordinates", plant.coordinates), ("actuators", plant.actuators)):
+        if not isinstance(units, Mapping):
+            raise ConfigError(f"{type(plant).__name__}.{field}: expected a mapping of names to units, got {units!r}")
+    if not isinstance(task, Mapping):
+        problems.add(f"expected a mapping of names to constraints, got {task!r}", "task")
+    if law is not None and not isinstance(law, Law):
+        problems.add(f"expected a law such as ConstraintFollowing(...), or None, got {law!r}", "law")
+    if engine not in ENGINES:
+        problems.add(f"expected one of {', '.join(ENGINES)}, got {engine!r}", "engine")
 
 
 @np.errstate(all="ignore")
@@ -215,17 +145,26 @@ def simulate(
         ConfigError: Wrong arguments; lists all of them.
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
-    arguments = ArgumentCheck(plant, task, law, engine)
-    start = State(t, arguments.vector(q, "q"), arguments.vector(v, "v"))
-    equations = arguments.equations(inputs, law)
-    settings = arguments.settings(duration, method, step, rtol, atol, period, output_step)
-    effects = arguments.realism(realism, period)
-    arguments.check()
-    if effects is not None:
-        estimation = _knowing(estimation, effects, settings, law, arguments)
-        arguments.check()
-    timing = Timing.of(period, plant.actuators)
-    timing = timing if effects is None else arguments.effects(effects, settings).timing
+    numbers = {"duration": duration, "period": period, "output_step": output_step}
+    how: dict[str, Any] = {"rtol": rtol, "atol": atol} if method in ADAPTIVE else {"step": step}
+    values = {"run": _plain(numbers | {"integrator": _plain({"method": method, **how})}), "realism": realism}
+    problems = Problems(Call("simulate", values, {}, {}))
+    _check_types(plant, task, law, engine, problems)
+    q = one_per_name(q, plant.coordinates, "coordinate", problems, "q", default=None)
+    start = State(t, q, one_per_name(v, plant.coordinates, "coordinate", problems, "v"))
+    if inputs and law is not None:
+        problems.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")
+    equations = build_equations(inputs, plant, problems, "inputs")
+    sections, wrong = validate_as(Arguments, values)
+    problems.extend(wrong)
+    problems.check()
+    assert sections is not None
+    settings, effects = settings_of(sections.run), sections.realism
+    timing = Timing.of(settings.period, plant.actuators)
+    if effects is not None and settings.period is not None:
+        machine = build_realism(effects, plant, settings.period, problems)
+        problems.check()
+        estimation, timing = _knowing(estimation, effects, machine, law), machine.timing
     law = _bounded(law, bounds, plant, estimation, timing)
     if isinstance(law, ConstraintFollowing):
         seen = timing if estimation is None else timing.at_action
@@ -237,34 +176,36 @@ def simulate(
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
-    system = realistic(system, effects, settings, Path(), start, arguments)
-    arguments.check()
+    system = realistic(system, effects, settings, Path(), start, problems)
+    problems.check()
     if estimation is not None:
         system = _estimating(system, estimation, start, timing)
     loop = make_loop(system, engine)
     task_map = None if law is None else starts.look_at_reach(system, start)
-    problems = starts.check_start(system.model, start, np.inf, loop)
-    problems += starts.unreachable(task_map, system.law) if task_map is not None else []
-    check_settings(loop, settings, arguments, on_drives=False)
-    if problems := problems + arguments.found:
-        raise TaskError("\n".join(problems))
+    wrong_starts = starts.check_start(system.model, start, np.inf, loop)
+    wrong_starts += starts.unreachable(task_map, system.law) if task_map is not None else []
+    check_settings(loop, settings, problems, on_drives=False)
+    if wrong_starts or problems.found:
+        raise TaskError("\n".join([*wrong_starts, *problems.found]))
     return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
 
 
+def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that are given; numbers of NumPy as those of Python."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    return {name: value.item() if isinstance(value, np.number) else value for name, value in given.items()}
+
+
 def _knowing(
-    estimation: Estimator | None,
-    effects: RealismConfig,
-    settings: Settings,
-    law: Law | None,
-    arguments: ArgumentCheck,
+    estimation: Estimator | None, effects: RealismConfig, machine: Realism, law: Law | None
 ) -> Estimator | None:
     """The estimator that measurements of a real machine need, with what it knows of noise and actuators."""
     if estimation is None and effects.measured == "q":
         estimation = Estimator(kind="difference")
-    if estimation is None or law is None:
-        return None
-    noise = measured_by(arguments.effects(effects, settings))
-    if noise is None or not np.array_equal(estimation.noise, Estimator().noise):
+    noise = measured_by(machine)
+    if estimation is None or law is None or noise is None:
+        return None if law is None else estimation
+    if not np.array_equal(estimation.noise, Estimator().noise):
         return estimation
     return dataclasses.replace(estimation, noise=tuple(noise.tolist()))
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from servoctl.config.document import FieldPath, Problem
+from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, ExpressionError
@@ -107,8 +107,8 @@ def build_equations(
 class Problems:
     """Problems of a config so far: names, files and classes that do not fit, or a start that is impossible."""
 
-    def __init__(self, loaded: LoadedConfig) -> None:
-        self._document = loaded.document
+    def __init__(self, source: LoadedConfig | Document) -> None:
+        self._document = source if isinstance(source, Document) else source.document
         self._all: list[Problem] = []
 
     @property

@@ -4,16 +4,18 @@ import copy
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
-from servoctl.config.realism import RealismConfig, realism_problems
 from servoctl.config.rules import check_rules
 from servoctl.config.schema import Config
 from servoctl.expression.suggest import remedy, suggestion
-from servoctl.tree.fields import LIST, MAPPING, SCALAR, in_words
+from servoctl.tree.fields import LIST, MAPPING, SCALAR, Section, in_words
+
+S = TypeVar("S", bound=Section)
 
 _EXPECTED = {
     "model_type": "a mapping",
@@ -46,24 +48,25 @@ def validate(
         values: Top level of a config.
         like: Earlier values and their config; sections that are the same objects in both are not checked again.
     """
-    broken_rules = check_rules(values)
     known: dict[str, Any] = {}
     if like is not None:
         known = {key: getattr(like[1], key) for key, value in values.items() if value is like[0].get(key, known)}
+    return validate_as(Config, values, known)
+
+
+def validate_as(
+    kind: type[S], values: Mapping[str, Any], known: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[S | None, list[Problem]]:
+    """The sections of a class from plain values, None if a field is wrong; and all problems.
+
+    Args:
+        known: Sections that are not checked again.
+    """
+    broken_rules = check_rules(values)
     try:
-        return Config.model_validate({**values, **known}), broken_rules
+        return kind.model_validate({**values, **known}), broken_rules
     except ValidationError as errors:
         return None, [_with_default(error) for error in errors.errors(include_url=False)] + broken_rules
-
-
-def validate_realism(values: Any, period: float) -> tuple[RealismConfig | None, list[Problem]]:
-    """The section `realism` of plain values, None if a field is wrong; and all problems."""
-    broken_rules = list(realism_problems({"realism": values, "run": {"period": period}}))
-    try:
-        return RealismConfig.model_validate(values), broken_rules
-    except ValidationError as errors:
-        found = [{**error, "loc": ("realism", *error["loc"])} for error in errors.errors(include_url=False)]
-        return None, [_with_default(error) for error in found] + broken_rules
 
 
 _WITHOUT_KEY = {
