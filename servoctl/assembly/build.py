@@ -246,7 +246,7 @@ def build_law(
     terms = (values.terms or {}).items()
     own = {name: _of_class(term, OwnTerm, loaded, problems, "law", "terms", name) for name, term in terms}
     kind = InputOutput if values.kind == "input_output" else ConstraintFollowing
-    return kind(
+    law_of_task = kind(
         correction=None if values.correction is None else values.correction.chosen,
         corrections={entry.name: entry.correction.chosen for entry in task if entry.correction is not None},
         priorities={entry.name: entry.priority for entry in task},
@@ -269,31 +269,17 @@ def build_law(
         terms={name: term for name, term in own.items() if term is not None},
         timings=term_timings(loaded, plant, on_drives),
     )
+    for sentence in law_of_task.unknown_actuators(list(plant.actuators)):
+        problems.add_named(sentence)
+    return law_of_task
 
 
 def law_limits(law: LawConfig, plant: Plant, problems: Problems) -> dict[str, tuple[float, float]]:
     """Actuator -> (lower, upper)."""
     if law.limits == "robot" and isinstance(plant, Robot):
         return effort_limits(plant, problems)
-    return {name: limit_pair(limit) for name, limit in given_limits(law).items()}
-
-
-def given_limits(law: LawConfig) -> Mapping[str, Any]:
-    """Actuator -> limit, as the config gives it; empty for `limits: robot`."""
-    return law.limits if isinstance(law.limits, Mapping) else {}
-
-
-def check_actuators(law: LawConfig, plant: Plant, problems: Problems) -> None:
-    """Notes actuators in `limits`, `weighted` and `preload` that the plant does not have."""
-    named: dict[str, Mapping[str, Any] | None] = {
-        "limits": given_limits(law),
-        "allocation.weighted": None if isinstance(law.allocation, str) else law.allocation.weighted,
-        "secondary.preload": None if law.secondary is None else law.secondary.preload,
-    }
-    for field, mapping in named.items():
-        for wrong in [name for name in mapping or {} if name not in plant.actuators]:
-            what = f"there is no actuator '{wrong}' ({remedy(wrong, plant.actuators)})"
-            problems.add(what, "law", *field.split("."), wrong)
+    given = law.limits if isinstance(law.limits, Mapping) else {}
+    return {name: limit_pair(limit) for name, limit in given.items()}
 
 
 PATH = ("plant", "passive", "levels")

@@ -1,12 +1,12 @@
 """Tasks on frames of robots: entries of a config -> constraints. Every problem is noted at its field."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
-from servoctl.config.tasks import Task
+from servoctl.config.tasks import FRAME_FORMS, Task
 from servoctl.errors import TaskError
 from servoctl.expression import Expression, constant, parse
 from servoctl.expression.suggest import remedy
@@ -24,132 +24,95 @@ FIELDS = {"second": "distance", "first": "distance", "joints": "posture", "axes"
 """Field of a class -> key of the entry, where they differ."""
 
 
-class FrameTask:
-    """Builds the constraint of one entry.
+class FrameTask(NamedTuple):
+    """An entry with a form on frames, and what its constraint depends on."""
 
-    Args:
-        entry: An entry with a form on frames.
-        start: The start, for `posture: initial`.
-    """
-
-    def __init__(
-        self,
-        entry: Task,
-        path: FieldPath,
-        plant: Robot,
-        start: State,
-        problems: Problems,
-        signals: Mapping[str, Signal],
-    ) -> None:
-        self._entry, self._path, self._plant, self._start = entry, path, plant, start
-        self._problems, self._signals = problems, signals
+    entry: Task
+    path: FieldPath
+    plant: Robot
+    start: State  # for `posture: initial`
+    problems: Problems
+    signals: Mapping[str, Signal]
 
     def build(self) -> Constraint | None:
         """The constraint; None, and problems noted, if it is wrong."""
-        form = self._entry.form
-        assert form is not None
-        make: Mapping[str, Callable[[Any], Constraint | None]] = {
-            "pose": self._pose, "position": self._position, "orientation": self._orientation, "axis": self._axis,
-            "distance": self._distance, "com": self._com, "posture": self._posture,
-        }  # fmt: skip
+        form = str(self.entry.form)
         try:
-            constraint = make[form](getattr(self._entry, form))
+            constraint = self._posture(self.entry.posture) if form == "posture" else self._of_frames(form)
         except TaskError as error:
             for line in str(error).splitlines():
                 self._note(line.partition(": ")[2], form)
             return None
-        wrong = [] if constraint is None else constraint.problems(self._plant)
+        wrong = [] if constraint is None else constraint.problems(self.plant)
         for sentence in wrong:
             self._note(sentence, form)
         return None if wrong else constraint
 
-    def _pose(self, frame: str) -> Constraint | None:
-        xyz, rotation = self._xyz(), self._rotation()
-        if xyz is None or rotation is None:
+    def _of_frames(self, form: str) -> Constraint | None:
+        """A task on frames, or on the centre of mass; None if its reference is wrong."""
+        given, targets = getattr(self.entry, form), self._targets(FRAME_FORMS[form].words)
+        if any(target is None for target in targets.values()):
             return None
-        return Pose(frame, xyz, **rotation, relative_to=self._entry.relative_to)
+        if form == "com":
+            return CentreOfMass(given, **targets)
+        if form == "distance":
+            first, second = given
+            point = second if isinstance(second, str) else equations(second, self.signals)
+            return Distance(first, point, *targets["value"])
+        frame = given if form == "axis" else (given,)
+        kind: Any = {"pose": Pose, "position": Position, "orientation": Orientation, "axis": Axis}[form]
+        made: Constraint = kind(*frame, **targets, relative_to=self.entry.relative_to)
+        return made
 
-    def _position(self, frame: str) -> Constraint | None:
-        xyz = self._xyz()
-        return None if xyz is None else Position(frame, xyz, self._entry.relative_to)
+    def _targets(self, words: Sequence[str]) -> dict[str, Any]:
+        """Field of the class -> targets, as equations or columns of the reference; None where they are wrong."""
+        targets: dict[str, Any] = {}
+        for word in ("xyz", "rpy", "along", "value"):
+            texts = getattr(self.entry, word)
+            if word in words and texts is not None:
+                targets[word] = equations((texts,) if isinstance(texts, str) else texts, self.signals)
+            elif word in words:
+                field, columns = ("xyz", POSITION) if word == "xyz" else ("quaternion", QUATERNION)
+                targets[field] = self._columns(columns)
+        return targets
 
-    def _orientation(self, frame: str) -> Constraint | None:
-        rotation = self._rotation()
-        return None if rotation is None else Orientation(frame, **rotation, relative_to=self._entry.relative_to)
-
-    def _axis(self, axis_of_frame: tuple[str, Any]) -> Constraint:
-        frame, axis = axis_of_frame
-        return Axis(frame, axis, self._equations(self._entry.along or ()), self._entry.relative_to)
-
-    def _distance(self, pair: tuple[str, Any]) -> Constraint:
-        (first, second), (value,) = pair, self._equations(self._entry.value or ())
-        return Distance(first, second if isinstance(second, str) else self._equations(second), value)
-
-    def _com(self, axes: tuple[str, ...]) -> Constraint:
-        return CentreOfMass(axes, self._equations(self._entry.value or ()))
-
-    def _posture(self, posture: str | Mapping[str, str]) -> Constraint | None:
-        q = dict(zip(self._plant.coordinates, self._start.q, strict=True))
+    def _posture(self, posture: Any) -> Constraint | None:
+        joints = [joint.name for joint in self.plant.tree.joints if joint.follows is None and joint.kind != "free"]
         if isinstance(posture, Mapping):
-            return Posture(dict(zip(posture, self._equations(tuple(posture.values())), strict=True)))
+            return Posture(dict(zip(posture, equations(tuple(posture.values()), self.signals), strict=True)))
         if posture == "initial":
-            return HeldPosture(tuple(self._joints()), tuple(float(q[name]) for name in self._joints()))
-        return self._guided()
-
-    def _guided(self) -> Constraint | None:
-        """Joints that follow the columns of a reference that are named as joints."""
-        columns = [signal.column for signal in self._signals.values() if signal.reference == self._entry.reference]
-        for column in columns:
-            if column not in self._plant.coordinates:
-                what = f"column '{column}' is no joint ({remedy(column, self._joints())}; list the joints in columns)"
-                self._problems.add(what, *self._path, "reference")
+            q = dict(zip(self.plant.coordinates, self.start.q, strict=True))
+            return HeldPosture(tuple(joints), tuple(float(q[name]) for name in joints))
+        columns = self._known()
+        wrong = [column for column in columns if column not in self.plant.coordinates]
+        for column in wrong:
+            what = f"column '{column}' is no joint ({remedy(column, joints)}; list the joints in columns)"
+            self.problems.add(what, *self.path, "reference")
         targets = self._columns(columns)
-        return (
-            None
-            if not targets or not set(columns) <= set(self._plant.coordinates)
-            else Posture(dict(zip(columns, targets, strict=True)))
-        )
+        return None if wrong or not targets else Posture(dict(zip(columns, targets, strict=True)))
 
-    def _joints(self) -> list[str]:
-        """Joints with a coordinate of their own; a free base has none."""
-        return [joint.name for joint in self._plant.tree.joints if joint.follows is None and joint.kind != "free"]
-
-    def _xyz(self) -> Any:
-        """Targets of the position; None if they are wrong."""
-        return self._columns(POSITION) if self._entry.xyz is None else self._equations(self._entry.xyz)
-
-    def _rotation(self) -> dict[str, Any] | None:
-        """`rpy` or `quaternion`; None if it is wrong."""
-        if self._entry.rpy is not None:
-            return {"rpy": self._equations(self._entry.rpy)}
-        columns = self._columns(QUATERNION)
-        return None if columns is None else {"quaternion": columns}
-
-    def _equations(self, texts: str | Sequence[str]) -> tuple[float | Expression, ...]:
-        """Numbers, and equations that know the columns of references."""
-        return equations((texts,) if isinstance(texts, str) else texts, self._signals)
+    def _known(self) -> list[str]:
+        """Columns of the entry's reference."""
+        return [signal.column for signal in self.signals.values() if signal.reference == self.entry.reference]
 
     def _columns(self, names: Sequence[str]) -> tuple[float | Expression, ...] | None:
         """Columns of the entry's reference as equations; None if one is not there."""
-        reference = self._entry.reference
-        there = [signal.column for signal in self._signals.values() if signal.reference == reference]
-        missing = [name for name in names if name not in there]
-        if reference is None or not there:
+        reference, known = self.entry.reference, self._known()
+        missing = [name for name in names if name not in known]
+        if reference is None or not known:
             return None  # the reference is wrong
         if missing:
-            what = f"'{reference}' has no column {', '.join(missing)} (columns: {', '.join(there)})"
-            self._problems.add(what, *self._path, "reference")
+            what = f"'{reference}' has no column {', '.join(missing)} (columns: {', '.join(known)})"
+            self.problems.add(what, *self.path, "reference")
             return None
-        return self._equations([f"{reference}_{name}" for name in names])
+        return equations([f"{reference}_{name}" for name in names], self.signals)
 
     def _note(self, sentence: str, form: str) -> None:
         """Notes a problem, `<field of the class>: <what>` or without a field, at the key of the entry."""
         field, colon, what = sentence.partition(": ")
         key = FIELDS.get(field, field)
-        if colon and key in type(self._entry).model_fields:
-            self._problems.add(what, *self._path, key)
-        else:
-            self._problems.add(sentence, *self._path, form)
+        known = bool(colon) and key in type(self.entry).model_fields
+        self.problems.add(what if known else sentence, *self.path, key if known else form)
 
 
 def equations(texts: Sequence[str], signals: Mapping[str, Signal]) -> tuple[float | Expression, ...]:

@@ -8,14 +8,12 @@ from typing import Literal
 import numpy as np
 
 from servoctl.assembly import start as starts
-from servoctl.assembly.bounds import constraint_names
 from servoctl.assembly.build import (
     build_law,
     build_levels,
     build_plant,
     build_start,
     build_task,
-    check_actuators,
     check_task_classes,
     place_of,
 )
@@ -32,7 +30,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.plant import Passive
 from servoctl.config.robot import Fixed
-from servoctl.config.schema import LawConfig, RunConfig
+from servoctl.config.schema import RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.expression.suggest import remedy
@@ -206,7 +204,7 @@ def make_run(
     problems = Problems(loaded) if problems is None else problems
     values, settings = loaded.config, settings_of(loaded.config.run)
     ground = same_ground(loaded, like) or build_ground(loaded, problems, waiting)
-    law = _law(loaded, ground.plant, problems, ground.signals, waiting)
+    law = build_law(loaded, ground.plant, problems, ground.signals, waiting)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
     if isinstance(values.initial.project, Fixed):
         for wrong in [name for name in values.initial.project.fix if name not in ground.plant.coordinates]:
@@ -253,15 +251,6 @@ def make_run(
     if engine == "c" and not ready.problems:
         ready.prepare()
     return ready
-
-
-def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signals, on_drives: bool) -> Law | None:
-    """The law; None for an open loop, or a class of one's own with problems."""
-    values = loaded.config.law
-    if not isinstance(values, LawConfig):
-        return None
-    check_actuators(values, plant, problems)
-    return build_law(loaded, plant, problems, signals, on_drives)
 
 
 def _as_real(loaded: LoadedConfig, like: Run) -> bool:
@@ -351,11 +340,13 @@ def _bind(
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():
-            field, _, what = line.partition(": ")
-            known = field.startswith(("law.", "plant.", "task.", "bounds."))
-            if place == "task" and field in constraint_names(law) and field not in ground.task:
-                field, known = f"bounds.{field}", True
-            problems.add(*((what, *field.split(".")) if known else (line, place)))
+            field = line.partition(": ")[0]
+            if place == "task" and law is not None and field in law.bound_constraints and field not in ground.task:
+                problems.add_named(f"bounds.{line}")
+            elif field.startswith(("law.", "plant.", "task.", "bounds.")):
+                problems.add_named(line)
+            else:
+                problems.add(line, place)
         return None
 
 

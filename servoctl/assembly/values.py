@@ -121,6 +121,11 @@ class Problems:
         path = self._document.indexed(path)
         self._all += [Problem(path, line) for line in str(what).splitlines()]
 
+    def add_named(self, sentence: str) -> None:
+        """Notes a sentence that begins with its field, such as `law.limits.F: ...`."""
+        field, _, what = sentence.partition(": ")
+        self.add(what, *field.split("."))
+
     def extend(self, found: Iterable[Problem]) -> None:
         """Notes several problems."""
         for problem in found:

@@ -22,6 +22,7 @@ from servoctl.config.document import (
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.expression.suggest import remedy
+from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
     MAPPING,
     SCALAR,
@@ -68,6 +69,19 @@ class ShapeConfig(Section):
 
     sphere: SphereConfig | None = Field(default=None, description="a sphere")
     capsule: CapsuleConfig | None = Field(default=None, description="a cylinder with a half sphere at both ends")
+
+    @property
+    def swept(self) -> SweptSphere:
+        """The shape itself."""
+        if self.capsule is None:
+            assert self.sphere is not None
+            return SweptSphere.sphere(_point(self.sphere.at), self.sphere.radius)
+        return SweptSphere(_point(self.capsule.from_), _point(self.capsule.to), self.capsule.radius)
+
+
+def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
+    x, y, z = xyz
+    return float(x), float(y), float(z)
 
 
 def shape_problems(values: Mapping[str, Any]) -> Iterator[Problem]:

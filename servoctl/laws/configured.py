@@ -211,6 +211,21 @@ class ConstraintFollowing(Law):
             raise TaskError("\n".join(problems))
         return robust.attach(rows, required, sliding, kappa, self.timings.robust)
 
+    def unknown_actuators(self, actuators: Sequence[str]) -> list[str]:
+        """One sentence for each name that is no actuator."""
+        named = {
+            "limits": self.limits,
+            "allocation.weighted": self.weights,
+            "secondary.preload": None if self.secondary is None else self.secondary.preload,
+            "null_space": self.null_space,
+        }
+        return [
+            f"law.{key}.{name}: there is no actuator '{name}' ({remedy(name, actuators)})"
+            for key, mapping in named.items()
+            for name in (mapping if isinstance(mapping, Mapping) else ())
+            if name not in actuators
+        ]
+
     def _required(self, rows: Sequence[Row]) -> list[int]:
         """Indices of the rows of priority 1."""
         return [i for i, row in enumerate(rows) if priority_of(row, self.priorities or {}) == 1]
@@ -229,10 +244,7 @@ class ConstraintFollowing(Law):
         ):
             if word not in words:
                 problems.append(f"law.{key}: expected one of {', '.join(words)}, got {word!r}")
-        named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
-        for key, mapping in named.items():
-            for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
-                problems.append(f"law.{key}.{wrong}: there is no actuator '{wrong}' ({remedy(wrong, actuators)})")
+        problems += self.unknown_actuators(actuators)
         for name, weight in (self.weights or {}).items():
             if not weight > 0.0:
                 problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")
@@ -243,7 +255,7 @@ class ConstraintFollowing(Law):
         if self.preload:
             problems += preloads.problems(self.preload, plant)
         if self.secondary is not None:
-            problems += self.secondary.problems(actuators, limits)
+            problems += self.secondary.problems(limits)
         for name, text in self.null_space.items() if isinstance(self.null_space, Mapping) else ():
             equation = parse(text) if isinstance(text, str) else text
             sentences = check_names(equation, plant.coordinates, parameter_fields(plant))

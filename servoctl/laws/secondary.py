@@ -8,7 +8,6 @@ import numpy as np
 from pydantic import Field, StrictBool
 
 from servoctl.expression import Expression
-from servoctl.expression.suggest import remedy
 from servoctl.laws.law import UserFunction, user_function
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import equation_value
@@ -33,13 +32,9 @@ class Secondary:
         NotNegative, Field(description="D of -D B^T v on the free motion [actuator unit per its speed]")
     ] = 0.0
 
-    def problems(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> list[str]:
-        """One sentence for each field that does not fit these actuators and limits."""
-        sentences = [
-            f"law.secondary.preload.{name}: there is no actuator '{name}' ({remedy(name, actuators)})"
-            for name in self.preload or {}
-            if name not in actuators
-        ]
+    def problems(self, limits: Mapping[str, tuple[float, float]]) -> list[str]:
+        """One sentence for each field that does not fit these limits of actuators."""
+        sentences = []
         if self.centre and not any(np.isfinite(limit).all() for limit in limits.values()):
             sentences.append("law.secondary.centre: there are no limits to be in the middle of (give law.limits)")
         if not (self.damping >= 0.0 and np.isfinite(self.damping)):
