@@ -81,11 +81,7 @@ class Bus(ABC):
         """
 
     def receive_each(self, until: int, take: Callable[[Frame], bool]) -> None:
-        """Hands over each frame when it comes, until `take` returns False.
-
-        Args:
-            until: Time on the run's clock until which to wait [ns].
-            take: Takes a frame; returns whether another one is wanted.
+        """Hands over each frame when it comes, until a time on the run's clock [ns], or until `take` returns False.
 
         Raises:
             BusError: The bus is down.
@@ -191,11 +187,7 @@ def worse(one: Link, other: Link) -> Link:
 
 
 def report(frame: Frame) -> Report:
-    """Decodes an error frame.
-
-    Args:
-        frame: The error frame, with its class bits as id; bytes missing from its eight count as zero.
-    """
+    """Decodes an error frame, whose id holds its class bits; bytes missing from its eight count as zero."""
     classes, data = frame.id, frame.data.ljust(8, b"\0")
     link, sentences = Link.ACTIVE, []
     if classes & BUS_OFF:

@@ -64,14 +64,7 @@ TAIL = 13  # CRC delimiter, acknowledge slot and delimiter, end of frame (7) and
 
 @cache
 def frame_bits(size: int, extended: bool = False, fd: bool = False, switched: bool = False) -> PhaseBits:
-    """Bits of a frame in the worst case.
-
-    Args:
-        size: Bytes of payload: 0 to 8, or one of `FD_SIZES`.
-        extended: Whether the id has 29 bits.
-        fd: Whether it is an FD frame.
-        switched: Whether an FD frame switches its bit rate.
-    """
+    """Bits of a frame in the worst case; `switched`: it is an FD frame that switches its bit rate."""
     if not fd:
         bits = (EXTENDED_HEADER if extended else HEADER) + 8 * size + CRC
         return PhaseBits(bits + _stuff_bits(bits) + TAIL)
@@ -100,7 +93,6 @@ class FrameTraffic(NamedTuple):
 
     @property
     def worst_bits(self) -> PhaseBits:
-        """Bits of one frame in the worst case."""
         return frame_bits(self.size, self.extended, self.fd, self.brs)
 
 
@@ -129,9 +121,7 @@ def describe_load(
 ) -> BusLoad:
     """Worst-case load of a bus by a loop, and the remedies if it is too much.
 
-    Args:
-        traffic: Gives all frames on the bus, in both directions, for a period of the loop [s].
-        max_bus_load: Largest fraction of the bus that may be used.
+    `traffic` gives all frames on the bus, in both directions, for a period of the loop [s].
     """
 
     def load(rate: float) -> float:
@@ -168,5 +158,4 @@ def _highest(load: Callable[[float], float], rate: float, allowed: float) -> flo
 
 
 def _rounded_up(period: float) -> float:
-    """A period [s], rounded up to 10 us."""
     return math.ceil(period * 1e5 - 1e-9) / 1e5

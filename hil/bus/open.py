@@ -73,11 +73,7 @@ def _microseconds(frame: Frame, identity: int) -> float | None:
 
 
 def emulator_lateness(bus: Bus, clock: Clock, timeout: float) -> float | None:
-    """The largest lateness of the emulator on a loopback bus [s]; None if it does not answer in time [s].
-
-    Raises:
-        BusError: The bus is down.
-    """
+    """The largest lateness of the emulator on a loopback bus [s]; None if it does not answer in time [s]."""
     bus.send(LATENESS_QUESTION)
     until = clock.now() + nanoseconds(timeout)
     while (frame := bus.receive(until)) is not None:

@@ -74,13 +74,9 @@ class FrameChannel(ABC):
 class PythonCanChannel(FrameChannel):
     """Frames as messages of python-can, for any interface.
 
-    Design: where the bus has a file descriptor, that is waited on: the waiting of python-can follows the system time,
-    which may be set meanwhile. A frame that comes while we wait is left for the next call, so that its caller knows
-    that the queue was empty before.
-
-    Args:
-        bus: An open bus.
-        descriptor: File descriptor to wait on; None: the bus has none.
+    Design: where the bus has a file descriptor, that is waited on: the waiting of python-can follows the system
+    time, which may be set meanwhile. A frame that comes while we wait is left for the next call, so that its caller
+    knows that the queue was empty before.
     """
 
     def __init__(self, bus: can.BusABC, descriptor: int | None) -> None:
@@ -146,11 +142,7 @@ class PythonCanChannel(FrameChannel):
 
 
 class SocketCanChannel(FrameChannel):
-    """Frames as bytes on a SocketCAN socket.
-
-    Args:
-        opened: The socket.
-    """
+    """Frames as bytes on a SocketCAN socket."""
 
     def __init__(self, opened: socket.socket) -> None:
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -207,18 +199,7 @@ _SO_RCVBUFFORCE, _SO_MEMINFO, _MEMINFO_DROPS, _MEMINFO_WORDS = 33, 55, 8, 9  # L
 
 
 class PythonCanBus(Bus):
-    """A python-can bus, which this closes.
-
-    Args:
-        name: Its name in the config.
-        bus: An open bus that no other code uses.
-        clock: The run's clock, at the speed of the machine's.
-        echoes: Whether the interface returns what is sent on it.
-        system_time: Whether it stamps frames with the system time of their arrival.
-        receive_buffer: Size to ask of the kernel [byte].
-        socketcan: Whether frames go straight through the bus's socket, which is one of SocketCAN.
-        fd: Whether the bus carries FD frames.
-    """
+    """A python-can bus, which this closes and no other code uses."""
 
     def __init__(
         self,
@@ -226,13 +207,12 @@ class PythonCanBus(Bus):
         bus: can.BusABC,
         clock: Clock,
         *,
-        echoes: bool = False,
-        system_time: bool = False,
-        receive_buffer: int = RECEIVE_BUFFER,
-        socketcan: bool = False,
-        fd: bool = False,
+        echoes: bool = False,  # whether the interface returns what is sent on it
+        system_time: bool = False,  # whether it stamps frames with the system time of their arrival
+        receive_buffer: int = RECEIVE_BUFFER,  # size to ask of the kernel [byte]
+        socketcan: bool = False,  # whether frames go straight through the bus's socket, which is one of SocketCAN
+        fd: bool = False,  # whether the bus carries FD frames
     ) -> None:
-        # name: its name in the config
         self.name, self._fd = name, fd
         self._bus = bus
         self._clock = clock
@@ -254,9 +234,7 @@ class PythonCanBus(Bus):
             self._channel = PythonCanChannel(bus, descriptor)
 
     def send(self, frame: Frame) -> None:
-        """Hands a frame to the controller; waits for room in its queue, at most `PATIENCE`.
-
-        A bus that is down is tried again: frames that disable a drive may still get through.
+        """As `Bus.send`; a bus that is down is tried again: frames that disable a drive may still get through.
 
         Raises:
             BusError: The bus is down, or the queue of the controller stays full, which counts as down.
@@ -276,7 +254,6 @@ class PythonCanBus(Bus):
             self._sent_lately.add(frame, moment)
 
     def _send(self, frame: Frame, until: int) -> None:
-        """Sends a frame, when there is room for it, until a moment [ns]."""
         while True:
             try:
                 self._channel.send(frame)
@@ -342,7 +319,6 @@ class PythonCanBus(Bus):
 
     @property
     def carries_fd(self) -> bool:
-        """Whether the bus carries FD frames."""
         return self._fd
 
     @property
@@ -362,7 +338,6 @@ class PythonCanBus(Bus):
         return self._down(OSError(number, os.strerror(number)))
 
     def report_error(self, frame: Frame) -> None:
-        """Takes note of an error frame."""
         self._errors += 1
         link, sentence = report(frame)
         if worse(link, self._link) is link:
@@ -457,7 +432,6 @@ _RETRY = 50_000  # [ns] interval between two tries to send into a full queue
 
 
 def _numbers(error: Exception) -> list[int | None]:
-    """Numbers of an error and of its cause."""
     return [getattr(each, name, None) for each in (error, error.__cause__) for name in ("error_code", "errno")]
 
 

@@ -23,13 +23,7 @@ _SAMPLE_POINT_TOLERANCE = 0.02
 def check_interface(where: str, channel: str, rates: BusRates, data_sample_point: float | None = None) -> None:
     """Checks that an interface exists, is a CAN interface, is up, and runs at the right bit rates.
 
-    Args:
-        where: Beginning of the error text, such as `bus main`.
-        channel: Name of the interface, such as `can0`.
-        data_sample_point: Sample point of a bit at the data bit rate, 0 to 1; None: any.
-
-    Raises:
-        BusError: It is not; the text gives the command that sets it right.
+    The error begins with `where`, such as `bus main`, and gives the command that sets the interface right.
     """
     try:
         probe = socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW)

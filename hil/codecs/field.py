@@ -37,7 +37,6 @@ class Field(NamedTuple):
         return (">" if self.big else "<") + letters[self.size]
 
     def number(self, data: bytes) -> float:
-        """The number in a payload."""
         return self.reader()(data)
 
     def read(self, data: bytes) -> int:
@@ -67,7 +66,6 @@ ID_BYTES = 4  # bytes of the id before a payload, where a field may lie too
 
 
 def bytes_of(frame: Frame) -> bytes:
-    """Id and payload of a frame."""
     return frame.id.to_bytes(ID_BYTES, "big") + frame.data
 
 
@@ -80,11 +78,7 @@ _SINGLE, _WORD = Struct("<f"), Struct("<I")
 
 
 def single_towards_zero(number: float) -> int:
-    """The bits of the number in single precision, rounded towards zero.
-
-    Raises:
-        OverflowError: It is too large.
-    """
+    """The bits of the number in single precision, rounded towards zero; OverflowError if it is too large."""
     data = _SINGLE.pack(number)
     bits: int = _WORD.unpack(data)[0]
     # the number before it: one less as an integer, for both signs

@@ -92,22 +92,12 @@ class Registers(NamedTuple):
 
 
 def padded(data: bytes) -> bytes:
-    """The payload, filled to a length that CAN FD has.
-
-    Raises:
-        ValueError: It is longer than 64 bytes.
-    """
+    """The payload, filled to a length that CAN FD has: at most 64 bytes."""
     return data.ljust(fd_size(len(data)), PADDING)
 
 
 def write(register: int, values: Sequence[float], resolution: int) -> bytes:
-    """Subframe that writes registers from `register` on, each rounded to the nearest step.
-
-    NaN is the smallest integer.
-
-    Raises:
-        ValueError: A value is infinite, or out of the range of the resolution.
-    """
+    """Subframe that writes registers from `register` on, rounded to the nearest step; NaN is the smallest integer."""
     for i, value in enumerate(values):
         if isinf(value):
             raise ValueError(f"register 0x{register + i:03X}: {value} is infinite")
@@ -357,9 +347,6 @@ def torque_command(max_torque: float, watchdog: float) -> bytes:
     Args:
         max_torque: Largest torque that the drive may make [N m], rounded up to its step.
         watchdog: Time without a command after which the drive stops by itself [s], a multiple of `WATCHDOG_STEP`.
-
-    Raises:
-        ValueError: One is out of range.
     """
     steps = round(watchdog / WATCHDOG_STEP)
     if steps < 1:  # 0 would mean servo.default_timeout_s
@@ -390,16 +377,11 @@ GAUGE_SIZE = 16
 
 
 def has_heads(data: bytes, heads: dict[Field, int]) -> bool:
-    """Whether a payload has these first bytes of subframes."""
     return all(field.read(data) == head for field, head in heads.items())
 
 
 def console_write(text: str) -> bytes:
-    """Payload that writes text to the console of the drive.
-
-    Raises:
-        ValueError: It is longer than `MOST_TEXT` bytes.
-    """
+    """Payload that writes text to the console of the drive, at most `MOST_TEXT` bytes."""
     data = text.encode()
     if len(data) > MOST_TEXT:
         raise ValueError(f"{len(data)} bytes of text, at most {MOST_TEXT} fit in a frame")
@@ -423,10 +405,8 @@ def console_text(data: bytes) -> str | None:
 
 
 def mode_text(mode: int) -> str:
-    """A mode with its number."""
     return f"{MODES[mode] if 0 <= mode < len(MODES) else 'unknown'} (mode {mode})"
 
 
 def fault_text(code: int) -> str:
-    """A fault with its number."""
     return f"{FAULTS.get(code, 'unknown fault')} (fault {code})"

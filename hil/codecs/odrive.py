@@ -113,11 +113,7 @@ def controller_mode(control: int, entry: int) -> bytes:
 
 
 def limits(velocity: float, current: float) -> bytes:
-    """Payload of Set_Limits: velocity [turn/s], current [A].
-
-    Raises:
-        ValueError: One is not finite.
-    """
+    """Payload of Set_Limits: velocity [turn/s], current [A]."""
     if not (isfinite(velocity) and isfinite(current)):
         raise ValueError(f"limits {velocity} turn/s, {current} A are not finite")
     return packed(SIZE, {VELOCITY_LIMIT: velocity, CURRENT_LIMIT: current})

@@ -93,12 +93,7 @@ Steps = Generator[HandshakeStep, None, None]
 
 
 class Node(ABC):
-    """A node on a bus that measures one displacement.
-
-    Args:
-        settings: Its settings in the config, without problems.
-        period: Period of the loop [s].
-    """
+    """A node on a bus that measures one displacement; `period` is that of the loop [s]."""
 
     feedback: Feedback  # what makes it send a sample
     families: tuple[IdFamily, ...] = ()  # further ids that it accepts, of 29 bits, which hold data
@@ -115,13 +110,7 @@ class Node(ABC):
     @staticmethod
     @abstractmethod
     def problems(settings: SensorSettings, options: Any, period: float) -> list[Problem]:
-        """Problems that settings and options have together, by field.
-
-        Args:
-            settings: Settings of the node.
-            options: Its options, an object of `Options`.
-            period: Period of the loop [s].
-        """
+        """Problems, by field, that settings and options, an object of `Options`, have together at this period [s]."""
 
     @staticmethod
     @abstractmethod
@@ -196,12 +185,7 @@ class Node(ABC):
 
 
 class Drive(Node):
-    """A node that makes torque.
-
-    Args:
-        settings: Its settings in the config, without problems.
-        period: Period of the loop [s].
-    """
+    """A node that makes torque."""
 
     settings: DriveSettings  # its settings in the config
     command_bits = 0x1FFF_FFFF  # bits of the id of a command that do not depend on its torque
@@ -264,7 +248,6 @@ class Drive(Node):
 
     @property
     def condition(self) -> Condition:
-        """Its state."""
         return self._condition
 
     @condition.setter
@@ -299,10 +282,9 @@ class Drive(Node):
         """
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
-        """The bytes of a frame that hold the torque, as `command` encodes it; None if it does not command a torque.
+        """The bytes that hold the torque in a frame that was sent with the id of a command, as `command` encodes it.
 
-        Args:
-            frame: A frame that was sent with the id of a command.
+        None if the frame does not command a torque.
         """
         return frame.data
 
@@ -339,8 +321,7 @@ class Drive(Node):
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Lets the armed watchdog run out, checks that the drive goes to fault, and resets the fault.
 
-        Args:
-            torque: Torque that holds the joint [actuator unit], for a drive that must be enabled for the test.
+        `torque` holds the joint [actuator unit], for a drive that must be enabled for the test.
         """
 
     def rearm(self) -> Steps:
@@ -362,28 +343,20 @@ class Drive(Node):
     def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
         """Frames that make the drive brake by itself; those of `disable_frames` if it cannot, so that it coasts.
 
-        They may be sent repeatedly, and nothing of them enables a drive that is off.
-
-        Args:
-            torque: Torque that holds the joint, for a drive whose braking does not find it by itself [actuator unit].
+        They may be sent repeatedly, and nothing of them enables a drive that is off. `torque` holds the joint, for a
+        drive whose braking does not find it by itself [actuator unit].
         """
         return self.disable_frames()
 
     def ramp_ended(self, stands: bool) -> bool:
-        """Whether it has ended its own braking.
-
-        Args:
-            stands: Whether its joint stands still by samples that are not stale.
-        """
+        """Whether it has ended its own braking; `stands`: its joint stands still, by samples that are not stale."""
         return stands or self.confirmed_off
 
     def brake_frames(self, torque: float, trusted: bool) -> Sequence[Frame]:
         """Frames that close its brake; those of `disable_frames` if the brake closes only once the drive is off.
 
-        They may be sent repeatedly, and nothing of them enables a drive that is off.
-
-        Args:
-            torque: Torque that holds the joint meanwhile [actuator unit].
-            trusted: Whether its encoder is trusted, so that it may hold the joint by its own control.
+        They may be sent repeatedly, and nothing of them enables a drive that is off. `torque` holds the joint
+        meanwhile [actuator unit]; `trusted`: its encoder is trusted, so that it may hold the joint by its own
+        control.
         """
         return self.disable_frames()

@@ -290,7 +290,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         return self._on_foreign(frame) if frame.data[1] in (0, self.settings.node) else True
 
     def _judge(self) -> None:
-        """Sets condition and fault from the last heartbeat, emergency and status."""
         state = self._state
         self.condition = CONDITIONS[state] if state else Condition.UNKNOWN
         self.fault = ""
@@ -344,11 +343,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         return (self._heartbeat_frame,) if self.fed % self._heartbeat_every == 0 else ()
 
     def identify(self) -> Steps:
-        """Checks profile, torque mode and rated torque, and that the drive is not enabled.
-
-        Raises:
-            DriveError: The drive differs from the config, or does not answer.
-        """
+        """Checks profile, torque mode and rated torque, and that the drive is not enabled."""
         yield from setup.check_type(self._sdo)
         yield from setup.check_drive(self._sdo, self.settings)
 
@@ -383,11 +378,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         yield from first_answers(self, self._objects.quantities, self._period)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
-        """Stops our heartbeat and checks that the drive notices.
-
-        Raises:
-            DriveError: `configure` has not run before.
-        """
+        """Stops our heartbeat and checks that the drive notices; `configure` must have run before."""
         if not self.watchdog:
             return
         if not self._configured:
@@ -444,7 +435,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         refuse_fault(self)
 
     def _is_clear(self, came: Callable[[], bool], no_fault: bool) -> bool:
-        """Whether new statuses came and, if `no_fault`, show no fault."""
         faults = (Cia402State.FAULT, Cia402State.FAULT_REACTION)
         return came() and not (no_fault and self._state in faults)
 

@@ -42,11 +42,6 @@ MONITORED = f"{{{', '.join(KNOWN)}: [index, subindex, unit]}}"
 
 
 def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
-    """Reads `monitor_objects`.
-
-    Raises:
-        PydanticCustomError: A name is unknown, or an object is not three numbers in their ranges.
-    """
     if not isinstance(value, Mapping):
         raise fault(f"expected {MONITORED}, got {in_words(value)}")
     objects: dict[Quantity, MonitoredObject] = {}
@@ -65,12 +60,7 @@ def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
 
 
 class MonitoredObjects:
-    """The objects of one drive.
-
-    Args:
-        node: Its node id.
-        objects: What each holds -> the object.
-    """
+    """The objects of the drive with this node id; `objects`: what each holds -> the object."""
 
     def __init__(self, node: int, objects: Mapping[Quantity, MonitoredObject]) -> None:
         self._by_head: dict[int, FrameReads] = {}
@@ -90,7 +80,6 @@ class MonitoredObjects:
 
     @property
     def frames(self) -> list[FrameReads]:
-        """What the answers bring, by size."""
         return list(self._by_head.values())
 
     def take(self, data: bytes, gauges: list[float]) -> None:
@@ -141,22 +130,13 @@ def most_torque(settings: DriveSettings) -> int:
 
 
 def check_type(objects: Objects) -> Transfer[None]:
-    """Checks that the node is a CiA 402 drive.
-
-    Raises:
-        DriveError: It is not, or does not answer.
-    """
     profile = (yield from objects.read(0x1000)) & 0xFFFF
     if profile != 402:
         raise DriveError(f"0x1000 (Device type) says profile {profile}, not 402 (is this the right node?)")
 
 
 def check_drive(objects: Objects, settings: DriveSettings) -> Transfer[None]:
-    """Checks torque mode and rated torque, and that the drive is not enabled already.
-
-    Raises:
-        DriveError: It has no torque mode, has another rated torque, or is enabled.
-    """
+    """Checks torque mode and rated torque, and that the drive is not enabled already."""
     modes = yield from objects.read(0x6502)
     if not modes & codec.TORQUE_MODE_BIT:
         raise DriveError(f"0x6502 (Supported drive modes) is 0x{modes:X}: no cyclic synchronous torque (bit 9)")
@@ -205,11 +185,7 @@ def _map(objects: Objects, communication: int, cob: int, kind: int, entries: Seq
 
 
 def _switch_off(objects: Objects, communication: int) -> Transfer[int]:
-    """Switches a PDO off without another change, since some drives take a new id only for one that is off.
-
-    Returns:
-        Its bit 30, which some drives do not let change.
-    """
+    """Switches a PDO off without another change; returns bit 30 of its id, which some drives do not let change."""
     cob = yield from objects.read(communication, 1)
     if not cob & INVALID:
         yield from objects.write(communication, INVALID | cob, 1)
@@ -219,11 +195,7 @@ def _switch_off(objects: Objects, communication: int) -> Transfer[int]:
 def set_reactions(objects: Objects, settings: DriveSettings, options: "Cia402Options") -> Transfer[list[str]]:
     """Sets how the drive stops: by a quick stop, by disable operation, after a fault, and when the connection is lost.
 
-    Returns:
-        A sentence for each of these objects that the drive does not have: it may stop otherwise.
-
-    Raises:
-        DriveError: The drive keeps another value of one that it has.
+    Returns a sentence for each of these objects that the drive does not have: it may stop otherwise.
     """
     wanted = {option: value for option, (value, _) in REACTIONS.items()}
     wanted[QUICK_STOP_DECELERATION] = quick_stop_deceleration(settings, options)
@@ -253,11 +225,7 @@ def set_mode(objects: Objects, settings: DriveSettings) -> Transfer[None]:
 
 
 def set_heartbeats(objects: Objects, options: "Cia402Options", watchdog: float) -> Transfer[None]:
-    """Sets the period of the drive's heartbeat, and its watchdog on the master's [s].
-
-    Raises:
-        DriveError: It has no such watchdog, and the config does not say so.
-    """
+    """Sets the period of the drive's heartbeat, and its watchdog on the master's [s]."""
     yield from objects.set(0x1017, round(1000 * HEARTBEAT))
     if not options.drive_watchdog:
         return
@@ -314,7 +282,6 @@ class Cia402Options(Cia402EncoderOptions):
 
 
 def drive_problems(settings: DriveSettings, options: Cia402Options, period: float) -> list[Problem]:
-    """What forbids a drive with these settings."""
     problems = []
     if options.master == settings.node:
         problems.append(Problem(("master",), f"{options.master} is the drive's own node id (give another)"))

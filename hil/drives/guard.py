@@ -17,14 +17,7 @@ PATIENCE = 0.1  # time for the first answer [s]; a drive that gives none is aske
 
 
 def polls(frames: Sequence[Frame], every: float | None, period: float, node: int) -> tuple[Feeds, ...]:
-    """The frames, each once in a time; drives with different node ids are asked in different ticks.
-
-    Args:
-        frames: Frames that ask.
-        every: That time [s]; None: they are not sent.
-        period: Period of the loop [s].
-        node: Id of the drive.
-    """
+    """The frames, each once in `every` [s], None: never; drives of different nodes are asked in different ticks."""
     if every is None:
         return ()
     ticks = max(1, round(every / period))
@@ -32,13 +25,7 @@ def polls(frames: Sequence[Frame], every: float | None, period: float, node: int
 
 
 def traffic(frames: Sequence[FrameTraffic], every: float | None, period: float) -> list[FrameTraffic]:
-    """Questions and answers on the bus, at their rate.
-
-    Args:
-        frames: Questions and answers, of any rate.
-        every: Time between two questions of a kind [s]; None: they are not sent.
-        period: Period of the loop [s].
-    """
+    """Questions and answers on the bus, each once in `every` [s], None: never."""
     if every is None:
         return []
     rate = 1 / (max(1, round(every / period)) * period)
@@ -48,10 +35,7 @@ def traffic(frames: Sequence[FrameTraffic], every: float | None, period: float) 
 def first_answers(drive: Drive, quantities: Sequence[Quantity], period: float) -> Steps:
     """Asks once, so that the first values are known before the drive is enabled; what gives none is asked no more.
 
-    Args:
-        drive: The drive.
-        quantities: Of each of its polls one that the answer brings.
-        period: Period of the loop [s].
+    `quantities`: of each of its polls one that the answer brings.
     """
     if not drive.polls:
         return
@@ -79,13 +63,10 @@ class Feed:
         self.seed: Frame | None = None  # command to repeat while the drive is being enabled; None at all other times
 
     def frames(self, zero: Frame, enabled: bool) -> Sequence[Frame]:
-        """The command that is missing in this tick, if one is.
+        """The command that is missing in this tick, if one is; `zero` is that of zero torque.
 
-        An enabled drive gets none: its watchdog must notice a loop that hangs. If it goes off, it is not enabled again.
-
-        Args:
-            zero: Command of zero torque.
-            enabled: Whether the drive is enabled.
+        An enabled drive gets none: its watchdog must notice a loop that hangs. If it goes off, it is not enabled
+        again.
         """
         fed, self.fed = self.fed, False
         if enabled:
@@ -105,23 +86,14 @@ def tested_time(settings: DriveSettings) -> float:
 
 
 def motor_torque(settings: DriveSettings, torque: float) -> float:
-    """Torque of the motor [N m] for one at the joint [actuator unit].
-
-    Raises:
-        ValueError: It is not finite, or above the limit.
-    """
+    """Torque of the motor [N m] for one at the joint; ValueError if it is not finite, or above the limit."""
     if not -settings.torque_limit <= torque <= settings.torque_limit:  # NaN fails both comparisons
         raise ValueError(f"{settings.name}: torque {torque} is not finite and within +-{settings.torque_limit}")
     return settings.motor_torque(torque)
 
 
 def damping_of(settings: DriveSettings, torque: float) -> float:
-    """Damping of the motor that uses what a torque leaves of its limit at speed_limit [N m s/rad].
-
-    Args:
-        settings: Settings of the drive.
-        torque: Torque or force at the joint [actuator unit].
-    """
+    """Damping of the motor that uses what a torque leaves of its limit at speed_limit [N m s/rad]."""
     left = max(0.0, settings.torque_limit - abs(torque)) / settings.speed_limit
     return left / settings.gear**2
 
@@ -137,21 +109,12 @@ def moving(drives: Iterable[Drive]) -> list[str]:
 
 
 def refuse_fault(drive: Drive) -> None:
-    """Stops a handshake if the drive is in fault.
-
-    Raises:
-        DriveError: The drive is in fault.
-    """
     if drive.fault:
         raise DriveError(f"in fault: {drive.fault} (reset it first)")
 
 
 def begin_enabling(drive: Drive) -> None:
-    """What every handshake that enables a drive begins with.
-
-    Raises:
-        DriveError: The drive is in fault.
-    """
+    """Begins every handshake that enables a drive; DriveError if it is in fault."""
     refuse_fault(drive)
     drive.has_worked = False
 
@@ -173,6 +136,6 @@ def after(counter: Callable[[], int], more: int) -> Callable[[], bool]:
 
 
 def outlasted(watchdog: float, period: float) -> HandshakeStep:
-    """A step that sends nothing until a watchdog must have run out: `period` is that of the ticks [s]."""
+    """A step that sends nothing until a watchdog must have run out, with ticks of this period [s]."""
     passed, ticks = count(1), ceil(1.1 * watchdog / period) + 1
     return HandshakeStep([], lambda: next(passed) > ticks, 2 * watchdog + 10 * period, "its watchdog")

@@ -41,11 +41,7 @@ _POSITIVE = NumberField("a number above 0", above=0.0)
 
 
 def read_ranges(value: Any) -> Ranges:
-    """Reads ranges from a mapping in a config.
-
-    Raises:
-        PydanticCustomError: A range is missing, unknown, or not a number above 0; the text names all of them.
-    """
+    """Reads ranges from a mapping in a config; the error names all that are missing, unknown, or not above 0."""
     if not isinstance(value, Mapping):
         raise fault(f"expected {EXPECTED}, got {in_words(value)}")
     wrong = [f"no {name!r} is known ({remedy(str(name), NAMES)})" for name in value if name not in NAMES]
@@ -79,7 +75,6 @@ class RangeOptions(Section):
 
     @property
     def table(self) -> Ranges:
-        """The ranges to use."""
         if self.ranges is not None:
             return self.ranges
         assert self.motor is not None
@@ -117,16 +112,13 @@ def range_problems(settings: DriveSettings, options: RangeOptions, torque: Field
 
 
 def linear(largest: float, field: Field) -> Chain:
-    """From a field to a number from `-largest` to `largest`."""
     return (Operation.TIMES, 2 * largest), (Operation.OVER, field.mask), (Operation.PLUS, -largest)
 
 
 class LinearDrive(TableDrive):
     """A drive of such a protocol: it replies to each command, and brakes by its own damping.
 
-    Args:
-        settings: Settings without problems.
-        command: A command without gains, of any torque.
+    `command` is one without gains, of any torque.
     """
 
     fields: ClassVar[LinearFields]

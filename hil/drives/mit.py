@@ -185,11 +185,7 @@ class MitDrive(LinearDrive):
             self._requested, self._replies_since_request = condition, 0
 
     def identify(self) -> Steps:
-        """Checks that the replies have the length that fits `status`; of a Damiao, ranges, mode and watchdog too.
-
-        Raises:
-            DriveError: They have another length, or the registers of a Damiao differ from the config.
-        """
+        """Checks that the replies have the length that fits `status`; of a Damiao, ranges, mode and watchdog too."""
         rejected, replies = self.rejected, self._replied(1)
         answered = lambda: replies() or self.rejected > rejected  # noqa: E731
         remedy = "is the node id right, the bit rate, and the host's id?"
@@ -220,11 +216,6 @@ class MitDrive(LinearDrive):
         yield from self._compare_registers()
 
     def _compare_registers(self) -> Steps:
-        """Reads the registers and compares them with the config.
-
-        Raises:
-            DriveError: They differ; the error names every register, its value and that of the config.
-        """
         self._registers.clear()
         for register, name in NAMES.items():
             request = self.frame(damiao.REQUEST, damiao.read(self.settings.node, register))
@@ -275,11 +266,8 @@ class MitDrive(LinearDrive):
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Enables the motor with one torque and sends no command until its watchdog has run out.
 
-        A motor without a watchdog is not tested. A brake opens for the time of the watchdog, which is a setting in the
-        drive: the torque holds the joint meanwhile.
-
-        Raises:
-            DriveError: The drive is still enabled.
+        A motor without a watchdog is not tested. A brake opens for the time of the watchdog, which is a setting in
+        the drive: the torque holds the joint meanwhile.
         """
         if not self.watchdog:
             return

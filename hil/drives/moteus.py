@@ -199,7 +199,6 @@ class MoteusDrive(TurnNode, TableDrive):
         return True
 
     def _on_command(self, frame: Frame) -> bool:
-        """Takes a frame of another master."""
         mode = codec.commanded_mode(frame.data)
         if self._ours and mode is not None and mode != codec.IN_POSITION:
             self._leave(mode)
@@ -288,11 +287,7 @@ class MoteusDrive(TurnNode, TableDrive):
         return f"it is in {codec.mode_text(self._mode)}{f', {self.fault}' if self.fault else ''}"
 
     def identify(self) -> Steps:
-        """Checks that the drive is off, knows all registers that are used, and its position as the config says.
-
-        Raises:
-            DriveError: One of them is different.
-        """
+        """Checks that the drive is off, knows all registers that are used, and its position as the config says."""
         remedy = "is the id right, are both bit rates, and sample point 0.666?"
         yield HandshakeStep([self._query], after(lambda: self._replies, 1), 0.5, f"an answer to a query ({remedy})")
         if self._mode not in (codec.STOPPED, codec.IN_FAULT, codec.TIMED_OUT, codec.BRAKE):
@@ -313,11 +308,7 @@ class MoteusDrive(TurnNode, TableDrive):
             raise DriveError(f"{what} ({exact}; or check the start pose each time, and set home: {known})")
 
     def _setting(self, name: str) -> Generator[HandshakeStep, None, float]:
-        """Reads a setting through the console; the caller checks it.
-
-        Raises:
-            DriveError: The drive has no such setting, or does not answer with a number.
-        """
+        """Reads a setting through the console; the caller checks it."""
         self._text = ""
         ask = [self._frame(codec.console_write(f"conf get {name}\n"))]
         poll = self._frame(codec.padded(codec.console_poll()))
@@ -335,11 +326,7 @@ class MoteusDrive(TurnNode, TableDrive):
             raise DriveError(f"answers {answer!r} to conf get {name} ({remedy})") from None
 
     def configure(self) -> Steps:
-        """Stops the drive, and reads the settings that decide what it does without commands.
-
-        Raises:
-            DriveError: They differ from the config, or let the shaft coast without a brake.
-        """
+        """Stops the drive, and reads the settings that decide what it does without commands."""
         yield from self.reset()
         wanted = self._options.timeout_mode
         mode = yield from self._setting("servo.timeout_mode")
@@ -361,9 +348,6 @@ class MoteusDrive(TurnNode, TableDrive):
         """Lets the watchdog run out at one torque, while queries show the mode, and stops the drive.
 
         Each command holds the time of the watchdog; that of the test is short if a brake opens for it.
-
-        Raises:
-            DriveError: It is still in position mode after its time.
         """
         yield from self.reset()
         with silent(self):

@@ -112,11 +112,7 @@ class OdriveEncoder(TurnNode):
         return [FrameTraffic(8, rate, fd=settings.fd, brs=settings.brs)]
 
     def identify(self) -> Steps:
-        """Asks for the version, and measures the period of the encoder estimates.
-
-        Raises:
-            DriveError: The protocol, the firmware or the period is not as expected.
-        """
+        """Asks for the version, and measures the period of the encoder estimates."""
         self._version = b""
         ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)  # FD has no remote frames: a classic one
         remedy = "is the node id right, and the bit rate?"
@@ -275,7 +271,6 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         return True
 
     def _judge(self) -> None:
-        """Sets condition and fault from the last heartbeat and the last errors."""
         error, state = self._error | self._active, self._state
         self.fault = codec.error_text(error)
         if error and state != codec.CLOSED_LOOP:  # an error in closed loop does not prove that it has disarmed
@@ -300,11 +295,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         return self.frame(self._id(command), data)
 
     def identify(self) -> Steps:
-        """Checks versions, the period of the encoder estimates, and that the axis is idle.
-
-        Raises:
-            DriveError: One of them is different.
-        """
+        """Checks versions, the period of the encoder estimates, and that the axis is idle."""
         came = after(lambda: self._heartbeats, 1)
         yield HandshakeStep([], came, 0.5, "a heartbeat (is the node id right, the bit rate, heartbeat_msg_rate_ms?)")
         if self._state not in (0, codec.IDLE):
@@ -364,11 +355,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
             yield HandshakeStep([seed, start], over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
 
     def reset(self) -> Steps:
-        """Clears errors, repeatedly: a watchdog that was fed late expires again.
-
-        Raises:
-            DriveError: They stay.
-        """
+        """Clears errors, repeatedly: a watchdog that was fed late expires again."""
         frames = [self.encoding.frame, self._frame(codec.CLEAR_ERRORS, codec.clear_errors())]
         for _ in range(ATTEMPTS):
             self._active = 0

@@ -25,11 +25,6 @@ class Word:
     known: tuple[str, ...]  # the words
 
     def read(self, value: Any) -> str:
-        """The word.
-
-        Raises:
-            PydanticCustomError: The value is none of the words.
-        """
         if isinstance(value, str) and value in self.known:
             return value
         raise fault(f"expected {self.expected}, got {in_words(value)} ({remedy(str(value), self.known)})")
@@ -55,11 +50,9 @@ EncoderBits = Annotated[int | None, NumberField("bits per turn, 1 to 32", least=
 
 
 def read_options(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, list[Problem]]:
-    """The options, or their problems; unknown options are problems, whatever the settings of the model say.
+    """The options, a pydantic model, or their problems.
 
-    Args:
-        kind: A pydantic model.
-        values: Option -> value in the config.
+    Unknown options are problems, whatever the settings of the model say.
     """
     known = {field.alias or name: field for name, field in kind.model_fields.items()}
     problems = [
@@ -74,7 +67,6 @@ def read_options(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, li
 
 
 def _problems(errors: ValidationError, known: Mapping[str, FieldInfo]) -> Iterator[Problem]:
-    """The problems of the options with these names, in words."""
     for error in errors.errors(include_url=False):
         path = error["loc"] or ("protocol",)
         field = known.get(str(path[0]))
@@ -95,11 +87,7 @@ def expected_of(field: FieldInfo) -> str | None:
 
 
 def options_of(kind: type[T], settings: SensorSettings) -> T:
-    """The options of a node, converted.
-
-    Raises:
-        ConfigError: An option is unknown, missing or wrong; the error has all problems.
-    """
+    """The options of a node, converted; ConfigError with all problems."""
     options, problems = read_options(kind, settings.options)
     if options is None:
         raise ConfigError(in_sentences(settings, problems))

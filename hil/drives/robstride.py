@@ -133,11 +133,7 @@ class RobstrideDrive(LinearDrive):
         return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)
 
     def identify(self) -> Steps:
-        """Checks that the motor is there, and off.
-
-        Raises:
-            DriveError: It is in mode run already.
-        """
+        """Checks that the motor is there, and off."""
         remedy = "is the node id right, and the bit rate? does it speak its own protocol, not CANopen or MIT?"
         came = self._replied(1)
         yield HandshakeStep([self.encoding.frame], came, 0.5, f"feedback to a command of zero torque ({remedy})")
@@ -145,11 +141,7 @@ class RobstrideDrive(LinearDrive):
             raise DriveError("is in mode run already (stop it; is there another master?)")
 
     def configure(self) -> Steps:
-        """Stops the motor, sets motion commands and the time of its watchdog, and reads both back.
-
-        Raises:
-            DriveError: The motor has another value afterwards, or does not have the parameter.
-        """
+        """Stops the motor, sets motion commands and the time of its watchdog, and reads both back."""
         yield from self.reset()
         yield from self._set("run_mode", codec.RUN_MODE, 0, 0xFF)
         yield from self._set_timeout(self.settings.watchdog if self.watchdog else 0.0)
@@ -177,9 +169,6 @@ class RobstrideDrive(LinearDrive):
         """Brings the motor to mode run at one torque, and sends nothing until its watchdog has run out.
 
         The time is short while it is tested if a brake opens for it.
-
-        Raises:
-            DriveError: The motor is still in mode run.
         """
         if not self.watchdog:
             return

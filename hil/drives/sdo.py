@@ -96,8 +96,7 @@ class AbsentError(DriveError):
 class Objects:
     """The objects of one node.
 
-    Args:
-        node: Address of the node.
+    Each transfer raises DriveError where the drive refuses, does not answer, or keeps another value than was set.
     """
 
     def __init__(self, node: int) -> None:
@@ -110,11 +109,6 @@ class Objects:
             self._answer = data
 
     def read(self, index: int, sub: int | None = None) -> Transfer[int]:
-        """Reads an object.
-
-        Raises:
-            DriveError: The drive refuses, does not answer, or its object is shorter.
-        """
         what, form = f"{_name(index, sub)} cannot be read", _form(index, sub)
         answer = yield from self._ask(what, UPLOAD, index, sub)
         if answer[0] & UPLOADED_BITS != UPLOADED:
@@ -125,11 +119,6 @@ class Objects:
         return int(form.unpack_from(answer, 4)[0])
 
     def write(self, index: int, value: int, sub: int | None = None) -> Transfer[None]:
-        """Sets an object.
-
-        Raises:
-            DriveError: The drive refuses, does not answer, or the value does not fit.
-        """
         what, form = f"{_name(index, sub)} cannot be set to {value}", _form(index, sub)
         try:
             data = form.pack(value)
@@ -140,20 +129,11 @@ class Objects:
             raise DriveError(f"{what}: its answer is none to a download (command 0x{answer[0]:02X})")
 
     def set(self, index: int, value: int, sub: int | None = None) -> Transfer[None]:
-        """Sets an object and reads it back.
-
-        Raises:
-            DriveError: The drive refuses, does not answer, or keeps another value.
-        """
         yield from self.write(index, value, sub)
         yield from self.check(index, value, sub)
 
     def offer(self, index: int, value: int) -> Transfer[bool]:
-        """Sets an object and reads it back, if the drive has it; returns whether it has.
-
-        Raises:
-            DriveError: The drive refuses, does not answer, or keeps another value.
-        """
+        """Sets an object and reads it back, if the drive has it; returns whether it has."""
         try:
             yield from self.write(index, value)
         except AbsentError:
@@ -162,21 +142,12 @@ class Objects:
         return True
 
     def check(self, index: int, value: int, sub: int | None = None, ignored: int = 0) -> Transfer[None]:
-        """Reads back what was set; bits in `ignored` may differ.
-
-        Raises:
-            DriveError: The drive refuses, does not answer, or keeps another value.
-        """
+        """Reads back what was set; bits in `ignored` may differ."""
         kept = yield from self.read(index, sub)
         if (kept ^ value) & ~ignored:
             raise DriveError(f"{_name(index, sub)} was set to {value} and reads {kept}")
 
     def has(self, index: int, sub: int | None = None) -> Transfer[bool]:
-        """Whether the drive has the object.
-
-        Raises:
-            DriveError: The drive does not answer, or the object has another length.
-        """
         try:
             yield from self.read(index, sub)
         except AbsentError:
@@ -210,11 +181,7 @@ class Objects:
         limit: float = LIMIT,
         attempts: int = ATTEMPTS,
     ) -> Transfer[bytes]:
-        """Sends a request until an answer has come or `done`; returns the answer, 8 bytes.
-
-        Raises:
-            DriveError: The drive aborts the transfer.
-        """
+        """Sends a request until an answer has come or `done`; returns the answer, 8 bytes."""
         request = struct.pack("<BHB", command, index, sub or 0) + data.ljust(4, b"\0")
         self._object, self._answer = request[1:4], b""
         expected = what if done else f"{what}: no SDO response"

@@ -43,7 +43,6 @@ class Gauge(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Its place in `Drive.gauges`."""
         return self.quantity - FIRST_GAUGE
 
 
@@ -147,7 +146,6 @@ class DriveSettings(SensorSettings):
 
     @property
     def has_stops(self) -> bool:
-        """Whether a mechanical stop is at a known displacement."""
         return any(map(isfinite, self.stops))
 
     def motor_torque(self, torque: float) -> float:

@@ -74,7 +74,6 @@ class TurnNode(TableNode):
     farthest = 1.0  # [turn] how far from zero the resolution counts where no bits are given
 
     def _read_turns(self, position: Field, velocity: Field, *more: Reads) -> None:
-        """Makes `motion` of these fields."""
         settings = self.settings
         self._turn = settings.sign * TURN / settings.gear  # [joint unit/turn]
         turn = (Operation.TIMES, self._turn)

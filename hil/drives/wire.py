@@ -104,7 +104,6 @@ class Expects(NamedTuple):
     value: int
 
     def holds(self, data: bytes) -> bool:
-        """Whether a payload has these bits."""
         return self.field.read(data) & self.mask == self.value
 
 
@@ -162,7 +161,6 @@ class Encoding(NamedTuple):
 
     @property
     def _place(self) -> Field:
-        """Where the torque is in id and payload."""
         return self.field._replace(first=self.field.first + ID_BYTES)
 
     def _number(self, torque: float) -> float:
@@ -217,20 +215,14 @@ def joint(settings: SensorSettings) -> Chain:
 
 
 class FrameReads:
-    """Reads the numbers in one kind of frame.
-
-    Args:
-        reads: Where they are, and from the number there to the joint, or to the unit of a gauge.
-        unwrapping: What follows the position over the ends of its range; None: nothing does.
-    """
+    """Reads the numbers in one kind of frame."""
 
     def __init__(self, *reads: Reads, unwrapping: Unwrapping | None = None) -> None:
-        self.reads = reads  # the same, for the tick in C
-        self._unwrapping = unwrapping
+        self.reads = reads  # where they are, and from there to the joint, or to the unit of a gauge
+        self._unwrapping = unwrapping  # follows the position over the ends of its range; None: nothing does
         self._readers = [each.field.reader() for each in reads]
 
     def values(self, data: bytes) -> dict[Quantity, float]:
-        """What the numbers in a payload say."""
         return self.scaled([reader(data) for reader in self._readers])
 
     def scaled(self, numbers: Iterable[float]) -> dict[Quantity, float]:

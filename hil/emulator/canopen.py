@@ -36,15 +36,11 @@ class CanOpenNode(EmulatedNode):
     """
 
     def connect(self, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
-        """Prepares communication and units.
-
-        Args:
-            entries: Its objects.
-            wait_for_sync: Whether a synchronous RPDO waits for SYNC, as the standard says; else it acts at once.
-        """
+        """Prepares communication and units."""
         self._counts = self.number("counts_per_turn", 65536) / tau  # increments per radian of the motor
         self._velocity_unit = self.number("velocity_unit", 1.0 / self._counts)
-        self._entries, self._wait, self._id = dict(entries), wait_for_sync, self.settings.node
+        self._entries, self._id = dict(entries), self.settings.node
+        self._wait = wait_for_sync  # whether a synchronous RPDO waits for SYNC, as the standard says
         self.values: dict[Key, int] = {}  # key -> value of every object
         self.nmt = BOOT_UP  # state of network management
         self._heartbeat = Timer(self.world, self._send_heartbeat)
@@ -59,11 +55,7 @@ class CanOpenNode(EmulatedNode):
     # The device behind the communication.
 
     def written(self, key: Key, value: int) -> int:
-        """Called before an object is written.
-
-        Returns:
-            0 to accept it, or an abort code.
-        """
+        """Called before an object is written; returns 0 to accept it, or an abort code."""
         return 0
 
     def commanded(self) -> None:
@@ -107,13 +99,11 @@ class CanOpenNode(EmulatedNode):
         self._disconnect()
 
     def _disconnect(self) -> None:
-        """Stops all communication."""
         self._heartbeat.stop()
         self._stop_monitoring()
         self.enter_nmt(BOOT_UP)
 
     def receive(self, frame: Frame) -> None:
-        """Handles a frame."""
         handler = self._handlers.get(frame.id)
         if handler is not None and self.nmt != BOOT_UP and not (frame.extended or frame.remote):
             handler(frame.data)

@@ -68,13 +68,9 @@ TRANSITIONS: dict[tuple[Cia402State, ControlwordCommand], Cia402State] = {
 
 
 def following(state: Cia402State, controlword: int, before: int, quick_stop_option: int) -> Cia402State:
-    """State after a controlword.
+    """State after a controlword; `before` is the previous one: the rising edge of bit 7 resets a fault.
 
-    Args:
-        state: State before.
-        controlword: New controlword.
-        before: Previous controlword: the rising edge of bit 7 resets a fault.
-        quick_stop_option: Value of 0x605A; from 5 on the drive stays in quick stop and can be enabled from there.
+    From a `quick_stop_option` (0x605A) of 5 on the drive stays in quick stop and can be enabled from there.
     """
     after = TRANSITIONS.get((state, command_of(controlword)), state)
     no_edge = state is _S.FAULT and before & 0x80

@@ -43,12 +43,7 @@ class CommandFindings:
 
 
 class CommandReader(ABC):
-    """Reads the commands of the loop to one drive, and checks them.
-
-    Args:
-        findings: Where it writes what it finds.
-        drive: Settings of the drive.
-    """
+    """Reads the commands of the loop to one drive, and writes into the findings what is wrong with them."""
 
     def __init__(self, findings: CommandFindings, drive: DriveSettings) -> None:
         self._findings = findings
@@ -96,7 +91,6 @@ class CommandReader(ABC):
             self.wrong("a torque after the drive was disabled", frame, moment)
 
     def enable(self) -> None:
-        """Called when the host enables the drive."""
         self.enabled, self._early = True, None
 
     def disable(self) -> None:
@@ -152,13 +146,7 @@ WAITING = 0.6  # part of a period by which the wait for samples can delay a comm
 
 
 class CommandObserver:
-    """Checks the torque commands of some drives, on the wires that `watch` is called with.
-
-    Args:
-        world: Its time.
-        drives: Settings of the drives.
-        kinds: Protocol -> class that reads commands to its drives.
-    """
+    """Checks the torque commands of some drives, on the wires that `watch` is called with."""
 
     def __init__(self, world: World, drives: Sequence[DriveSettings], kinds: Mapping[str, type[CommandReader]]) -> None:
         self._world = world

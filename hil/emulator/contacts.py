@@ -82,6 +82,8 @@ class Contacts:
         """Starts with open brakes.
 
         Args:
+            matrices: See `Matrices`.
+            displacements: Displacements of the joints.
             coulomb: Dry friction of each joint, shape (m,) [actuator unit].
             viscous: Viscous friction of each joint, shape (m,) [actuator unit per its speed].
         """
@@ -95,11 +97,9 @@ class Contacts:
 
     @property
     def active(self) -> bool:
-        """Whether any of them acts."""
         return self._rubs or bool(self.pressed)
 
     def release(self) -> None:
-        """Opens all brakes."""
         self.pressed.clear()
         self._places.clear()
         self._set_limits()
@@ -205,18 +205,14 @@ def _decomposed(rows: Array) -> tuple[Array, Array, Array]:
 
 
 class _ActiveSet:
-    """Solves `R y = target` for y in the range of R', where multipliers of the first rows have bounds.
-
-    Attributes:
-        change: y, shape (n,).
-        sliding: Sign of the multiplier of each bounded row that is at its bound; 0: the row is met.
-        full: Whether the rows that are met leave no freedom.
-    """
+    """Solves `R y = target` for y in the range of R', where multipliers of the first rows have bounds."""
 
     def __init__(self, rows: Array, target: Array, bounds: Array) -> None:
         self._rows, self._target, self._bounds = rows, target, bounds
         count = len(bounds)
-        self.sliding = np.zeros(count, dtype=int)
+        self.change: Array  # y, shape (n,)
+        self.full: bool  # whether the rows that are met leave no freedom
+        self.sliding = np.zeros(count, dtype=int)  # sign of the multiplier of each row at its bound; 0: the row is met
         multipliers = self._solve()
         for _ in range(4 * count + 4):
             beyond = np.abs(multipliers[:count]) > bounds * (1 + ROUNDING)
@@ -272,7 +268,6 @@ class Loads:
         self._now = -1
 
     def begin(self) -> None:
-        """Forgets all drives, as at power-on."""
         self._wanted.clear()
         self._now = -1
 

@@ -115,11 +115,9 @@ class HostFaults:
 
     @property
     def tampers(self) -> bool:
-        """Whether it changes commands now."""
         return bool(self._outputs)
 
     def tamper(self, u: Array) -> Array:
-        """Returns the tampered command."""
         for value, step in self._outputs:
             u = u + step if value == "step" else np.full_like(u, float(value))
         return u
@@ -131,9 +129,7 @@ class HostFaults:
     def begin_output(self, value: str, step: float) -> Callable[[], None]:
         """Tampers with commands until the returned function is called.
 
-        Args:
-            value: `nan`, `inf`, or `step`: adds a step.
-            step: The step [actuator units].
+        `value` is sent instead: `nan`, `inf`, or `step`, which adds a step [actuator units].
         """
         entry = (value, step)
         self._outputs.append(entry)

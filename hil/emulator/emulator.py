@@ -45,9 +45,6 @@ class Supply:
     """The link between a supply and its drives, `d(C V^2 / 2)/dt = -(power of the motors) - (that of the resistor)`.
 
     Losses of motors and drives are left out, so that the voltage is no lower than on a real machine.
-
-    Args:
-        drives: All drives on it.
     """
 
     def __init__(
@@ -127,8 +124,7 @@ class Emulator:
     def __init__(self, rig: EmulatedRig, world: World, plant: SimulatedPlant, media: Mapping[str, Medium]) -> None:
         """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too.
 
-        Raises:
-            ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
+        ConfigError names all nodes that have an unknown name, bus or protocol.
         """
         self.world = world  # time of the drives
         self.plant = plant  # the machine
@@ -165,15 +161,12 @@ class Emulator:
     def build(
         cls, rig: EmulatedRig, buses: Mapping[str, BusRates] | None = None, plant: SimulatedPlant | None = None
     ) -> "Emulator":
-        """Drives on emulated wires in virtual time.
+        """Drives on emulated wires in virtual time; raises as `Emulator`.
 
         Args:
             rig: What is emulated.
             buses: Name -> its bit rates; None: one classic bus `main` at 1 Mbit/s.
             plant: The machine of an earlier run, which begins again; None: a new one.
-
-        Raises:
-            ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
         """
         world = World()
         buses = buses or {"main": BusRates.classic(1_000_000)}
@@ -193,7 +186,6 @@ class Emulator:
         schedule(self._rig.faults, "engaged", self, self._rig.seed)
 
     def drive(self, name: str) -> EmulatedDrive:
-        """A drive by name."""
         node = self.nodes[name]
         assert isinstance(node, EmulatedDrive)
         return node
@@ -219,7 +211,6 @@ class Emulator:
 
 
 def _check(rig: EmulatedRig, media: Mapping[str, Medium]) -> None:
-    """Raises ConfigError with all nodes that have an unknown name, bus or protocol."""
     problems = []
     measured = [name for name, twin in rig.twins.items() if twin.sensor]
     for kind, nodes, known, protocols in (

@@ -29,16 +29,13 @@ def read_faults(
     buses: Iterable[str],
     fd_buses: Collection[str] = (),
 ) -> tuple[list[Fault], list[Problem]]:
-    """Reads a script.
+    """Reads a script; returns the faults, and all problems of the entries, each with its position in the script.
 
     Args:
         entries: Entries of the config, each `{kind, at, for, since, drive, bus, ...}`.
         nodes: Name of each drive and sensor -> its properties, as `targets` lists them.
         buses: Names of the buses.
         fd_buses: Names of those that carry FD frames.
-
-    Returns:
-        The faults, and all problems of the entries, each with its position in the script.
     """
     known, faults, problems = list(buses), [], []
     for i, entry in enumerate(entries):
@@ -62,7 +59,6 @@ class _Entry:
     problems: list[Problem] = field(default_factory=list)
 
     def fault(self) -> Fault | None:
-        """The fault; not to be used if there are problems."""
         entry = self._entry
         name = entry.get("kind")
         if not isinstance(name, str) or name not in KINDS:

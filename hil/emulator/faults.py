@@ -63,13 +63,10 @@ class FaultTargets(Protocol):
 
 
 def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: int) -> None:
-    """Schedules the faults whose time counts from now.
+    """Schedules the faults of a script whose time counts from now.
 
-    Args:
-        faults: The script.
-        since: The present event, `power_on` or `engaged`; faults whose time counts from the other one are left out.
-        emulator: What they act on.
-        seed: Seed of the run; each fault has its own stream.
+    `since` is the present event, `power_on` or `engaged`; faults that count from the other one are left out. Each
+    fault has its own stream of random numbers.
     """
     for number, fault in enumerate(faults):
         if fault.since == since:
@@ -85,24 +82,20 @@ class FaultInjector:
         self.random = random.Random(seed)
 
     def begin(self) -> None:
-        """Starts the fault now."""
         end = KINDS[self.fault.kind].begin(self, **self.fault.parameters)
         if end is not None and self.fault.duration is not None:
             self.world.after(nanoseconds(self.fault.duration), end)
 
     @property
     def node(self) -> EmulatedNode:
-        """The drive or encoder node that is meant."""
         return self.emulator.nodes[self.fault.drive or ""]
 
     @property
     def drive(self) -> EmulatedDrive:
-        """The drive that is meant."""
         return self.emulator.drive(self.fault.drive or "")
 
     @property
     def motor(self) -> Motor:
-        """The motor of the drive."""
         return self.drive.motor
 
     @property
@@ -209,7 +202,6 @@ def kind_of(target: str, special: bool = False, /, **options: Option) -> Callabl
 
 
 def number(meaning: str, expected: str, default: float | None, **bounds: Any) -> Option:
-    """A number, or a constant expression."""
     return Option(NumberField(expected, **bounds).read, default, meaning)
 
 
@@ -219,13 +211,10 @@ def time(meaning: str, default: float | None) -> Option:
 
 
 def word(meaning: str, known: tuple[str, ...], default: str) -> Option:
-    """One of several words."""
     return _value(meaning, f"{', '.join(known[:-1])} or {known[-1]}", default, known.__contains__)
 
 
 def _value(meaning: str, expected: str, default: Any, fits: Callable[[Any], bool]) -> Option:
-    """A value that is taken as it is, if it fits."""
-
     def read(value: Any) -> Any:
         if fits(value):
             return value

@@ -45,9 +45,8 @@ class Actuator:
     def __init__(self, options: ActuatorOptions, state: Any = None) -> None:
         """Starts at rest, without torque.
 
-        Args:
-            state: Storage of its state, zero at first: torque [N m], impulse since the start of a step [N m s],
-                target [N m], time of these [ns]; None: a list of its own.
+        `state` stores four numbers, zero at first: torque [N m], impulse since the start of a step [N m s], target
+        [N m], time of these [ns]; None: a list of its own.
         """
         # limit: largest torque of the motor [N m]; infinite where only the drive limits it
         self._lag, self.limit = options.lag, float("inf")
@@ -75,7 +74,6 @@ class Actuator:
         state[2], state[3] = target, now
 
     def refresh(self, now: int) -> None:
-        """Applies a change of `limit`, `powered` or `derating`."""
         self.command(self._asked, now)
 
     def torque(self, now: int) -> float:
@@ -84,13 +82,9 @@ class Actuator:
 
 
 def after(state: Any, now: Any, lag: Any, exp: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Torque [N m] and impulse [N m s] now, by `lag T' = target - T`; on numbers, arrays or symbols.
+    """Torque [N m] and impulse [N m s] now [ns], by `lag T' = target - T`; on numbers, arrays or symbols.
 
-    Args:
-        state: The four numbers of `Actuator`.
-        now: Time [ns].
-        lag: Time constant [s]; without a lag the torque in `state` equals the target.
-        exp: For such values.
+    `state` holds the four numbers of `Actuator`; without a lag [s] the torque in it equals the target.
     """
     torque, impulse, target, since = state
     elapsed, above = (now - since) / SECOND, torque - target
@@ -102,7 +96,6 @@ TOGETHER = 2  # steps in one call of compiled code: the usual number between two
 
 
 def open_loop(system: System, start: State) -> System:
-    """A system with the same plant, without task and law."""
     return System(Model(system.model.plain.plant, {}, start), None, {}, system.passive)
 
 
@@ -117,16 +110,14 @@ class HeldStep:
         origin: float = 0.0,
         engine: str = "auto",
     ) -> None:
-        """Compiles the step.
+        """Compiles the step of a plant without law; CompileError if C is asked for and cannot be had.
 
         Args:
-            system: The plant, without law.
+            system: The plant.
             options: Properties of each actuator.
             gains: Torque or force at each joint per torque of the motor.
             origin: Time of the plant when the world's time is 0 [s].
-
-        Raises:
-            CompileError: C is asked for and cannot be had.
+            engine: `auto`, `c`, `vm` or `numpy`.
         """
         loop = make_loop(system, "numpy" if engine == "numpy" else "auto")
         fixed = np.array([gains, [each.lag for each in options]], dtype=float)
@@ -152,13 +143,9 @@ class HeldStep:
         self.actuators[:] = self._lost[:] = 0.0
 
     def __call__(self, x: Array, duration: int, now: int, lost: Array | None = None) -> Array:
-        """x after a step; `keep` then advances the actuators.
+        """x after a step, q and v of shape (2n,), that ends now [ns]; `keep` then advances the actuators.
 
-        Args:
-            x: q and v at its beginning, shape (2 n,).
-            duration: Its length [ns].
-            now: Time of its end [ns].
-            lost: Friction torque at the joints, shape (m,) [actuator unit]; None: as at the last call, at first 0.
+        `lost`: friction torque at the joints, shape (m,) [actuator unit]; None: as at the last call, at first 0.
         """
         self._times[1], self._times[2] = duration, now
         self._x[:] = x
@@ -213,13 +200,7 @@ class MachineStep:
     def __init__(
         self, machine: Machine, options: Sequence[ActuatorOptions], gains: Sequence[float], origin: float = 0.0
     ) -> None:
-        """Prepares the step; `begin` then puts the machine at its start.
-
-        Args:
-            options: Properties of each actuator.
-            gains: Torque or force at each joint per torque of the motor.
-            origin: Time of the plant when the world's time is 0 [s].
-        """
+        """Prepares the step, with arguments as of `HeldStep`; `begin` then puts the machine at its start."""
         self._machine, self._origin = machine, origin
         self.gains = np.array(gains, dtype=float)  # as of `HeldStep`
         self._lags = np.array([each.lag for each in options])

@@ -147,7 +147,6 @@ class Mit(ImpedanceDrive):
             self.fault, self._starving = 0, False
 
     def _timeout(self) -> int:
-        """Time without commands after which it stops [ns]; 0: never."""
         if self._registers:
             return int(self._registers[damiao.TIMEOUT]) * TICK
         watched = self.option("watchdog", self.option("drive_watchdog", False))

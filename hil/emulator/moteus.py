@@ -177,7 +177,6 @@ class Moteus(EmulatedDrive):
         return part
 
     def _told(self, words: list[str]) -> str:
-        """The answer of the console to a line."""
         values = self.registers
         match words:
             case ["conf", "get", name] if name in values:

@@ -31,11 +31,8 @@ class Encoder:
     ) -> None:
         """Connects the encoder.
 
-        Args:
-            settings: Gear, sign and offset. The encoder of a drive measures the displacement conjugate to its
-                actuator, that of a sensor a coordinate.
-            index: Number of the actuator, or of the coordinate.
-            seed: Seed of the run; each encoder has its own stream of noise.
+        That of a drive measures the displacement conjugate to the actuator of this index, that of a sensor a
+        coordinate. Each encoder has its own stream of noise.
         """
         coordinate = not isinstance(settings, DriveSettings)
         self._motion, self._index = plant.coordinate_motion if coordinate else plant.motion, index
@@ -97,11 +94,7 @@ class ThermalOptions:
 
 
 class Thermal:
-    """Load and temperature of a motor, at first those without load.
-
-    Args:
-        limit: Torque whose load is 1 [N m].
-    """
+    """Load and temperature of a motor, at first those without load; `limit`: torque whose load is 1 [N m]."""
 
     def __init__(self, options: ThermalOptions, limit: float) -> None:
         # options: how it warms up
@@ -117,7 +110,6 @@ class Thermal:
 
     @property
     def near(self) -> bool:
-        """Whether the temperature is within `NEAR` of the trip."""
         return self.temperature > self.options.trip - NEAR
 
     @property
@@ -145,11 +137,7 @@ class Motor:
     ) -> None:
         """Starts without torque, with the brake closed if there is one.
 
-        Args:
-            index: Number of the actuator.
-            brake_time: Time that the brake takes to close [ns].
-            brake_torque: Torque at which the closed brake slides [torque limit].
-            thermal: How it warms up; None: `ThermalOptions()`.
+        The brake takes `brake_time` [ns] to close and slides at `brake_torque` [torque limit].
         """
         # its load and its temperature
         self.thermal = Thermal(thermal or ThermalOptions(), abs(settings.motor_torque(settings.torque_limit)))
@@ -216,7 +204,6 @@ class Motor:
         self.refresh_brake()
 
     def refresh_brake(self) -> None:
-        """Applies a change of `stuck` or `grip`."""
         closed = self._settings.brake and (self._closed or self.stuck)
         before, self._pressed = self._pressed, self._strength * self.grip if closed else 0.0
         if self._pressed == before:
@@ -227,16 +214,13 @@ class Motor:
 
     @property
     def braked(self) -> bool:
-        """Whether the brake is closed; False without a brake."""
         return self._pressed > 0.0
 
     def limit(self, torque: float) -> None:
-        """Sets the largest torque [N m]."""
         self.actuator.limit = torque
         self.refresh()
 
     def refresh(self) -> None:
-        """Applies a change of the actuator."""
         self._plant.refresh(self.index, self._world.now)
 
     def torque(self) -> float:
@@ -255,7 +239,6 @@ class Motor:
         return self._settings.motor_torque(self._plant.loads.torque(self.index, wanted, self._world.now))
 
     def release(self) -> None:
-        """Notes that the drive does not brake by itself any more."""
         self._plant.loads.release(self.index)
 
     @property
@@ -279,5 +262,4 @@ class Motor:
 
     @property
     def saturated(self) -> bool:
-        """Whether the commanded torque exceeds the limit."""
         return self.enabled and self.actuator.saturated

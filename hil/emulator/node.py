@@ -30,20 +30,14 @@ RAMP_TIME = 0.25  # [s] time of the ramp from the speed limit of the joint, wher
 
 
 class Ramp:
-    """The set-points of one stop.
-
-    Args:
-        position: Position of the motor at its beginning [rad].
-        speed: Its speed [rad/s].
-        deceleration: Deceleration [rad/s^2].
-    """
+    """The set-points of one stop."""
 
     def __init__(self, position: float, speed: float, deceleration: float) -> None:
-        self._position, self._speed, self._deceleration = position, speed, deceleration
+        self._position, self._speed = position, speed  # [rad], [rad/s] set-points of the motor
+        self._deceleration = deceleration  # [rad/s^2]
 
     @property
     def over(self) -> bool:
-        """Whether the set-point stands still."""
         return not abs(self._speed) > 0.0
 
     def acceleration(self, position: float, speed: float) -> float:
@@ -79,15 +73,7 @@ class EmulatedNode(ABC):
     def __init__(
         self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder, quirks: Mapping[str, Any]
     ) -> None:
-        """Attaches the node, switched off.
-
-        Args:
-            world: Its time.
-            medium: Its bus.
-            settings: Its settings in the config.
-            encoder: Its encoder.
-            quirks: Further options of the emulation; they override those of the config.
-        """
+        """Attaches the node, switched off; `quirks` are further options, which override those of the config."""
         self.world = world
         self.settings = settings  # its settings in the config
         self.encoder = encoder  # its encoder
@@ -148,7 +134,6 @@ class EmulatedNode(ABC):
         self.boot()
 
     def relisten(self) -> None:
-        """Tells the bus that `listens` has changed."""
         if self._attached:
             self._medium.listen(self.station, self.listens())
 
@@ -172,7 +157,6 @@ class EmulatedNode(ABC):
         raise NotImplementedError
 
     def set_drift(self, ppm: float) -> None:
-        """Sets the drift of its clock [ppm]."""
         self.drift = ppm
         for timer in self.timers():
             timer.drift_by(ppm)
@@ -201,7 +185,6 @@ class EmulatedDrive(EmulatedNode):
         motor: Motor,
         quirks: Mapping[str, Any],
     ) -> None:
-        """Attaches the drive, switched off; `motor` is its motor and brake, the rest as of `EmulatedNode`."""
         self.motor = motor  # its motor and brake
         # refuses: whether it refuses to be enabled; faults set this and the following
         # wrong_mode: whether it stays in another mode than commanded
@@ -270,7 +253,6 @@ class EmulatedDrive(EmulatedNode):
         go_on()
 
     def stop_braking(self) -> None:
-        """Stops braking or holding."""
         cancel(self._braking)
         self._braking = None
         self.motor.release()
@@ -314,9 +296,7 @@ class Target(NamedTuple):
 def targets(nodes: Iterable[SensorSettings], twins: Mapping[str, Twin]) -> dict[str, Target]:
     """Name of each node -> its properties for fault scripts.
 
-    Args:
-        nodes: Settings of drives and encoder nodes.
-        twins: Protocol -> its emulation; a node of another protocol counts as one that can have every fault.
+    A node whose protocol is not among the emulations counts as one that can have every fault.
     """
     return {node.name: _target(node, twins.get(node.protocol)) for node in nodes}
 

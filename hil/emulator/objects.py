@@ -49,9 +49,7 @@ DEFAULT_MAPS = {
 def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dict[Key, ObjectEntry]:
     """Objects 0x1000 to 0x1FFF of a node, with the predefined ids.
 
-    Args:
-        node: Node id.
-        maps: Index of a PDO's mapping -> mapped objects at power-on.
+    `maps`: index of a PDO's mapping -> mapped objects at power-on.
     """
     entries = {
         (0x1000, 0): ObjectEntry(U32, 0x0002_0192, "const"),  # servo drive, CiA 402
@@ -100,11 +98,7 @@ DRIVE_TEMPERATURE, MOTOR_LOAD = (0x2000, 1), (0x2000, 2)
 
 
 def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
-    """Objects of the drive profile.
-
-    Args:
-        rated_torque: Value of 0x6076 [mN m].
-    """
+    """Objects of the drive profile; `rated_torque` is the value of 0x6076 [mN m]."""
     return MEASUREMENTS | {
         DRIVE_TEMPERATURE: ObjectEntry(I16, 250, "ro", True),
         MOTOR_LOAD: ObjectEntry(U16, 0, "ro", True),
@@ -213,20 +207,13 @@ class Pdo:
 
 
 def _collector(keys: Sequence[Key]) -> Callable[[Mapping[Key, int]], Sequence[int]]:
-    """Objects -> the values of these, in order."""
     if len(keys) > 1:
         return itemgetter(*keys)
     return lambda values: [values[key] for key in keys]
 
 
 def unfit(values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], key: Key, value: int) -> int:
-    """Abort code of a write to the configuration of a PDO; 0 if it is allowed.
-
-    Args:
-        values: Key -> value of all objects.
-        entries: Key -> entry of all objects.
-        value: Value to write.
-    """
+    """Abort code of a write of this value to the configuration of a PDO; 0 if it is allowed."""
     index, sub = key
     on = not values[index & ~0x200, 1] & INVALID
     if not index & 0x200:

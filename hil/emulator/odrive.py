@@ -87,7 +87,6 @@ class ODriveNode(EmulatedNode):
             self._reply(codec.HEARTBEAT, state | {codec.TRAJECTORY_DONE: self.trajectory_done})
 
     def send_errors(self) -> None:
-        """Sends the active errors, and the reason of the last disarming."""
         self._reply(codec.GET_ERROR, {codec.ERROR: self.error, codec.DISARM_REASON: self.error})
 
 

@@ -35,14 +35,7 @@ class _Motion:
 
 
 class SimulatedPlant:
-    """A machine with actuators and brakes.
-
-    Attributes:
-        actuators: One per input, in the plant's order.
-        factors: True torque per torque of each motor, shape (m,): 1 unless its torque constant is wrong.
-        diverged: Time at which the state was no longer finite [ns]; the machine stands still from then on; None: never.
-        steps: Number of steps taken.
-    """
+    """A machine with actuators and brakes."""
 
     def __init__(
         self,
@@ -53,12 +46,13 @@ class SimulatedPlant:
         options: list[ActuatorOptions] | None = None,
         gains: list[float] | None = None,
     ) -> None:
-        """Starts at the given state.
+        """Starts at the given state, at the world's time 0.
 
         Args:
             system: System with the plant, or a machine in its place; task and law are not used.
-            start: Initial state, at the world's time 0.
+            start: Initial state.
             step: Step of the integration [ns].
+            engine: `auto`, `c`, `vm` or `numpy`.
             options: Properties of each actuator; None: the usual ones.
             gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
         """
@@ -90,14 +84,14 @@ class SimulatedPlant:
         self.restart()
 
     def restart(self) -> None:
-        """Returns to the start, as at power-on."""
         self._advance.begin(self._start)
         columns = self._advance.actuators.T
-        self.actuators = [
+        self.actuators = [  # one per input, in the plant's order
             Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
         ]
-        self._x, self._now, self.steps = self._start.copy(), 0, 0
-        self.factors = np.ones(self.model.m)
+        self._x, self._now = self._start.copy(), 0
+        self.steps = 0  # number of steps taken
+        self.factors = np.ones(self.model.m)  # true torque per torque of each motor: 1 unless a fault changes it
         self._advance.gains[:] = self._gains
         self._pushed = False
         self._pushes[:] = 0.0
@@ -105,6 +99,7 @@ class SimulatedPlant:
         self._contacts.release()
         self._asleep: Array | None = None
         self.loads.begin()
+        # [ns] time at which the state was no longer finite: the machine stands still from then on; None: never
         self.diverged: int | None = None
         self._seen: _Motion | None = None
 
@@ -115,7 +110,6 @@ class SimulatedPlant:
         self.actuators[index].command(torque, now)
 
     def refresh(self, index: int, now: int) -> None:
-        """Applies a change of an actuator's properties."""
         self.advance(now)
         self.actuators[index].refresh(now)
 
@@ -173,13 +167,9 @@ class SimulatedPlant:
         return seen.coordinates
 
     def brake(self, index: int, closed: bool, now: int, strength: float = inf) -> None:
-        """Closes or opens a brake at the joint of an actuator at this instant.
+        """Closes or opens a brake at the joint of an actuator at this instant [ns].
 
-        Args:
-            index: Number of the actuator.
-            closed: Whether to close it.
-            now: This instant [ns].
-            strength: Torque or force at which it slides [actuator unit]; it identifies the brake.
+        `strength`: torque or force at which it slides [actuator unit]; it identifies the brake.
         """
         self.advance(now)
         if self._now < now:
@@ -191,14 +181,12 @@ class SimulatedPlant:
 
     @property
     def held(self) -> bool:
-        """Whether brakes hold the whole machine."""
         return self._asleep is not None
 
     def _time(self, now: int) -> float:
         return self._origin + now / SECOND
 
     def _look(self, now: int) -> "_Motion":
-        """q and v now."""
         seen = self._seen
         if seen is None or seen.now != now:
             self.advance(now)

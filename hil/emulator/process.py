@@ -42,15 +42,7 @@ HOST_TARGETS = ("bus", "host", "host_or_node")
 
 
 class Outlet:
-    """A bus of python-can with emulated nodes.
-
-    Args:
-        bus: Open bus.
-
-    Attributes:
-        world: Their time.
-        heard: Time of the host's last frame to one of the nodes [ns]; 0: there was none.
-    """
+    """A bus of python-can with emulated nodes."""
 
     def __init__(self, world: World, bus: Bus) -> None:
         self.bus = bus
@@ -66,26 +58,23 @@ class Outlet:
 
     def begin(self, world: World) -> None:
         """Removes its nodes; new ones of another world follow."""
-        self.world, self.heard = world, 0
+        self.world = world  # their time
+        self.heard = 0  # [ns] time of the host's last frame to one of the nodes; 0: there was none
         self._stations: list[Station] = []
 
     def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> Station:
-        """Attaches a node to the bus."""
         station = Station(self, name, receive, ids)
         self._stations.append(station)
         return station
 
     def listen(self, station: Station, ids: Container[int]) -> None:
-        """Changes the ids that a node receives."""
         station.ids = ids
 
     def power(self, station: Station, powered: bool) -> None:
-        """Switches a node off or on."""
         station.powered = powered
         station.queue.clear()
 
     def pending(self, station: Station) -> None:
-        """Sends the queue of a node."""
         while station.queue:
             try:
                 self.bus.send(station.queue.popleft())
@@ -122,11 +111,7 @@ class Outlet:
 
 
 class EmulatorServer:
-    """Emulated drives on open buses; each loop that asks for them finds them freshly powered on.
-
-    Attributes:
-        emulator: The drives and the machine.
-    """
+    """Emulated drives on open buses; each loop that asks for them finds them freshly powered on."""
 
     def __init__(
         self,
@@ -138,14 +123,15 @@ class EmulatorServer:
     ) -> None:
         """Powers the drives on.
 
+        ConfigError for a node with an unknown name, bus or protocol, or a fault that acts on emulated wires or on
+        the loop.
+
         Args:
             rig: What is emulated; its faults are those of drives, encoders and actuators.
             buses: Name -> open bus.
+            clock: Time of the drives.
             tell: Called with a line when a drive switches its torque on or off, or brakes; must not block.
             hand: Time [s] -> motion of a hand that takes so long; None: no hand moves the machine.
-
-        Raises:
-            ConfigError: A node has an unknown name, bus or protocol, or a fault acts on emulated wires or on the loop.
         """
         for fault in rig.faults:
             check_fault(fault)
@@ -163,6 +149,7 @@ class EmulatorServer:
         self._latest, self._motion = 0, None
         for outlet in self.outlets.values():
             outlet.begin(world)
+        # the drives and the machine
         self.emulator = Emulator(self._rig, world, plant, self.outlets)
         drives = [node for node in self.emulator.nodes.values() if isinstance(node, EmulatedDrive)]
         self._motors = [drive.motor for drive in drives]
@@ -194,11 +181,7 @@ class EmulatorServer:
             self._motion = self._hand(duration)
 
     def serve(self, stop: Callable[[], bool]) -> None:
-        """Runs until `stop()`.
-
-        Raises:
-            BusError: A bus is down.
-        """
+        """Runs until `stop()`; BusError if a bus is down."""
         outlets = list(self.outlets.values())
         while not stop():
             self._follow()

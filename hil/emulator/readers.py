@@ -85,11 +85,7 @@ def _table() -> Mapping[str, Mapping[str, Any]]:
 def ranges_of(options: Mapping[str, Any]) -> dict[str, float]:
     """Largest position [rad], velocity [rad/s], torque [N m], kp [N m/rad] and kd [N m s/rad].
 
-    Args:
-        options: Options of a drive: `ranges`, a mapping of these, or `motor`, a name in the table.
-
-    Raises:
-        KeyError: The table has no such motor.
+    By the options of a drive: `ranges`, a mapping of these, or `motor`, a name in the table.
     """
     given = options.get("ranges") or (_table()[options["motor"]] if options.get("motor") else MINI_CHEETAH)
     return {name: float(constant(given[name])) for name in MINI_CHEETAH}

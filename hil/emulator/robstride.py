@@ -117,6 +117,5 @@ class RobStride(ImpedanceDrive):
 
 
 def _bits(value: float) -> int:
-    """The bits of a single-precision number."""
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
     return int(bits)

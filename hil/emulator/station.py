@@ -69,7 +69,6 @@ class Station:
         capacity: int | None = None,
         restart: int | None = 0,
     ) -> None:
-        """Made by `Wire.attach`; the fields say what its arguments are."""
         self.name = name  # name in messages
         self.host = host  # whether it belongs to the loop
         self.capacity = capacity  # largest length of the queue; None: no limit
@@ -120,12 +119,10 @@ class Station:
         return True
 
     def sent(self) -> None:
-        """Counts a frame that was sent without error."""
         if self.tec:
             self.count(tec=self.tec - 1)
 
     def received(self) -> None:
-        """Counts a frame that was received without error."""
         if self.rec:
             self.count(rec=self.rec - 1 if self.rec < PASSIVE else 119)
 
@@ -153,14 +150,12 @@ class Station:
             self.tell(CONTROLLER_CLASS, bits << 1 if transmit else bits)
 
     def recover(self) -> None:
-        """Recovers from bus-off with error counts of zero."""
         self.count(tec=0, rec=0)
         self.tell(RESTARTED_CLASS)
         if self.came_back is not None:
             self.came_back()
 
     def tell(self, error_class: int, detail: int = 0) -> None:
-        """Reports by an error frame."""
         if self.report is not None:
             data = bytes([0, detail, 0, 0, 0, 0, min(255, self.tec), self.rec])
             self.report(Frame(error_class, data, error=True, time=self._wire.world.now))

@@ -20,13 +20,11 @@ class Watchdog:
         self.feed()
 
     def feed(self) -> None:
-        """Restarts the timeout."""
         self._fed = self._world.now
         if self.timeout and self._event is None:
             self._event = self._world.after(self.timeout, self._look)
 
     def stop(self) -> None:
-        """Switches it off, its timeout included."""
         self.timeout = 0
         cancel(self._event)
         self._event = None
@@ -59,7 +57,6 @@ class Timer:
             self._event = self._world.at(self._origin, self._run)
 
     def stop(self) -> None:
-        """Stops acting."""
         cancel(self._event)
         self._event = None
 

@@ -38,7 +38,6 @@ class EmulatedWire:
     """An emulated CAN bus."""
 
     def __init__(self, world: World, name: str, rates: BusRates) -> None:
-        """Makes an idle bus; arguments as the attributes."""
         self.world = world  # its time
         self.name = name  # its name in the config
         self.rates = rates  # its bit rates
@@ -96,7 +95,6 @@ class EmulatedWire:
         return station
 
     def listen(self, station: Station, ids: Container[int]) -> None:
-        """Changes the ids that a station receives."""
         station.ids = ids
         self._routes.clear()
 
@@ -106,13 +104,11 @@ class EmulatedWire:
         return (self.busy - busy) / elapsed if elapsed else 0.0
 
     def pending(self, station: Station) -> None:
-        """Called when a station has something to send."""
         self._waiting.append(station)
         if not self._active:
             self._schedule()
 
     def drop(self, station: Station) -> None:
-        """Clears the queue of a station."""
         if station.queue:
             station.queue.clear()
             self._waiting.remove(station)
@@ -124,12 +120,10 @@ class EmulatedWire:
             self.world.after(station.restart, partial(self._recovering, station, None))
 
     def restart(self, station: Station) -> None:
-        """Restarts a station that is bus-off, as an operator does."""
         if station.link is Link.OFF:
             self._recovering(station, None)
 
     def connect(self, station: Station, connected: bool) -> None:
-        """Cuts or repairs a station's cable."""
         station.connected = connected
         self.recount()
         self._schedule()
@@ -301,7 +295,6 @@ class EmulatedWire:
             raise failure
 
     def _route(self, number: int) -> list[Station]:
-        """The stations that receive frames with this key."""
         route = [s for s in self.stations if s.ids is None or number in s.ids]
         if len(self._routes) > MOST_ROUTES:
             self._routes.clear()
@@ -338,7 +331,6 @@ class EmulatedWire:
                 station.count(rec=station.rec + 1)
 
     def _heard(self, station: Station) -> bool:
-        """Whether another station acknowledges."""
         if self._online is None:
             self._online = sum(each.online for each in self.stations)
         return self._online > (1 if station.online else 0)
@@ -390,11 +382,7 @@ class EmulatedBus(Bus):
     """A bus in virtual time: time passes while the loop waits for a frame."""
 
     def __init__(self, wire: EmulatedWire, restart: int | None = None) -> None:
-        """Attaches the loop's controller to a wire.
-
-        Args:
-            restart: Time from bus-off until the controller restarts [ns]; None: never.
-        """
+        """Attaches the loop's controller, which restarts so long after bus-off [ns]; None: never."""
         # clock_step: added to the time of each frame [ns]; a fault sets it
         self.name, self.clock_step = wire.name, 0
         self._wire, self._world = wire, wire.world

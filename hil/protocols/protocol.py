@@ -23,11 +23,7 @@ class Protocol:
     emulated_sensor: str = ""  # emulated encoder node, a `hil.emulator.node.EmulatedNode`; empty if it has none
 
     def drive_class(self) -> type[Drive]:
-        """The driver of a drive.
-
-        Raises:
-            ConfigError: It cannot be imported, or is no driver of a drive.
-        """
+        """The driver of a drive; ConfigError if it cannot be imported, or is no driver of a drive."""
         found: type[Drive] = _loaded(self.drive, Drive)
         return found
 
@@ -42,11 +38,7 @@ class Protocol:
 
 
 def _loaded(path: str, base: type[Any]) -> Any:
-    """The class at `module:Class`.
-
-    Raises:
-        ConfigError: It cannot be imported, is not of the base class, or lacks some of its methods.
-    """
+    """The class at `module:Class`, which has all methods of the base class."""
     found = imported(path)
     wanted = f"expected a class derived from {base.__module__}.{base.__name__}"
     if not (isinstance(found, type) and issubclass(found, base)):
@@ -58,11 +50,7 @@ def _loaded(path: str, base: type[Any]) -> Any:
 
 
 def imported(path: str) -> Any:
-    """What `module:name` names.
-
-    Raises:
-        ConfigError: The module cannot be imported, or has no such name.
-    """
+    """What `module:name` names; ConfigError if the module cannot be imported, or has no such name."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)

@@ -50,11 +50,7 @@ class ProtocolEntry(NamedTuple):
     place: str = ""  # place of its `Protocol` as `module:name`; empty for servoctl's own
 
     def load(self) -> Protocol:
-        """The protocol.
-
-        Raises:
-            ConfigError: Several packages bring it, it cannot be imported, or it is no `Protocol`.
-        """
+        """The protocol; ConfigError if several packages bring it, it cannot be imported, or it is no `Protocol`."""
         if len(self.origins) > 1:
             raise ConfigError(f"{' and '.join(self.origins)} both bring protocol {self.name!r} (uninstall one)")
         if not self.place:
@@ -71,10 +67,7 @@ class ProtocolEntry(NamedTuple):
 
 @cache
 def entries() -> dict[str, ProtocolEntry]:
-    """All protocols by name; nothing is imported.
-
-    Call `entries.cache_clear()` after packages were installed while the program runs.
-    """
+    """All protocols by name; nothing is imported. `entries.cache_clear()` where packages were installed meanwhile."""
     found = {name: ProtocolEntry(name, (OWN,)) for name in BUILT_IN}
     for point in entry_points(group=GROUP):
         before = found.get(point.name)
@@ -84,17 +77,12 @@ def entries() -> dict[str, ProtocolEntry]:
 
 
 def _origin(point: EntryPoint) -> str:
-    """Name and version of the package that has an entry point."""
     return "a package without a name" if point.dist is None else f"{point.dist.name} {point.dist.version}"
 
 
 @cache
 def protocol(name: str) -> Protocol:
-    """A protocol by name.
-
-    Raises:
-        ConfigError: No package brings it, or the one that does is broken.
-    """
+    """A protocol by name; ConfigError if no package brings it, or the one that does is broken."""
     known = entries()
     if name not in known:
         raise ConfigError(f"no protocol {name!r} ({remedy(name, known)})")
@@ -102,11 +90,7 @@ def protocol(name: str) -> Protocol:
 
 
 def node_class(settings: SensorSettings) -> type[Node]:
-    """The driver class for the settings, of a drive or of an encoder node.
-
-    Raises:
-        ConfigError: The protocol does not exist, has no encoder nodes, or its package is broken.
-    """
+    """The driver class for the settings; ConfigError if there is none for such a node, or its package is broken."""
     try:
         found = protocol(settings.protocol)
         kind = found.drive_class() if isinstance(settings, DriveSettings) else found.sensor_class()
@@ -135,11 +119,7 @@ def classic_problem(settings: SensorSettings) -> str:
 
 
 def problems(settings: SensorSettings, period: float) -> list[Problem]:
-    """All problems of a node's settings, by field; empty if its driver can be built.
-
-    Raises:
-        ConfigError: As `node_class`.
-    """
+    """All problems of a node's settings, by field; empty if its driver can be built. Raises as `node_class`."""
     kind = node_class(settings)
     options, wrong = read_options(kind.Options, settings.options)
     wrong = wrong if options is None else kind.problems(settings, options, period)
@@ -182,11 +162,7 @@ def options_problems(settings: SensorSettings) -> list[Problem]:
 
 
 def build(settings: SensorSettings, period: float) -> Node:
-    """The driver of a node: a `Drive` for the settings of a drive.
-
-    Raises:
-        ConfigError: The settings do not fit the protocol; the error has all problems.
-    """
+    """The driver of a node, a `Drive` for the settings of a drive; ConfigError with all problems."""
     wrong = problems(settings, period)
     if wrong:
         raise ConfigError(in_sentences(settings, wrong))
@@ -196,12 +172,7 @@ def build(settings: SensorSettings, period: float) -> Node:
 def twins(nodes: Iterable[SensorSettings], lenient: bool = False) -> dict[str, Twin]:
     """Protocol -> its emulation, for the protocols of these nodes.
 
-    Args:
-        nodes: Settings of drives and encoder nodes.
-        lenient: Whether protocols that cannot be loaded are left out.
-
-    Raises:
-        ConfigError: A protocol cannot be loaded.
+    ConfigError names the first that cannot be loaded; `lenient`: such are left out.
     """
     found = {}
     for name in dict.fromkeys(node.protocol for node in nodes):
