@@ -43,14 +43,15 @@ CASES: dict[str, Case] = {
     "startup": startup.startup,
     "hil": on_drives.hil,
     "tick_c": on_drives.tick_c,
+    "tick_stages": on_drives.tick_stages,
     "wrong_model": wrong_model.wrong_model,
     "law_in_cpp": two_robots.law_in_cpp,
     "pseudoinverse": pseudoinverse,
 }
 """Name -> benchmark."""
 
-ONLY_BY_NAME = ("law_in_cpp", "pseudoinverse")
-"""These take minutes and are no rows of a speed table."""
+ONLY_BY_NAME = ("law_in_cpp", "pseudoinverse", "tick_stages")
+"""These take minutes, or show the loop from within, and are no rows of a speed table."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -29,36 +29,44 @@ TRIES = 6
 
 
 class TimedRun(HilRun):
-    """A run that keeps the number of each tick in the task, and the processor time at its end [s]."""
+    """A run that keeps, for each phase, the number of each tick and the processor time at its end [s]."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.times: list[tuple[int, float]] = []
+        self.times: dict[Phase, list[tuple[int, float]]] = {}
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self.stages.mode is Phase.FULL:
-            self.times.append((tick.number, time.thread_time()))
+        self.times.setdefault(self.stages.mode, []).append((tick.number, time.thread_time()))
 
-    def tick_time(self) -> float:
-        """Mean processor time of a tick in the task [s]."""
-        (first, begun), (last, over) = self.times[0], self.times[-1]
-        return (over - begun) / (last - first)
+    def ticks(self, phase: Phase) -> int:
+        """Number of ticks between the first and the last of a phase."""
+        times = self.times.get(phase, [(0, 0.0)])
+        return times[-1][0] - times[0][0]
+
+    def tick_time(self, phase: Phase) -> float:
+        """Mean processor time of a tick of a phase [s]."""
+        return (self.times[phase][-1][1] - self.times[phase][0][1]) / self.ticks(phase)
 
 
-def timed_run(setup: RigSetup, environment: Environment, duration: float, folder: Path | None) -> float:
-    """Mean processor time of a tick of a run [s].
+LAST = {Stage.SHADOW: Phase.SHADOW, Stage.FLOAT: Phase.FLOAT, Stage.FULL: Phase.FULL}
+"""Last stage of a run -> the phase that lasts as long as is asked for."""
+
+
+def timed_run(
+    setup: RigSetup, environment: Environment, duration: float, folder: Path | None, stage: Stage = Stage.FULL
+) -> TimedRun:
+    """A run after its end.
 
     Raises:
-        RigError: The run did not reach the end of its task.
+        RigError: The run did not reach the end of its last stage.
     """
-    run = TimedRun(setup, environment, Stage.FULL, duration)
+    run = TimedRun(setup, environment, stage, duration)
     result: RunResult = run.run(folder, lambda event: None)
-    ticks = run.times[-1][0] - run.times[0][0] if run.times else 0
     # a burst of frames at the switch-off may not fit into a pair of sockets, which queues ten: the ticks are done then
-    if ticks < 0.9 * duration / setup.settings.values.period:
+    if run.ticks(LAST[stage]) < 0.9 * duration / setup.settings.values.period:
         raise RigError(f"the run ended early: {[str(event) for event in result.events]}")
-    return run.tick_time()
+    return run
 
 
 def hil(quick: bool) -> Results:
@@ -67,7 +75,7 @@ def hil(quick: bool) -> Results:
     times = []
     for _ in range(turns):
         setup = load(CONFIG)
-        times.append(timed_run(setup, in_lockstep(setup, "auto"), duration, None))
+        times.append(timed_run(setup, in_lockstep(setup, "auto"), duration, None).tick_time(Phase.FULL))
     period = setup.settings.values.period
     entries = Entry("servoctl", sorted(times)[turns // 2]), Entry(f"real time, at {1 / period:.0f} Hz", period)
     yield Line("tick of six emulated CiA 402 drives in virtual time, processor time", entries)
@@ -79,21 +87,42 @@ def tick_c(quick: bool) -> Results:
     times: dict[str, list[float]] = {"c": [], "python": []}
     for _ in range(turns):
         for kind, each in times.items():
-            each.append(_on_wall_clock(kind, duration))
+            each.append(_on_wall_clock(kind, duration).tick_time(Phase.FULL))
     entries = Entry("servoctl, C with the sockets", min(times["c"])), Entry("Python", min(times["python"]))
     yield Line("tick of six axes on the wall clock, processor time", entries,
                f"the least of {turns}; datagrams on pairs of Unix sockets, drives in another process")  # fmt: skip
 
 
-def _on_wall_clock(tick: str, duration: float) -> float:
+PHASES = {
+    Stage.SHADOW: (Phase.SHADOW,),
+    Stage.FLOAT: (Phase.FLOAT,),
+    Stage.FULL: (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING),
+}
+"""Last stage of a run -> the phases that are measured in it."""
+
+
+def tick_stages(quick: bool) -> Results:
+    """Processor time of a tick of six axes on the wall clock at 400 Hz in each stage, in C and in Python."""
+    duration = 1.0 if quick else 3.0
+    for stage, phases in PHASES.items():
+        runs = {kind: _on_wall_clock(kind, duration, stage) for kind in ("auto", "python")}
+        for phase in phases:
+            measured = [run.tick_time(phase) for run in runs.values()]
+            entries = Entry("servoctl, with C", measured[0]), Entry("Python", measured[1])
+            yield Line(f"tick of six axes in stage {phase.value}, processor time", entries,
+                       f"{runs['auto'].ticks(phase)} ticks")  # fmt: skip
+
+
+def _on_wall_clock(tick: str, duration: float, stage: Stage = Stage.FULL) -> TimedRun:
     """As `timed_run`, on a pair of sockets; a run that another program held up is repeated."""
     for _ in range(TRIES - 1):
         with suppress(RigError):
-            return _on_pair(tick, duration)
-    return _on_pair(tick, duration)
+            return _on_pair(tick, duration, stage)
+    return _on_pair(tick, duration, stage)
 
 
-def _on_pair(tick: str, duration: float) -> float:
-    setup = load(CONFIG, [f"hil.tick={tick}", *PATIENT])
+def _on_pair(tick: str, duration: float, stage: Stage) -> TimedRun:
+    times = [f"hil.safety.{name}={duration}" for name in ("zero_time", "ramp_time")] if stage is Stage.FULL else []
+    setup = load(CONFIG, [f"hil.tick={tick}", *PATIENT, *times])
     with tempfile.TemporaryDirectory() as folder, on_pair(setup, CONFIG) as environment:
-        return timed_run(setup, environment, duration, Path(folder) / "run")
+        return timed_run(setup, environment, duration, Path(folder) / "run", stage)
