@@ -70,6 +70,11 @@ class Controller:
         """Whether the law's torques are the command, so that the tick in C may evaluate the law."""
         return True
 
+    @property
+    def on_arrays(self) -> bool:
+        """Whether the last command is still as the law has left it on its arrays."""
+        return self.row is self._command and self.direct
+
     def evaluated(self, count: int = 1) -> Array:
         """Takes note of commands that the tick in C has evaluated on the same arrays; returns the last inputs."""
         self._commands += count

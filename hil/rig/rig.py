@@ -3,16 +3,12 @@
 Design: after `disable` or `stop` no torque is sent any more, whatever the caller asks for. This is latched here, below
 everything that decides.
 
-Ordinary ticks run in C, several in one call where nothing asks for Python. C does a tick from the first frame to the
-encoded torques, or leaves no trace of it. As soon as anything is not ordinary (a rare frame, an implausible sample, a
-limit, a status of the law), the state goes back to Python, which does the same tick from the same frames: its reaction
-is that of a run without C, in the same tick. So whatever C does not know cannot be wrong there. Stages, stop,
-heartbeats and records are Python's in any case.
+Where C can do it, it measures each tick and sends its torques (`hil.tick.ticks`): the nodes then do not see the frames.
+What is done to a drive itself (a handshake, a step of the ladder, off) is Python's: the rig takes the state back first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 
@@ -20,11 +16,8 @@ from hil.assembly.emulation import Environment
 from hil.assembly.measuring import let_go
 from hil.assembly.setup import RigSetup
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample, Steps
-from hil.drives.settings import GAUGES
-from hil.frame import Frame
-from hil.loop import SECOND, Ahead, Clock, Reading, Tick, WallClock, nanoseconds
+from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
-from hil.recorder.memory import Ring
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake
 from hil.safety.drive_test import DriveRig
@@ -32,19 +25,15 @@ from hil.safety.ladder import Ladder, Rung
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import UNPOWERED, Stage
-from hil.safety.rules import Rule
 from hil.safety.stages import Stages
-from hil.tick import handover
-from hil.tick.machine import CompiledTick, frame_reader, machine_of
-from hil.tick.sockets import BETWEEN, READ, SocketTicks, TickLog, socket_buses
+from hil.tick.machine import machine_of
+from hil.tick.ticks import TicksInC
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 
 ENABLE_TIME = 5.0  # [s] time limit for enabling all drives
 OFF_TIME = 0.5  # [s] time limit for switching all drives off after the loop
 FRESH = 20_000_000  # [ns] age up to which a sample shows whether a joint stands after the loop has ended
-GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, or no node takes it
-PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
 
 NO_SAMPLE = Sample(np.nan, np.nan, np.nan, 0)
 
@@ -66,16 +55,7 @@ class CanRig(DriveRig):
         true: Columns `true_*` at the beginning of the last read; empty without a simulated plant.
     """
 
-    ticks = 0  # number of ticks that C did
-    given_back: Mapping[str, int] = MappingProxyType({})  # why C gave ticks back -> how often
-    machine: CompiledTick | None = None  # tables and state of the tick in C; None: ticks do not run in C
-    sockets: SocketTicks | None = None  # the buses in C, and ticks on them; None: Python sends and receives
-    # decided: whether C has decided the present tick
-    # complete: whether C has done a tick since it got the state
-    decided = complete = _loaded = False
-    _left: int | None = None
-    _pause = 0
-    _rules: tuple[Rule, ...] = ()
+    in_c: TicksInC | None = None  # ticks in C; None: all of it runs in Python
 
     def __init__(
         self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Stage, evenly: bool
@@ -140,36 +120,50 @@ class CanRig(DriveRig):
             due: When this tick was due [ns].
             wait: Longest time from now to wait for samples [ns].
         """
-        self.decided = False
-        if self._left is not None:
-            self._due = due
-            return self._finish(self._began + wait)
-        if self.sockets is not None and self._loaded:  # `go_ahead` did not do this tick
-            self._store()
-        in_c = self.sockets is None and self._goes_in_c()
-        dispatch, began = self._dispatch, self.clock.now()
-        self._began, self._due = began, due
+        in_c, dispatch = self.in_c, self._dispatch
+        self._due = due
+        if in_c is not None and in_c.begun is not None:  # on the sockets
+            return self._measured(in_c) if in_c.finish(self._began + wait, self._missing) else self._sense()
+        if in_c is not None and in_c.sockets is not None:
+            in_c.store()  # C did not begin this tick
+        taken = in_c is not None and in_c.sockets is None and self._take_over(in_c)
+        began = self._began = self.clock.now()
         if self._truth is not None:
             self.true = self._truth()
-        if in_c:  # C gets each frame from Python
-            self._arrays["due"][0] = due
-            self._functions.tick_begin(self._tick, began)
-            self._received.clear()
-            dispatch.taker = self._take
+        if in_c is not None and taken:  # C gets each frame from Python
+            in_c.begin(began, due)
+            dispatch.taker = in_c.take
         try:
             if self.sends or self._asks:
                 dispatch.synchronise()
             dispatch.wait(began + wait, self._missing)
         finally:
             dispatch.taker = None
-        if self._loaded and self._functions.tick_sense(self._tick, self.clock.now()):
-            self._give_back()
-        if not self._loaded:
-            return self._sense()
-        for message, bus, frame in self._received:
-            self._last.pop(message, None)  # so that the order is that of arrival
-            self._last[message] = (bus, frame)
-        return self._reading()
+        if in_c is not None and taken and in_c.sense(self.clock.now()):
+            return self._measured(in_c)
+        return self._sense()
+
+    def _take_over(self, in_c: TicksInC) -> bool:
+        """Whether C measures the next tick."""
+        if self.off or not self._in_loop:
+            in_c.store()
+            return False
+        return in_c.take_over(self._moves_freely, self._command, self._written)
+
+    @property
+    def _in_loop(self) -> bool:
+        """Whether every drive makes the torque of the loop."""
+        return all([rung is Rung.LOOP for rung in self.ladder.rungs])
+
+    def _measured(self, in_c: TicksInC) -> Reading:
+        """State of the machine as C found it."""
+        self.measured, self._sensed = in_c.samples, in_c.sensed
+        return in_c.reading()
+
+    def take_back(self) -> None:
+        """The state of nodes and sensing is in Python from now on."""
+        if self.in_c is not None:
+            self.in_c.store()
 
     def listen(self) -> Reading:
         """The state of the machine after the end of a run, when nothing is sent any more."""
@@ -182,9 +176,8 @@ class CanRig(DriveRig):
 
     def _missing(self) -> str | None:
         """Name of a bus on which a sample of this tick is still missing."""
-        if self._loaded:
-            bus = self._functions.tick_missing(self._tick)
-            return None if bus < 0 else self._names[bus]
+        if self.in_c is not None and self.in_c.loaded:
+            return self.in_c.missing()
         began, written = self._began, self._written
         for node, name, synced in self._awaited:
             sample = node.sample
@@ -243,9 +236,12 @@ class CanRig(DriveRig):
 
     def write(self, command: Array) -> None:
         """Sends torques, shape (m,) [actuator units]; they are held until the next ones."""
-        if self.decided:
-            self._write_encoded()
-            return
+        in_c = self.in_c
+        if in_c is not None and in_c.loaded:
+            if self._in_loop and in_c.act(command, self.clock.now()):
+                self._command, self._written = in_c.sent
+                return
+            in_c.store()
         self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)
         mute = self._take_back()
         self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
@@ -265,15 +261,6 @@ class CanRig(DriveRig):
             self._go_down(command.tolist())
         if self.sends or self._asks:
             self._dispatch.keep_alive()
-
-    def _write_encoded(self) -> None:
-        """Sends the torques that C has decided and encoded."""
-        self._command = self._arrays["carried"].copy()
-        self._written = self._arrays["written"][0] = self.clock.now()
-        for bus, like, encoded in self._encoded:
-            identity, data = encoded()
-            self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
-        self._dispatch.keep_alive()
 
     def _take_back(self) -> dict[str, Drive]:
         """Buses on which no drive has answered since the last commands -> a drive there; what waits on them is dropped.
@@ -313,6 +300,7 @@ class CanRig(DriveRig):
         return self._enabling is None or self._enabling.advance()
 
     def watch_unproved(self, numbers: Sequence[int]) -> None:
+        self.take_back()
         if self._sensing.tracking is not None:
             self._sensing.tracking.unproved = numbers
             self._sensing.tracking.begin()
@@ -339,6 +327,7 @@ class CanRig(DriveRig):
             monitor.buses(now, self._dispatch.healths())
 
     def disable(self) -> bool:
+        self.take_back()
         self.off = True
         if self._enabling is not None:
             self.switch_off.attempt("", self._enabling.abandon)
@@ -350,8 +339,7 @@ class CanRig(DriveRig):
         Every way out of the loop calls it. Drives that were not switched off before brake by themselves first, where
         they can. It does nothing after `disable` has returned True.
         """
-        if self._loaded:
-            self._store()
+        self.take_back()
         if not self.sends or (self.off and self.switch_off.confirmed):
             return
         if not self.off:
@@ -387,7 +375,7 @@ class CanRig(DriveRig):
         limits: Limits,
         record: Callable[[memoryview], None],
     ) -> str:
-        """Lets ordinary ticks run in C if the config and the machine allow it; returns why they do not, or nothing.
+        """Lets ticks run in C if the config and the machine allow it; returns why they do not, or nothing.
 
         Args:
             stages: Decides whether a tick is an ordinary one.
@@ -400,205 +388,28 @@ class CanRig(DriveRig):
         tick = setup.settings.values.tick
         if tick == "python":
             return "as the config says"
-        machine, why = machine_of(setup, controller)
+        machine, why = machine_of(setup, controller, self.sends or self._asks)
         if why and tick == "c":
             raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
         if machine is None:
             return f"because {why}"
-        wires = machine.wires
-        self.machine, self._wires, self._stages, self._limits = machine, wires, stages, limits
-        self._record = record
-        self._functions, self._tick, self._clamped = machine.functions, machine.tick, machine.arrays["clamped"]
-        self._arrays = machine.arrays
-        self._names = list(self._dispatch.buses)
-        self._bus_numbers = {name: number for number, name in enumerate(self._names)}
-        commands = [wire.command.frame for wire in wires if wire.command is not None]
-        self._templates = [(drive.settings.bus, like) for drive, like in zip(self._drives, commands, strict=True)]
-        parts = ("position", "velocity", "torque", "displacements", "rates")
-        self._of_drives = [machine.arrays[part][: len(commands)] for part in parts]
-        self._last: dict[int, tuple[str, Frame]] = {}
-        self._received: list[tuple[int, str, Frame]] = []
-        return ""
-
-    def use_sockets(self, log: TickLog, rings: Sequence[Ring], period: int, wait: int) -> None:
-        """Lets C send, receive and record too, where it can have all buses and knows what feeds each watchdog.
-
-        Args:
-            log: Row and durations of a tick.
-            rings: Rings of rows and of frames.
-            period: Period of the ticks [ns].
-            wait: Longest time after the beginning of a tick to wait for samples [ns].
-        """
-        clock, buses, machine = self.clock, socket_buses(self._dispatch.buses, self.clock), self.machine
-        known = machine is not None and all(wire.feeds is not None for wire in machine.wires if wire.command)
-        if machine is not None and known and buses and isinstance(clock, WallClock):
-            duration = self._stages.duration
-            self.sockets = SocketTicks(machine, buses, self._nodes, clock, log, rings, period, wait, duration)
-
-    def _goes_in_c(self) -> bool:
-        """Whether C may begin this tick; it gets the state, or gives it back."""
-        if self.machine is None:
-            return False
-        if self._pause:
-            self._pause -= 1
-            return False
-        if self._loaded:
-            if not self._ordinary or self.off:
-                self._store()
-            return self._loaded  # a drive that is no longer enabled has said so, and C has given that tick back
-        self._axes = self._limits.axes
-        return self._ordinary and self._moves_freely and self._load(self.machine)
-
-    @property
-    def _ordinary(self) -> bool:
-        """Whether nothing asks for Python, and the limits are those that C has."""
-        return self._stages.ordinary and self._dispatch.healthy and self._limits.axes is self._axes
-
-    def _load(self, machine: CompiledTick) -> bool:
-        """Gives the state to C; returns whether it is one that C knows."""
-        if not handover.load(machine, self._drives, self._nodes, self._sensing, self._limits):
-            return False
-        machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, self._wires, strict=True)])
-        if (rules := tuple(self._stages.rules)) != self._rules:
-            machine.take_rules(rules)
-            self._rules = rules
-        encoded = zip(self._templates, machine.encoded(), strict=True)
-        self._encoded = [(bus, like, frame_reader(memory)) for (bus, like), memory in encoded]
-        self._arrays["carried"][:], self._arrays["written"][0] = self._command, self._written
-        self._last.clear()
-        if self.sockets is not None:
-            self.sockets.begin()
-        self._loaded, self.complete = True, False
-        return True
-
-    def _take(self, bus: str, frame: Frame) -> None:
-        """Takes a frame in place of the nodes."""
-        if not self._loaded:
-            self._dispatch.deliver(bus, frame)
-            return
-        number = self._functions.tick_take(
-            self._tick, self._bus_numbers[bus], frame.id, frame.flags, len(frame.data), frame.data, frame.time
-        )
-        if number >= 0:
-            self._received.append((number, bus, frame))
-        elif number == UNKNOWN:
-            self._dispatch.unknown += 1
-        else:
-            self._give_back()
-            self._dispatch.deliver(bus, frame)
-
-    def _reading(self) -> Reading:
-        """State of the machine as C found it."""
-        positions, velocities, torques, displacements, speeds = [part.tolist() for part in self._of_drives]
-        self.measured, self._sensed = positions + velocities + torques, int(self._arrays["now"][0])
-        x = self._arrays
-        return Reading(
-            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds,
-            (), x["silences"].tolist(), torques, x["gauges"].reshape(len(GAUGES), -1).tolist(),
+        self.in_c = TicksInC(
+            machine, self._dispatch, self._drives, self._nodes, self._sensing, stages, limits, record
         )  # fmt: skip
+        return ""
 
     def decide(self, tick: Tick) -> Array | None:
         """Torques to send, shape (m,) [actuator units]; None: Python must decide."""
-        if not self._loaded:
-            return None
-        stages = self._stages
-        if tick.skipped or not self._ordinary:
-            self._store()
-            return None
-        if self._functions.tick_decide(self._tick, self.clock.now(), tick.elapsed / SECOND, stages.next_task_time):
-            self._count()
-            self._store()
-            return None
-        stages.follow(tick, self.clamped)
-        self.decided = self.complete = True
-        self.ticks += 1
-        torques: Array = self._arrays["torques"].copy()
-        return torques
-
-    @property
-    def clamped(self) -> list[bool]:
-        """Whether a limit has changed the torque of each drive in the last tick that C did."""
-        changed: list[bool] = self._clamped.astype(bool).tolist()
-        return changed
+        return None if self.in_c is None else self.in_c.decide(tick, self.clock.now())
 
     def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
-        """Does ordinary ticks in C, each at its deadline, as far as they go.
-
-        Args:
-            most: Largest number of ticks.
-            deadline: Deadline of the first one [ns].
-            live: Values of the gains that may change.
-        """
-        sockets = self.sockets
-        if sockets is None or not self._goes_in_c():
+        """Does ticks in C, as `TicksInC.go_ahead`."""
+        in_c = self.in_c
+        if in_c is None or in_c.sockets is None or not self._take_over(in_c):
             return Ahead()
-        end = sockets.run(most, deadline, nanoseconds(self._stages.next_task_time), live)
-        ticks, last = sockets.struct.ticks, sockets.struct.last
-        if ticks:
-            self._command, self._written = self._arrays["carried"].copy(), int(self._arrays["written"][0])
-            self._dispatch.unknown += sockets.struct.unknown
-            self.ticks += ticks
-            self.complete = True
-        if end == BETWEEN:
-            self._fail(sockets)
-            return Ahead(ticks)
-        self._began, self._left = last.began, end
-        return Ahead(ticks, last.began)
-
-    def _finish(self, deadline: int) -> Reading:
-        """The rest of a read in a tick that C has begun and given back."""
-        end, self._left = self._left, None
-        assert self.sockets is not None
-        if end == READ:
-            return self._read_again(self.sockets, deadline)
-        reading = self._reading()
-        self._count()
-        self._store()
-        return reading
-
-    def _fail(self, sockets: SocketTicks) -> None:
-        for number, error in sockets.failures():
-            self._dispatch.failed(self._names[number], error)
-
-    def _read_again(self, sockets: SocketTicks, deadline: int) -> Reading:
-        """A read that C gave back, from the frames that C has received."""
-        dispatch = self._dispatch
-        self._count()
-        self._store()
-        self._fail(sockets)
-        for number, frame in sockets.received():
-            bus = self._names[number]
-            if frame.error:
-                sockets.buses[number].report_error(frame)
-            else:
-                dispatch.deliver(bus, frame)
-        self._record(sockets.records)
-        dispatch.wait(deadline, self._missing)
-        return self._sense()
-
-    def _count(self) -> None:
-        why = "" if self.machine is None else self.machine.trouble
-        self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
-        self._pause = PAUSE
-
-    def _give_back(self) -> None:
-        """Undoes this tick in C, and gives its frames to the drivers."""
-        self._count()
-        self._functions.tick_undo(self._tick)
-        self._store()
-        for _, bus, frame in self._received:
-            self._dispatch.deliver(bus, frame)
-
-    def _store(self) -> None:
-        """Gives the state back to Python."""
-        assert self.machine is not None
-        self._loaded = False
-        if self.sockets is not None:
-            self.sockets.end()
-            self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
-        handover.store_positions(self.machine, self._nodes)
-        for bus, frame in self._last.values():
-            self._dispatch.deliver(bus, frame)
-        handover.store(self.machine, self._nodes, self._sensing, self._limits)
-        if self.complete:
-            self._stages.resume(self._arrays["law_q"].copy(), self._arrays["rates"][: len(self._drives)].tolist())
+        ahead = in_c.go_ahead(most, deadline, live)
+        if ahead.ticks:
+            self._command, self._written = in_c.sent
+        if ahead.began is not None:
+            self._began = ahead.began
+        return ahead

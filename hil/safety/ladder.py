@@ -6,6 +6,7 @@ rig sends the frames of each step at every tick.
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -57,6 +58,15 @@ class Ladder:
             END * abs(drive.settings.joint_rate(drive.ends(drive.settings).speed)) if drive.settings.brake else inf
             for drive in drives
         ]
+
+    @cached_property
+    def _speeds(self) -> list[tuple[float, float]]:
+        """Speed limit of each drive, and the speed below which a joint only shows noise, known after the bring-up."""
+        speeds = []
+        for drive in self._drives:
+            limit, step = drive.settings.speed_limit, drive.quantum()[1]
+            speeds.append((limit, float(np.fmax(SHOWN * step, NOISE * limit))))  # fmax: a step not on the wire is NaN
+        return speeds
 
     def brake(self, number: int, now: int, must: bool) -> None:
         """Closes the brake of a drive, if it has one.
@@ -126,9 +136,7 @@ class Ladder:
         """Takes note of the speed of each joint at a tick, and whether its measurement may be used."""
         usable = [abs(speed) for speed, each in zip(speeds, sound, strict=False) if each]
         self._fastest = max([self._fastest, *usable])
-        for number, drive in enumerate(self._drives):
-            limit, step = drive.settings.speed_limit, drive.quantum()[1]
-            noise = float(np.fmax(SHOWN * step, NOISE * limit))  # fmax: a step that is not on the wire is NaN
+        for number, (limit, noise) in enumerate(self._speeds):
             slow = sound[number] and abs(speeds[number]) < max(noise, min(STILL * limit, LEFT * self._fastest))
             self._still[number] = self._still[number] + 1 if slow else 0
             if self.rungs[number] is Rung.RAMP and sound[number]:

@@ -7,7 +7,7 @@ one is outside them; Python then judges that tick and counts how long. So a rule
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import cached_property, partial
 from math import isfinite, isnan
 from typing import NamedTuple
 
@@ -74,17 +74,17 @@ class SafetyBounds:
     late_share: float = 0.05  # largest share of skipped periods within 1 s
     clamped_stop: bool = False  # whether long clamping stops the machine
 
-    @property
+    @cached_property
     def missed_age(self) -> int:
         """Age of a sample after which one was missed [ns]."""
         return round(1.5 * self.period * SECOND)
 
-    @property
+    @cached_property
     def stale_age(self) -> int:
         """Age of a stale sample, at least three periods [ns]."""
         return round(max(3 * self.period, self.stale) * SECOND)
 
-    @property
+    @cached_property
     def lost_age(self) -> int:
         """Age after which samples count as lost, at least ten periods [ns]."""
         return round(max(10 * self.period, self.lost) * SECOND)

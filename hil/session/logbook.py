@@ -48,9 +48,9 @@ class Logbook:
         self._inputs, self._disturbance = loop.layout.slices["u"], loop.layout.slices["disturbance"]
         self._modes = {mode: number for number, mode in enumerate(Phase)}
         self.in_c: TickLog | None = None  # records the ticks that are done in C; None: there are none
-        if rig.machine is not None and log.entry is not None:
+        if rig.in_c is not None and log.entry is not None:
             self.in_c = TickLog(
-                rig.machine, controller, table, log, log.entry, self._modes[Phase.FULL], self.timing,
+                rig.in_c.machine, controller, table, log, log.entry, self._modes[Phase.FULL], self.timing,
                 list(self.parts.values()),
             )  # fmt: skip
         self._live = len(table.values) - len(setup.live_gains.values)
@@ -58,8 +58,9 @@ class Logbook:
 
     def enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         """Records a tick; arguments as in `hil.loop.tick.Log`."""
-        if self.in_c is not None and self._rig.decided:
-            self.in_c.enter(tick, self._stages.task_time, times)
+        in_c = self._rig.in_c
+        if self.in_c is not None and in_c is not None and in_c.acts and self._controller.on_arrays and not tick.skipped:
+            self.in_c.enter(tick, self._modes[self._stages.mode], self._stages.task_time, times)
             row = self._table.values
             if self._emulated:
                 row[self._true : self._live] = self._rig.true
@@ -103,7 +104,7 @@ class Logbook:
         more += rig.measured
         more += rig.sent
         more.append(reading.residual)
-        more += [rig.drives[number].gauges[place] for place, number in self._table.gauges]
+        more += [reading.gauges[place][number] for place, number in self._table.gauges]
         more += rig.true
         more += self._live_gains.values
         self._recorder.row(self._table.row(more))

@@ -47,6 +47,7 @@ from hil.session.reporter import (
     save_drawing,
     timing_figures,
 )
+from hil.tick.sockets import SocketTicks
 from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
@@ -210,11 +211,16 @@ class HilRun:
         )
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
         rig, log = self.rig, self.logbook.in_c
-        if log is not None and isinstance(self.recorder, Recorder):
-            rig.use_sockets(log, self.recorder.rings, self._period, self._wait)
-        if rig.sockets is not None:
-            rig.sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
-        self.facts["tick"] = f"Python, {why}" if why else "C" if rig.sockets is None else "C, sockets included"
+        if rig.in_c is not None and log is not None and isinstance(self.recorder, Recorder):
+            rig.in_c.use_sockets(log, self.recorder.rings, self._period, self._wait)
+        if (sockets := self._sockets) is not None:
+            sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
+        self.facts["tick"] = f"Python, {why}" if why else "C" if sockets is None else "C, sockets included"
+
+    @property
+    def _sockets(self) -> SocketTicks | None:
+        """The buses in C; None: Python has them."""
+        return None if self.rig.in_c is None else self.rig.in_c.sockets
 
     def _page(self) -> LivePage:
         """Starts the live page.
@@ -265,7 +271,8 @@ class HilRun:
                     reporter.report(EventKind.UNSEEN, drive.settings.name, ", ".join(hidden))
             self.monitor.watch(gauge_rules(drives))
             loop = TickLoop(rig, clock, self._period, self._wait)
-            noticed: AbstractContextManager[None] = nullcontext() if rig.sockets is None else rig.sockets.awake()
+            sockets = self._sockets
+            noticed: AbstractContextManager[None] = nullcontext() if sockets is None else sockets.awake()
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
                 # a warning of NumPy would be written from within a tick, or end the run where warnings are errors
@@ -308,19 +315,19 @@ class HilRun:
 
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
-        rig, most, live_gains = self.rig, 1 + -number % CHECK_EVERY, self.setup.live_gains
-        if rig.sockets is None:
+        in_c, most, live_gains = self.rig.in_c, 1 + -number % CHECK_EVERY, self.setup.live_gains
+        if in_c is None or in_c.sockets is None:
             return Ahead()
         if self.operator.view is not None:
             most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
         if self.monitor.clamps or live_gains.moving or self._outliers.going:  # Python looks at each tick
             most = 1
-        ahead = rig.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
+        ahead = self.rig.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
         if ahead.ticks:
-            last = rig.sockets.last(number + ahead.ticks - 1)
+            last = in_c.sockets.last(number + ahead.ticks - 1)
             self._missed.met(ahead.ticks - 1)
             self._outliers.met(ahead.ticks - 1)
-            self.stages.follow(last, rig.clamped, ahead.ticks)
+            self.stages.follow(last, in_c.clamped, ahead.ticks)
             self._done(last)
         return ahead
 
@@ -413,6 +420,7 @@ class HilRun:
 
     def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
         ticks, wall, book, test = self._ticks, self._wall_time, self.logbook, self.stages.test
+        in_c = self.rig.in_c
         book.close()
         cpu = self._cpu_time / ticks if ticks and not self.environment.lockstep else None
         duration = ticks * self.setup.settings.values.period
@@ -429,8 +437,8 @@ class HilRun:
             "stage": self.stage.name.lower(),
             "bus": buses,
             "drives": drive_states(self.setup.drives, self.rig.sends, None if test is None else test.proof),
-            "ticks_in_c": self.rig.ticks,
-            "given_back": dict(self.rig.given_back),
+            "ticks_in_c": 0 if in_c is None else in_c.count,
+            "given_back": {} if in_c is None else dict(in_c.given_back),
         }
 
     def _close_folder(self, facts: dict[str, Any]) -> Trajectory:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
-from hil.safety.limits import Limits
+from hil.loop import SECOND
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.scale import ScaleMemory
 from hil.sensing.sensing import Sensing
@@ -36,15 +36,15 @@ def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
     )  # fmt: skip
 
 
-def load(
-    machine: CompiledTick, drives: Sequence[Drive], nodes: Sequence[Node], sensing: Sensing, limits: Limits
-) -> bool:
+def load(machine: CompiledTick, drives: Sequence[Drive], nodes: Sequence[Node], sensing: Sensing) -> bool:
     """Gives the state to C; returns whether it is one that the tick in C knows."""
     state = sensing.state
     if not (sensing.steady and in_order(drives, nodes)):
         return False
-    if any([memory.accepted is None or memory.rejected for memory in state.memories]):
-        return False
+    oldest = state.now - round(sensing.old * SECOND)  # C remembers only two questions, and an old answer is to neither
+    for memory in state.memories:
+        if memory.accepted is None or memory.rejected or memory.accepted.time < oldest:
+            return False
     syncs, commands = state.asked[Feedback.SYNC], state.asked[Feedback.REPLY]
     _put_columns(machine, SAMPLE, [node.sample for node in nodes])
     _put_columns(machine, ACCEPTED, [memory.accepted for memory in state.memories])
@@ -58,10 +58,9 @@ def load(
         "q": state.q, "v": state.v, "now": state.now, "rates": state.rates, "before": state.before,
         "sync": syncs[0], "sync_before": syncs[1], "asked": commands[0], "asked_before": commands[1],
         "next_torque": [node.next_torque for node in nodes],
-        "alive": [drive.alive for drive in drives], "previous": limits.previous, "limits_time": limits.last,
+        "alive": [drive.alive for drive in drives],
     }  # fmt: skip
     _put(machine, single, single.values())
-    machine.take_limits(limits.axes)
     if sensing.tracking is not None:
         _load_window(machine, sensing.tracking.window)
     return True
@@ -118,7 +117,7 @@ def store_positions(machine: CompiledTick, nodes: Sequence[Node]) -> None:
             node.unwrapping.last, node.unwrapping.added = last, added
 
 
-def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits: Limits) -> None:
+def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing) -> None:
     """Takes the state back from C; the nodes already know their last frames."""
     x = {name: array.tolist() for name, array in machine.arrays.items()}
     for node, sample in zip(nodes, _columns(machine, SAMPLE), strict=True):
@@ -132,6 +131,5 @@ def store(machine: CompiledTick, nodes: Sequence[Node], sensing: Sensing, limits
     state.received, state.rates, state.before = x["sample_time"][: len(nodes)], x["rates"], x["before"]
     state.memories = [AxisMemory(Sample(*accepted), seen, 0, travel, moved) for accepted, (seen, travel, moved) in kept]
     state.scales = [ScaleMemory(*scale) for scale in _columns(machine, SCALE)]
-    limits.previous, limits.last = x["previous"], x["limits_time"][0]
     if sensing.tracking is not None:
         sensing.tracking.window = _stored_window(machine)

@@ -308,6 +308,7 @@ class CompiledTick:
             place = tick.channel[i]
             place.bus, place.awaited = buses[node.settings.bus], node.feedback is not Feedback.CYCLIC
             place.synced, place.replies = node.feedback is Feedback.SYNC, node.feedback is Feedback.REPLY
+            place.mutes = isinstance(node, Drive) and node.enabled_by_command
             place.resolution, place.speed_limit, place.leap = channel.resolution, channel.speed_limit, channel.leap
             place.interval, place.held, place.floor = channel.interval, channel.held, floors[i]
             place.position_error, place.speed_error = channel.position_error, channel.speed_error
@@ -333,7 +334,7 @@ class CompiledTick:
 
     def take_rules(self, rules: Sequence[Rule]) -> None:
         """Judges these rules, and no others, in every tick."""
-        rules = [rule for rule in rules if Phase.FULL in rule.phases]
+        rules = [rule for rule in rules if Phase.FULL in rule.phases]  # in the others Python judges
         self.tick.rule, self.tick.rules = self._array("tick_rule", len(rules)), len(rules)
         for i, rule in enumerate(rules):
             place = self.tick.rule[i]
@@ -365,14 +366,20 @@ class CompiledTick:
 ON_VM = "the law or the sensing does not run in C"
 
 
-def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | None, str]:
-    """Tables and state of the tick in C, or None and why C cannot do the ticks of a config."""
+def machine_of(setup: RigSetup, controller: Controller, asks: bool) -> tuple[CompiledTick | None, str]:
+    """Tables and state of the tick in C, or None and why C cannot do the ticks of a config.
+
+    Args:
+        asks: Whether the nodes are asked for samples.
+    """
     wires, why = wires_of((*setup.drives, *setup.sensors))
     why = why or _obstacle(setup, controller)
     if why:
         return None, why
     try:
-        return CompiledTick(setup, controller, wires), ""
+        machine = CompiledTick(setup, controller, wires)
+        machine.tick.asks = asks
+        return machine, ""
     except CompileError as error:
         return None, str(error)
 

@@ -47,7 +47,7 @@ class TickLog:
 
     Args:
         values: The log part of a row, on the arrays of the table.
-        stage: Number of the stage in which ticks are done in C.
+        task: Number of the stage in which the task runs.
         timing: Gets the durations.
         parts: Durations of `read`, `law` and `write`.
     """
@@ -59,7 +59,7 @@ class TickLog:
         table: ColumnLayout,
         values: LogCall,
         entry: Entry,
-        stage: int,
+        task: int,
         timing: TickStatistics,
         parts: Sequence[Distribution],
     ) -> None:
@@ -69,7 +69,9 @@ class TickLog:
         self._when = machine.ffi.new("tick_times *")
         log.sources, log.columns, log.block = len(table.source), len(table.values), COUNTS
         log.state, log.command, log.inputs = len(state), len(command), layout.slices["u"].start
-        log.parameters, log.stage, log.nominal = values.parameters, stage, timing.nominal
+        log.parameters, log.task, log.nominal = values.parameters, task, timing.nominal
+        disturbance = layout.slices["disturbance"]
+        log.disturbance, log.disturbances = disturbance.start, disturbance.stop - disturbance.start
         log.gauges = len(table.gauges)
         places = [place * machine.tick.channels + drive for place, drive in table.gauges]
         log.gauge = machine.pointer("int", np.array(places, dtype=np.int32))
@@ -86,9 +88,9 @@ class TickLog:
         log.unused = self._row
         self._kept = machine, values, timing.marks
 
-    def enter(self, tick: Tick, task_time: float, times: TickTimes) -> None:
-        """Counts a tick, and writes its row into `values` of the table up to the state of the simulated plant."""
-        when = self._when
+    def enter(self, tick: Tick, stage: int, task_time: float, times: TickTimes) -> None:
+        """Counts a tick of a stage, and writes its row into `values` of the table up to the simulated plant's state."""
+        when, self.struct.stage = self._when, stage
         when.deadline, when.began, when.elapsed, when.task_time = tick.deadline, tick.began, tick.elapsed, task_time
         when.read, when.decided, when.written = times
         self._log_tick(self._tick, self.struct, when, self._row)
@@ -106,7 +108,8 @@ class TickLog:
 
 NEVER = 1 << 62
 
-BETWEEN, READ = 0, 1  # where a stretch ends: between two ticks, or in a tick that was given back while it read
+BETWEEN, READ, AFTER_READ = 0, 1, 2
+"""Where a stretch ends: between two ticks, in a tick that was given back while it read, or before Python decides."""
 
 
 class SocketTicks:
@@ -152,7 +155,7 @@ class SocketTicks:
         self._struct.buses, self._struct.room, self._struct.commands = len(buses), ROOM, len(drives)
         self._struct.origin = clock.origin
         for node in nodes:
-            if node.feedback is Feedback.SYNC:
+            if node.feedback is Feedback.SYNC and machine.tick.asks:
                 self._kept["bus"][self.names.index(node.settings.bus)].synced = 1
         for place, (drive, _, encoding) in zip(self._kept["command"], drives, strict=True):
             self._write(place, encoding.frame, drive)
@@ -165,7 +168,7 @@ class SocketTicks:
             place.size, place.capacity = ring.size, ring.capacity
         fed = [(drive, feed) for bus in buses for drive, wire, _ in drives for feed in wire.feeds or ()
                if drive.settings.bus == bus]  # fmt: skip
-        self._fed = [(drive, feed, feed in drive.polls) for drive, feed in fed]
+        self._fed, self._ticks = [(drive, feed, feed in drive.polls) for drive, feed in fed], 0
         self._feed = ffi.new("tick_feed[]", max(1, len(fed)))
         self.struct.feeds, self.struct.feed = len(fed), self._feed
         for place, (drive, feed) in zip(self._feed, fed, strict=False):
@@ -184,6 +187,10 @@ class SocketTicks:
         for i in range(self._machine.tick.messages):
             self._kept["order"][i] = 0
         self._struct.turn = 0
+        for feed, (drive, each, asks) in zip(self._feed, self._fed, strict=False):
+            feed.every, feed.ticks = each.every, drive.fed + each.every - each.at
+            if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
+                feed.every, feed.ticks = NEVER, 1
 
     def end(self) -> None:
         """Python has the buses again."""
@@ -191,6 +198,9 @@ class SocketTicks:
             place = self._kept["bus"][i]
             bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
             place.sent = place.received = place.invalid = 0
+        for drive in {drive for drive, _, _ in self._fed}:
+            drive.fed += self._ticks
+        self._ticks = 0
 
     @property
     def records(self) -> memoryview:
@@ -253,29 +263,33 @@ class SocketTicks:
             os.close(there)
             os.close(here)
 
-    def run(self, most: int, deadline: int, task_time: int, live: Array) -> int:
+    def run(self, decides: bool, most: int, deadline: int, task_time: int, live: Array) -> int:
         """Does ticks, at most so many; returns where they end.
 
         Args:
+            decides: Whether the law's torques are sent; if not, the first tick ends after its read.
             most: That number.
             deadline: Of the first one [ns].
             task_time: Of the first one [ns].
             live: Values of the gains that may change.
         """
         struct, machine = self.struct, self._machine
-        struct.deadline, struct.task_time = deadline, task_time
+        self._log.struct.stage = self._log.struct.task
+        struct.decides, struct.deadline, struct.task_time = decides, deadline, task_time
         struct.lives, struct.live = len(live), machine.ffi.cast("double *", live.ctypes.data)
-        for place, (drive, each, asks) in zip(self._feed, self._fed, strict=False):
-            place.every, place.ticks = each.every, drive.fed + each.every - each.at
-            if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
-                place.every, place.ticks = NEVER, 1
         end: int = machine.functions.stretch_run(machine.tick, self._struct, self._log.struct, struct, most)
-        for drive in {drive for drive, _, _ in self._fed}:
-            drive.fed += struct.ticks
+        self._ticks += struct.ticks
         for ring in self._rings:
             ring.reread()
         self._log.counted(struct.ticks)
         return end
+
+    def act(self) -> int:
+        """Sends the torques of the present tick, and feeds watchdogs; not 0: a torque cannot be sent, and none was."""
+        refused: int = self._machine.functions.stretch_act(self._machine.tick, self._struct, self.struct)
+        self._ticks += not refused
+        self._rings[-1].reread()
+        return refused
 
     def last(self, number: int) -> Tick:
         """The last tick that was done, with its number."""

@@ -24,11 +24,11 @@ from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.memory import FRAME, unpacked
 from hil.replay.replay import replay
-from hil.rig.rig import GIVEN_BACK
 from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
 from hil.tick.machine import SOCKETS, library
+from hil.tick.ticks import GIVEN_BACK
 from tests.hil.interfaces import keys_of
 from tests.hil.socket_pair import bus_on, on_pair
 from tests.hil.wall_clock import Child, emulated, summary_of, write_config
@@ -135,10 +135,10 @@ class Checked(HilRun):
 
     def open(self, out: Path | None) -> None:
         super().open(out)
-        rig = self.rig
-        assert rig.sockets is not None and rig.machine is not None
-        self.machine, self.checked, self._run = rig.machine, 0, rig.sockets.run
-        rig.sockets.run = self._checks  # type: ignore[method-assign]
+        in_c = self.rig.in_c
+        assert in_c is not None and in_c.sockets is not None
+        self.in_c, self.machine, self.checked, self._run = in_c.sockets, in_c.machine, 0, in_c.sockets.run
+        in_c.sockets.run = self._checks  # type: ignore[method-assign]
 
     def _state(self) -> list[bytes]:
         tick, ffi = self.machine.tick, self.machine.ffi
@@ -152,14 +152,14 @@ class Checked(HilRun):
         for (start, size), each in zip(self._parts, state, strict=True):
             self.machine.ffi.memmove(start, each, size)
 
-    def _checks(self, most: int, deadline: int, task_time: int, live: Any) -> int:
-        """The first ticks one at a time."""
-        if self.checked == 40:
-            return self._run(most, deadline, task_time, live)
+    def _checks(self, decides: bool, most: int, deadline: int, task_time: int, live: Any) -> int:
+        """The first ticks that C decides one at a time."""
+        if self.checked == 40 or not decides:
+            return self._run(decides, most, deadline, task_time, live)
         _, frames = self.recorder.rings
         before, first = self._state(), frames.head
-        end = self._run(1, deadline, task_time, live)
-        if self.rig.sockets.struct.ticks:
+        end = self._run(True, 1, deadline, task_time, live)
+        if self.in_c.struct.ticks:
             self._again(before, first, task_time / SECOND)
         return end
 
@@ -175,7 +175,7 @@ class Checked(HilRun):
         self._restore(before)
         times["due"][0] = due
         frames, count = machine.ffi.from_buffer("tick_frame[]", received), len(received) // FRAME.size
-        elapsed = self.rig.sockets.struct.period / SECOND
+        elapsed = self.in_c.struct.period / SECOND
         answer = machine.functions.tick_frames(machine.tick, frames, count, *moments, elapsed, task_time)
         assert not answer, machine.trouble
         times["written"][0] = written
@@ -262,7 +262,7 @@ class Later(HilRun):
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self.timer is None and self.rig.sockets is not None and self.rig.ticks:
+        if self.timer is None and self.rig.in_c is not None and self.rig.in_c.count:
             self.timer = threading.Timer(0.25, self.act)
             self.timer.start()
 
@@ -291,7 +291,7 @@ def test_a_bus_that_dies_while_c_does_ticks_ends_the_run(tmp_path: Path) -> None
     run, ended = run_on_sockets(tmp_path / "run", Killed, 5.0)
     kinds = {event.kind for event in ended.events}
     assert EventKind.BUS in kinds and EventKind.NOT_CONFIRMED in kinds and ended.exit_code == 3
-    assert 0 < run.rig.ticks < 400 and run.timer is not None
+    assert 0 < run.rig.in_c.count < 400 and run.timer is not None
 
 
 def test_a_signal_ends_a_stretch_of_ticks_in_c(tmp_path: Path) -> None:

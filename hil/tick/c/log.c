@@ -48,6 +48,7 @@ void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
   put(state, k->law.arguments[1], g->state);
   put(command, k->law.results[0], g->command);
   put(command + g->inputs, k->torques, k->m);
+  for (int i = 0; i < g->disturbances && g->stage != g->task; ++i) command[g->disturbance + i] = NAN;
   g->values.arguments[0][0] = when->task_time;
   put(g->values.arguments[2], k->law.arguments[2], g->parameters); /* live gains may have changed them */
   g->values.function((const double **)g->values.arguments, g->values.results);

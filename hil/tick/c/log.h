@@ -6,7 +6,8 @@ typedef struct { /* what a tick records: hil.session.logbook */
   double *numbers;   /* time, state, command, and the results of `values` */
   double *unused;    /* a row that finds no room */
   tick_call values;
-  double stage;
+  int stage, task;               /* number of the stage, and that of the task */
+  int disturbance, disturbances; /* where the law's observer is in the command; outside the task it stands still */
   unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* in blocks of hil.loop.timing */
   long long *marks; /* of hil.loop.timing: beginning of the last tick, least slack, late ticks in a row */
   long long nominal;

@@ -3,7 +3,7 @@
 /* Number of a bus on which a sample of this tick is missing; -1: none is. */
 int tick_missing(const tick *k)
 {
-  for (int i = 0; i < k->channels; ++i) {
+  for (int i = 0; i < k->channels && k->asks; ++i) {
     const tick_channel *each = &k->channel[i];
     if (each->awaited && k->sample_time[i] < (each->synced ? *k->began : *k->written)) return each->bus;
   }
@@ -64,7 +64,7 @@ int tick_accept(tick *k, int i, long long time)
     possible = possible + k->margin * fastest * ordinary + c->leap;
   }
   if (!(fabs(step) <= possible)) return give_back(k, "a sample that is not plausible");
-  if (position != last) {
+  if (position != last || !is_finite(model)) {
     k->travel[i] = 0.0;
     k->still_since[i] = time;
   } else {
@@ -111,11 +111,15 @@ int tick_sense(tick *k, long long now)
   double *q = k->law_q, *v = k->law_v; /* the model's step, the start of the solver */
   const double *residual = estimate + 2 * n, *bound = residual + m;
   if (!(elapsed > 0.0)) return give_back(k, "no time has passed");
-  predict(k, t - elapsed, elapsed, k->q, k->v, q, v);
+  if (k->free) predict(k, t - elapsed, elapsed, k->q, k->v, q, v);
+  else { /* nobody knows what moves the machine: it goes on at its speed */
+    memcpy(q, k->q, n * sizeof *q);
+    memcpy(v, k->v, n * sizeof *q);
+  }
   if (!all_finite(q, n) || !all_finite(v, n)) return give_back(k, "a prediction that is not finite");
   for (int i = 0; i < m; ++i) {
     const tick_channel *c = &k->channel[i];
-    double speed = 0.0;
+    double speed = k->free ? 0.0 : NAN;
     for (int j = c->first_factor; j < c->first_factor + c->factors; ++j)
       speed = speed + k->factor[j] * v[k->factor_index[j]];
     k->expected[i] = speed;
@@ -126,7 +130,8 @@ int tick_sense(tick *k, long long now)
     double age, rate;
     if (k->channel[i].synced && time != k->seen[i] && time == *k->sync && k->seen[i] < *k->sync_before)
       return give_back(k, "a SYNC without an answer");
-    if (k->channel[i].replies && time != k->seen[i] &&
+    if (k->asks && k->channel[i].mutes && k->sample_time[i] < *k->written) return give_back(k, "a drive without an answer");
+    if (k->asks && k->channel[i].replies && time != k->seen[i] &&
         (time < *k->asked || seconds(time - *k->asked) > k->period || k->seen[i] >= *k->asked ||
          k->seen[i] < *k->asked_before))
       return give_back(k, "a command without an answer");
@@ -139,7 +144,7 @@ int tick_sense(tick *k, long long now)
     k->slack[i] = fabs(rate) * k->skew + fabs(rate - k->before[i]) * (age < 1.0 ? age : 1.0);
   }
   x[0] = t;
-  x[1] = 0.0;
+  x[1] = k->free ? 0.0 : elapsed;
   memcpy(x + 2, q, n * sizeof *x);
   memcpy(x + 2 + n, v, n * sizeof *x);
   memcpy(x + 2 + 2 * n, k->displacements, m * sizeof *x);
@@ -154,11 +159,11 @@ int tick_sense(tick *k, long long now)
     if (!(fabs(residual[i]) <= most)) return give_back(k, "encoders that contradict each other");
     k->residual = i ? larger(k->residual, fabs(residual[i])) : fabs(residual[i]);
   }
-  if (k->tracks && track(k, t, elapsed, estimate, estimate + n, v)) return GIVEN_BACK;
+  if (k->tracks && k->free && track(k, t, elapsed, estimate, estimate + n, v)) return GIVEN_BACK;
   memcpy(k->q, estimate, n * sizeof *q);
   memcpy(k->v, estimate + n, n * sizeof *q);
   *k->now = now;
-  if (k->predicts) predict(k, t, k->period, k->q, k->v, q, v);
+  if (k->predicts && k->free) predict(k, t, k->period, k->q, k->v, q, v);
   else {
     memcpy(q, k->q, n * sizeof *q);
     memcpy(v, k->v, n * sizeof *q);

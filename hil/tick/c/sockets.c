@@ -271,11 +271,9 @@ static int sockets_read(tick *k, tick_sockets *s, long long began, long long dea
   return 0;
 }
 
-/* Decides and sends the torques. */
-static int sockets_write(tick *k, tick_sockets *s, double elapsed, double task_time)
+/* Sends the torques that were encoded. */
+static void send_commands(tick *k, tick_sockets *s)
 {
-  s->count = s->failed = 0;
-  if (tick_decide(k, sockets_now(s), elapsed, task_time)) return GIVEN_BACK;
   for (int i = 0; i < s->commands; ++i) {
     const unsigned char *whole = k->encoding[i].frame;
     s->command[i].id = (unsigned)whole[0] << 24 | (unsigned)whole[1] << 16 | (unsigned)whole[2] << 8 | whole[3];
@@ -283,5 +281,4 @@ static int sockets_write(tick *k, tick_sockets *s, double elapsed, double task_t
   }
   *k->written = sockets_now(s); /* a reply to the first torque may come before the last one is sent */
   sockets_send(s, s->command, s->commands);
-  return 0;
 }

@@ -1,7 +1,7 @@
 /* Ordinary ticks of the task, one after the other, until Python has something to do. */
 
 enum { HEAD, LOST, TAIL = 8 };                   /* as in hil.recorder.memory */
-enum { BETWEEN_TICKS, GIVEN_BACK_READ, GIVEN_BACK_DECIDED }; /* where the ticks end */
+enum { BETWEEN_TICKS, IN_READ, AFTER_READ };     /* where the ticks end */
 
 /* The next slot of a ring; 0, with the loss counted, if there is none. */
 static unsigned char *slot_of(tick_ring *ring)
@@ -76,22 +76,35 @@ static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *
   return 0;
 }
 
-/* Does ticks, at most so many; returns where they end. A tick that was given back is Python's from there on. */
+/* Sends the torques that Python has decided, after its read in C. */
+int stretch_act(tick *k, tick_sockets *s, tick_stretch *x)
+{
+  s->count = s->failed = 0;
+  if (tick_act(k)) return GIVEN_BACK;
+  send_commands(k, s);
+  feed_watchdogs(s, x);
+  record_frames(s, &x->frames);
+  return 0;
+}
+
+/* Does ticks, at most so many; returns where they end. A tick that was begun is Python's from there on. */
 int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most)
 {
   double elapsed = seconds(x->period);
   tick_times *now = &x->last;
   x->ticks = x->unknown = 0;
-  while (x->ticks < most && seconds(x->task_time) < x->duration && !sleep_until_due(s, x)) {
+  while (x->ticks < most && (!x->decides || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
     now->deadline = *k->due = x->deadline;
     now->elapsed = x->period;
     now->task_time = seconds(x->task_time);
     now->began = sockets_now(s);
-    if (sockets_read(k, s, now->began, now->began + x->wait)) return GIVEN_BACK_READ;
+    if (sockets_read(k, s, now->began, now->began + x->wait)) return IN_READ;
     record_frames(s, &x->frames);
     x->unknown += s->unknown;
     now->read = sockets_now(s);
-    if (sockets_write(k, s, elapsed, now->task_time)) return GIVEN_BACK_DECIDED;
+    s->count = 0;
+    if (!x->decides || tick_decide(k, now->read, elapsed, now->task_time)) return AFTER_READ;
+    send_commands(k, s);
     now->decided = sockets_now(s);
     feed_watchdogs(s, x);
     now->written = sockets_now(s);

@@ -17,6 +17,7 @@ typedef struct {
   tick_feed *feed;
   const double *live; /* values of gains that may change, at the end of a row */
   int lives, wake;    /* wake: descriptor with a byte after each signal; -1: none */
+  int decides;        /* whether the law's torques are sent; if not, a tick ends after its read: Python decides */
   int innovation, innovations;
   double outlier, duration;      /* of an innovation; of the task [s] */
   unsigned long long ends;       /* bit: status of the law after which Python looks at the tick */
@@ -26,4 +27,5 @@ typedef struct {
   tick_times last;               /* of the last tick, or of the one that was begun */
 } tick_stretch;
 
+int stretch_act(tick *k, tick_sockets *s, tick_stretch *x);
 int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most);

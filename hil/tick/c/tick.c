@@ -7,6 +7,7 @@ void tick_begin(tick *k, long long began)
   memcpy(k->kept_times, k->times, k->integers * sizeof *k->times);
   k->trouble = 0;
   *k->began = began;
+  if (!k->asks) return;
   if (began != *k->sync) {
     *k->sync_before = *k->sync;
     *k->sync = began;
@@ -50,6 +51,19 @@ static const char *const BROKEN[] = {"a joint beyond its limits", "a joint beyon
                                      "a hot drive", "a hot motor", "an unusual bus voltage", "a loaded motor",
                                      "the warning of a drive"};
 
+/* Encodes the torques of the drives, whoever has decided them; nothing has changed if one cannot be sent. */
+int tick_act(tick *k)
+{
+  for (int i = 0; i < k->m; ++i) {
+    double torque = k->torques[i], most = k->drive[i].torque_limit;
+    if (!(-most <= torque && torque <= most)) return give_back(k, "a torque above its limit");
+    k->raw[i] = tick_encode(&k->encoding[i], torque);
+    if (!is_finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
+  }
+  memcpy(k->carried, k->raw, k->m * sizeof *k->raw);
+  return 0;
+}
+
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
 {
@@ -75,14 +89,11 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     double wanted = row[i], last = k->previous[i], most = d->torque_rate_limit * step, torque = wanted;
     if (!(last - most <= torque && torque <= last + most && -d->torque_limit <= torque && torque <= d->torque_limit))
       torque = clamp(d, wanted, last, most);
-    if (!(-d->torque_limit <= torque && torque <= d->torque_limit)) return give_back(k, "a torque above its limit");
     k->clamped[i] = torque != wanted;
     k->torques[i] = torque;
-    k->raw[i] = tick_encode(&k->encoding[i], torque);
-    if (!is_finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
   }
+  if (tick_act(k)) return GIVEN_BACK;
   memcpy(k->previous, k->torques, m * sizeof *x);
-  memcpy(k->carried, k->raw, m * sizeof *x);
   *k->limits_time = now;
   if (k->own_memory) {
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;

@@ -55,7 +55,7 @@ typedef struct { /* how a torque is sent */
 } tick_encoding;
 
 typedef struct { /* a measured displacement, and what a sample of it is checked by */
-  int bus, awaited, synced, replies;
+  int bus, awaited, synced, replies, mutes; /* mutes: nothing is sent to it while nothing answers on its bus */
   double resolution, speed_limit, leap, interval, visible, held, floor, position_error, speed_error;
   int first_factor, factors; /* of its row of the Jacobian */
 } tick_channel;
@@ -84,6 +84,7 @@ typedef struct {
   tick_call predict, sense, law, disturbance;
   const double *torque_limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction, *floors;
   /* settings */
+  int asks, free; /* whether the nodes are asked for samples; whether torques alone move the machine */
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
@@ -109,6 +110,7 @@ int tick_missing(const tick *k);
 int tick_accept(tick *k, int channel, long long time);
 int tick_sense(tick *k, long long now);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
+int tick_act(tick *k);
 void tick_undo(tick *k);
 
 /* Flags as in hil.frame; KIND: those that a message of a table has, EXTENDED to FD. */

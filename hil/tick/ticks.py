@@ -1,0 +1,357 @@
+"""The ticks of a run in C: what a rig, its stages and the tables in C say to each other.
+
+Design: C measures and acts, Python decides. In every stage of `MEASURED`, C receives the frames, judges the samples and
+computes the state of the machine; Python decides the torques from this reading, and C encodes, sends and records them.
+In the task C decides too, several ticks in one call where nothing asks for Python.
+
+C does a half of a tick, or leaves no trace of it. As soon as anything is not ordinary (a rare frame, an implausible
+sample, a torque that no frame carries), the state goes back to Python, which does the same half from the same frames:
+its reaction is that of a run without C, in the same tick. So whatever C does not know cannot be wrong there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from hil.drives.base import Drive, Node
+from hil.drives.settings import GAUGES
+from hil.frame import Frame
+from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
+from hil.recorder.memory import Ring
+from hil.rig.dispatch import Dispatch
+from hil.safety.limits import Limits
+from hil.safety.plan import Phase
+from hil.safety.stages import Stages
+from hil.sensing.sensing import Sensing
+from hil.tick import handover
+from hil.tick.machine import CompiledTick, frame_reader
+from hil.tick.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
+from servoctl.types import Array
+
+GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, or no node takes it
+PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
+
+MEASURED = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
+"""Phases whose ticks C measures."""
+
+
+class TicksInC:
+    """Ticks in C.
+
+    Args:
+        machine: Tables and state in C.
+        drives: Drives in the order of the actuators.
+        nodes: Drives, then encoder nodes.
+        stages: Decides whether the law's torques are the command.
+        limits: Last limits before a torque is sent.
+        record: Records frames that C has received or sent.
+    """
+
+    def __init__(
+        self,
+        machine: CompiledTick,
+        dispatch: Dispatch,
+        drives: Sequence[Drive],
+        nodes: Sequence[Node],
+        sensing: Sensing,
+        stages: Stages,
+        limits: Limits,
+        record: Callable[[memoryview], None],
+    ) -> None:
+        self.machine = machine  # tables and state in C
+        self.sockets: SocketTicks | None = None  # the buses in C; None: Python sends and receives
+        self.count = 0  # number of ticks that C did
+        self.given_back: Mapping[str, int] = MappingProxyType({})  # why C gave ticks back -> how often
+        self.loaded = False  # whether C has the state
+        # decided: whether C has decided the present tick
+        # acts: whether C has encoded its torques
+        self.decided = self.acts = False
+        self.begun: int | None = None  # where C has left a tick that it began on the sockets; None: it began none
+        self._dispatch, self._drives, self._nodes, self._sensing = dispatch, drives, nodes, sensing
+        self._stages, self._limits, self._record = stages, limits, record
+        self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
+        self._names = list(dispatch.buses)
+        self._bus_numbers = {name: number for number, name in enumerate(self._names)}
+        self._of_drives = [self._x[part][: len(drives)] for part in ("displacements", "rates")]
+        self._last: dict[int, tuple[str, Frame]] = {}
+        self._received: list[tuple[int, str, Frame]] = []
+        self._rules = -1  # number of rules that C knows
+        self._axes: Sequence[tuple[float, float]] = ()
+        self._pause = 0
+        self._ahead = False  # whether the last decisions are C's: the limits of Python do not know them
+
+    def use_sockets(self, log: TickLog, rings: Sequence[Ring], period: int, wait: int) -> None:
+        """Lets C send, receive and record too, where it can have all buses and knows what feeds each watchdog.
+
+        Args:
+            log: Row and durations of a tick.
+            rings: Rings of rows and of frames.
+            period: Period of the ticks [ns].
+            wait: Longest time after the beginning of a tick to wait for samples [ns].
+        """
+        clock, machine = self._dispatch.clock, self.machine
+        buses = socket_buses(self._dispatch.buses, clock)
+        known = all(wire.feeds is not None for wire in machine.wires if wire.command)
+        if known and buses and isinstance(clock, WallClock):
+            duration = self._stages.duration
+            self.sockets = SocketTicks(machine, buses, self._nodes, clock, log, rings, period, wait, duration)
+
+    def take_over(self, free: bool, command: Array, written: int) -> bool:
+        """Whether C measures the next tick; it gets the state, or gives it back.
+
+        Args:
+            free: Whether torques alone move the machine.
+            command: Torques in the frames that were sent last, shape (m,).
+            written: When they were sent [ns].
+        """
+        measures = self._stages.mode in MEASURED and self._dispatch.healthy
+        if self.loaded and not (measures and free == self._tick.free):
+            self.store()
+        if measures and not self.loaded and not self._paused():
+            self._load(free, command, written)
+        return self.loaded
+
+    def _paused(self) -> bool:
+        paused = self._pause > 0
+        self._pause -= paused
+        return paused
+
+    def _renew(self) -> None:
+        """Gives the present limits and rules to C, if they have changed: a warning is judged only once."""
+        if self._limits.axes is not self._axes:
+            self._axes = self._limits.axes
+            self.machine.take_limits(self._axes)
+        if len(self._stages.rules) != self._rules:
+            self._rules = len(self._stages.rules)
+            self.machine.take_rules(self._stages.rules)
+
+    def _load(self, free: bool, command: Array, written: int) -> None:
+        """Gives the state to C, if it is one that C knows."""
+        machine = self.machine
+        if not free and self._sensing.tracking is not None:
+            self._sensing.tracking.begin()  # as each tick in Python does
+        if not handover.load(machine, self._drives, self._nodes, self._sensing):
+            return
+        self._tick.free = free
+        machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, machine.wires, strict=True)])
+        commands = [wire.command.frame for wire in machine.wires if wire.command is not None]
+        encoded = zip(self._drives, commands, machine.encoded(), strict=True)
+        self._encoded = [(drive.settings.bus, like, frame_reader(memory)) for drive, like, memory in encoded]
+        self._x["carried"][:], self._x["written"][0] = command, written
+        self._give_limits()
+        self._last.clear()
+        if self.sockets is not None:
+            self.sockets.begin()
+        self.loaded = True
+
+    def store(self) -> None:
+        """Gives the state back to Python."""
+        if not self.loaded:
+            return
+        self.loaded = False
+        if self.sockets is not None:
+            self.sockets.end()
+            self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
+        handover.store_positions(self.machine, self._nodes)
+        for bus, frame in self._last.values():
+            self._dispatch.deliver(bus, frame)
+        handover.store(self.machine, self._nodes, self._sensing)
+        if self._ahead:
+            self._take_limits()
+            self._stages.resume(self._x["law_q"].copy(), self._x["rates"][: len(self._drives)].tolist())
+
+    def _give_limits(self) -> None:
+        self._x["previous"][:], self._x["limits_time"][0] = self._limits.previous, self._limits.last
+
+    def _take_limits(self) -> None:
+        self._limits.previous, self._limits.last = self._x["previous"].tolist(), int(self._x["limits_time"][0])
+        self._ahead = False
+
+    # Measure.
+
+    def begin(self, began: int, due: int) -> None:
+        """Begins a tick that gets each frame from Python."""
+        self._x["due"][0] = due
+        self._functions.tick_begin(self._tick, began)
+        self._received.clear()
+
+    def take(self, bus: str, frame: Frame) -> None:
+        """Takes a frame in place of the nodes."""
+        if not self.loaded:
+            self._dispatch.deliver(bus, frame)
+            return
+        number = self._functions.tick_take(
+            self._tick, self._bus_numbers[bus], frame.id, frame.flags, len(frame.data), frame.data, frame.time
+        )
+        if number >= 0:
+            self._received.append((number, bus, frame))
+        elif number == UNKNOWN:
+            self._dispatch.unknown += 1
+        else:
+            self._give_back()
+            self._dispatch.deliver(bus, frame)
+
+    def missing(self) -> str | None:
+        """Name of a bus on which a sample of this tick is still missing."""
+        bus = self._functions.tick_missing(self._tick)
+        return None if bus < 0 else self._names[bus]
+
+    def sense(self, now: int) -> bool:
+        """Computes the state of the machine from the frames; returns whether C has done it."""
+        if self.loaded and self._functions.tick_sense(self._tick, now):
+            self._give_back()
+        if not self.loaded:
+            return False
+        for message, bus, frame in self._received:
+            self._last.pop(message, None)  # so that the order is that of arrival
+            self._last[message] = (bus, frame)
+        return True
+
+    def _give_back(self) -> None:
+        """Undoes this tick in C, and gives its frames to the drivers."""
+        self._count()
+        self._functions.tick_undo(self._tick)
+        self._pause = PAUSE
+        self.store()
+        for _, bus, frame in self._received:
+            self._dispatch.deliver(bus, frame)
+
+    def _count(self) -> None:
+        why = self.machine.trouble
+        self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
+
+    @property
+    def sensed(self) -> int:
+        """When C has computed the last state [ns]."""
+        return int(self._x["now"][0])
+
+    @property
+    def samples(self) -> list[float]:
+        """Position, then speed, then torque of each drive's last sample [joint and actuator units]."""
+        m = len(self._drives)
+        return [value for part in ("position", "velocity", "torque") for value in self._x[part][:m].tolist()]
+
+    def reading(self) -> Reading:
+        """State of the machine as C found it."""
+        x, (displacements, speeds) = self._x, [part.tolist() for part in self._of_drives]
+        return Reading(
+            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds,
+            (), x["silences"].tolist(), x["torque"][: len(displacements)].tolist(),
+            x["gauges"].reshape(len(GAUGES), -1).tolist(),
+        )  # fmt: skip
+
+    # Decide and act.
+
+    def decide(self, tick: Tick, now: int) -> Array | None:
+        """Torques to send, shape (m,) [actuator units]; None: Python must decide, from the reading of this tick."""
+        self.decided = self.acts = False
+        if not self.loaded:
+            return None
+        stages = self._stages
+        if self.sockets is None and not tick.skipped and stages.ordinary:
+            self._renew()
+            if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
+                stages.follow(tick, self.clamped)
+                self.decided = self.acts = self._ahead = True
+                self.count += 1
+                torques: Array = self._x["torques"].copy()
+                return torques
+            self._count()
+        if self._ahead:
+            self._take_limits()
+        return None
+
+    @property
+    def clamped(self) -> list[bool]:
+        """Whether a limit has changed the torque of each drive in the last tick that C decided."""
+        changed: list[bool] = self._x["clamped"].astype(bool).tolist()
+        return changed
+
+    def act(self, torques: Array, now: int) -> bool:
+        """Sends the torques of this tick, shape (m,) [actuator units]; False: Python must, and nothing was sent.
+
+        Args:
+            now: Present time [ns]: a reply to the first torque may come before the last one is sent.
+        """
+        if not self.decided:
+            self._renew()
+            self._give_limits()
+            self._x["torques"][:] = torques
+            self.acts = not self._encode()
+        if not self.acts:
+            self._count()
+        elif self.sockets is None:
+            self._x["written"][0] = now
+            for bus, like, encoded in self._encoded:
+                identity, data = encoded()
+                self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
+            self._dispatch.keep_alive()
+        return self.acts
+
+    def _encode(self) -> int:
+        """Encodes torques that Python has decided, and sends them where C has the buses; not 0: it does not."""
+        if self.sockets is None:
+            refused: int = self._functions.tick_act(self._tick)
+            return refused
+        refused = self.sockets.act()
+        self._fail(self.sockets)
+        return refused
+
+    @property
+    def sent(self) -> tuple[Array, int]:
+        """The torques in the frames that C sent last, shape (m,), and when [ns]."""
+        return self._x["carried"].copy(), int(self._x["written"][0])
+
+    # Ticks on sockets.
+
+    def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
+        """Does ticks in C, each at its deadline, as far as they go.
+
+        Args:
+            most: Largest number of ticks.
+            deadline: Deadline of the first one [ns].
+            live: Values of the gains that may change.
+        """
+        sockets, decides = self.sockets, self._stages.ordinary
+        assert sockets is not None
+        self._renew()
+        end = sockets.run(decides, most, deadline, nanoseconds(self._stages.next_task_time), live)
+        ticks, last = sockets.struct.ticks, sockets.struct.last
+        self._dispatch.unknown += sockets.struct.unknown
+        self.count += ticks
+        self._ahead = self._ahead or ticks > 0
+        self._fail(sockets)
+        if end == BETWEEN:
+            return Ahead(ticks)
+        if end == READ or decides:
+            self._count()
+        self.begun = end
+        return Ahead(ticks, last.began)
+
+    def finish(self, deadline: int, missing: Callable[[], str | None]) -> bool:
+        """The rest of a read in a tick that C has begun; returns whether C has done it.
+
+        If not, C has undone it, and the nodes have its frames now.
+
+        Args:
+            deadline: When to stop waiting for samples [ns].
+            missing: Name of a bus on which a sample is missing by what the nodes know.
+        """
+        end, self.begun, sockets = self.begun, None, self.sockets
+        if end == AFTER_READ:
+            return True
+        assert sockets is not None
+        self._pause = PAUSE
+        self.store()
+        for number, frame in sockets.received():
+            bus = self._names[number]
+            if frame.error:
+                sockets.buses[number].report_error(frame)
+            else:
+                self._dispatch.deliver(bus, frame)
+        self._record(sockets.records)
+        self._dispatch.wait(deadline, missing)
+        return False
+
+    def _fail(self, sockets: SocketTicks) -> None:
+        for number, error in sockets.failures():
+            self._dispatch.failed(self._names[number], error)

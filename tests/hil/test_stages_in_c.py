@@ -1,0 +1,124 @@
+"""In every stage, ticks that C measures and sends leave the same run, to the bit, as those in Python; faults too."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+
+from hil.assembly.emulation import POWER_UP, environment_of, make_emulator
+from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
+from hil.loop import SECOND, Reading, Tick, nanoseconds
+from hil.loop.tick import TickTimes
+from hil.recorder import InMemory
+from hil.safety import EventKind
+from hil.safety.plan import Stage
+from hil.session.run import HilRun
+from servoctl.types import Array
+from tests.faces import column_bytes
+from tests.hil.rigs import RIGS, Rig, renewed
+
+ROBOTS = Rig("coordinated_robots", ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1"))
+MACHINES = {"robots": ROBOTS, **{name: RIGS[name] for name in ("V rack mit", "V rack moteus", "V rack odrive", "L")}}
+"""Drives that answer SYNC, commands and nobody, with gravity and brakes, and with an encoder of its own."""
+
+
+class Counted(HilRun):
+    """A run that counts the ticks whose torques C has encoded, by the name of their stage."""
+
+    acts: Counter[str]
+
+    def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
+        super()._log(tick, reading, sent, times)
+        in_c = self.rig.in_c
+        self.acts[self.stages.mode.value] += in_c is not None and in_c.acts
+
+
+@cache
+def _setup(machine: str, tick: str) -> RigSetup:
+    rig = MACHINES[machine]
+    return load(rig.config, [*rig.overrides, f"hil.tick={tick}"], "auto")
+
+
+def run(
+    machine: str,
+    tick: str,
+    stage: Stage,
+    faults: Sequence[Mapping[str, Any]] = (),
+    duration: float = 0.2,
+    stop_at: float | None = None,
+) -> tuple[dict[str, Any], Counter[str]]:
+    """What a run leaves, and how many ticks of each stage C has sent.
+
+    Args:
+        faults: Entries of `hil.faults`.
+        duration: Time in the last stage [s].
+        stop_at: When the operator asks for the stop, since the loop began [s]; None: never.
+    """
+    setup = renewed(_setup(machine, tick), faults, seed=5)
+    emulator, evaluated = make_emulator(setup, "vm"), setup.loop.evaluations
+    counted = Counted(setup, environment_of(setup, emulator), stage, duration)
+    counted.acts = Counter()
+    if stop_at is not None:
+        stop = lambda: counted.operator.request_stop("Ctrl-C")  # noqa: E731
+        emulator.world.after(nanoseconds(stop_at), stop)
+    ended = counted.run(None, lambda event: None)
+    assert isinstance(counted.recorder, InMemory)
+    facts = ended.trajectory.metadata
+    left = {
+        "events": ended.events, "code": ended.exit_code, "counts": facts["counts"], "frames": counted.recorder.frames,
+        "columns": column_bytes(ended.trajectory), "timing": facts["timing"], "evaluations": facts["evaluations"] - evaluated,
+    }  # fmt: skip
+    return left, counted.acts
+
+
+def compare(machine: str, stage: Stage, *faults: Mapping[str, Any], **more: Any) -> tuple[dict[str, Any], Counter[str]]:
+    """What both executors leave, after a comparison, and how many ticks of each stage C has sent."""
+    (python, none), (c, acts) = (run(machine, tick, stage, faults, **more) for tick in ("python", "auto"))
+    assert not sum(none.values())
+    different = {name for name, column in c["columns"].items() if column != python["columns"][name]}
+    assert (c["events"], c["code"], different) == (python["events"], python["code"], set())
+    assert c == python
+    return c, acts
+
+
+STAGES = [(Stage.ZERO, "zero"), (Stage.RAMP, "ramp"), (Stage.FLOAT, "float"), (Stage.FULL, "stopping")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("stage", "name"), STAGES)
+def test_each_stage_is_equal_to_the_bit_and_its_torques_are_sent_by_c(machine: str, stage: Stage, name: str) -> None:
+    left, acts = compare(machine, stage)
+    assert left["code"] == 0 and acts[name] > 5
+
+
+@cache
+def _phases(machine: str) -> dict[str, float]:
+    """Name of a phase of a run without faults -> when it begins, since the loop began [s]."""
+    left, _ = run(machine, "python", Stage.FULL)
+    return {event.detail: event.time / SECOND for event in left["events"] if event.kind is EventKind.STAGE}
+
+
+KINDS = {
+    "samples lost": {"kind": "silent", "for": 0.03},
+    "drive fault": {"kind": "drive_fault"},
+    "encoder jump": {"kind": "encoder_jump", "delta": 0.3},
+    "encoder stuck": {"kind": "encoder_stuck"},
+    "no torque": {"kind": "no_torque"},
+    "wrong length": {"kind": "wrong_length", "length": 3},
+    "stall": {"kind": "stall", "for": 0.03},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["enabling", "zero", "ramp", "full", "stopping"])
+@pytest.mark.parametrize("fault", KINDS)
+@pytest.mark.parametrize("machine", ["robots", "V rack mit"])
+def test_a_fault_in_each_stage_has_its_reaction_at_the_same_instant(machine: str, fault: str, phase: str) -> None:
+    at, values = _phases(machine)[phase] + POWER_UP + 0.011, dict(KINDS[fault])
+    if values["kind"] != "stall":
+        values["drive"] = _setup(machine, "auto").drives[0].settings.name
+    compare(machine, Stage.FULL, {**values, "at": at, "since": "power_on"})
