@@ -3,8 +3,9 @@
 Design: after `disable` or `stop` no torque is sent any more, whatever the caller asks for. This is latched here, below
 everything that decides.
 
-Where C can do it, it measures each tick and sends its torques (`hil.tick.ticks`): the nodes then do not see the frames.
-What is done to a drive itself (a handshake, a step of the ladder, off) is Python's: the rig takes the state back first.
+Where C can do it, it measures each tick and sends its torques (`hil.rig.ticks_in_c`): the nodes then do not see the
+frames. What is done to a drive itself (a handshake, a step of the ladder, off) is Python's: the rig takes the state
+back first.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake
+from hil.rig.ticks_in_c import TicksInC
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder, Rung
 from hil.safety.limits import Limits
@@ -27,7 +29,6 @@ from hil.safety.monitor import Monitor
 from hil.safety.plan import UNPOWERED, Stage
 from hil.safety.stages import Stages
 from hil.tick.machine import machine_of
-from hil.tick.ticks import TicksInC
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 

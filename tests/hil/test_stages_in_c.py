@@ -69,7 +69,8 @@ def run(
     facts = ended.trajectory.metadata
     left = {
         "events": ended.events, "code": ended.exit_code, "counts": facts["counts"], "frames": counted.recorder.frames,
-        "columns": column_bytes(ended.trajectory), "timing": facts["timing"], "evaluations": facts["evaluations"] - evaluated,
+        "columns": column_bytes(ended.trajectory), "timing": facts["timing"],
+        "evaluations": facts["evaluations"] - evaluated,
     }  # fmt: skip
     return left, counted.acts
 
