@@ -22,6 +22,8 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from servoctl.finding import Finding
+
 _OWN = str(Path(__file__).parent)
 _LIBRARY = sysconfig.get_path("stdlib")
 
@@ -33,9 +35,11 @@ class ServoctlError(Exception):
 class ConfigError(ServoctlError, ValueError):
     """A config, a flag or a file is wrong."""
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
+    def __init__(self, problems: str | Sequence[str | Finding]) -> None:
         # one sentence per problem, `<where>: <field>: <what> (<remedy>)`
-        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        given = [problems] if isinstance(problems, str) else problems
+        self.findings = [each if isinstance(each, Finding) else Finding("", each, "error") for each in given]
+        self.problems = [str(finding) for finding in self.findings]
         super().__init__("\n".join(self.problems))
 
 

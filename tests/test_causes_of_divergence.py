@@ -57,7 +57,7 @@ def test_a_fast_pole_in_a_loop_names_the_loop(tmp_path: Path) -> None:
     found = fast_motion(run.loop, run.start, run.settings)
     assert found is not None and found.loops == ("gear",)
     assert found.pole.real == pytest.approx(-0.9 / 6.1e-5, rel=1e-3)
-    assert "motion of finger (held by gear)" in found.text
+    assert "motion of finger (held by gear)" in str(found.finding)
 
 
 def test_dry_friction_is_no_fast_pole(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_craft_with_thrust_and_turn_extends_its_thrust(tmp_path: Path, kind: s
     run = sc.load(tmp_path / "craft.yaml")
     (found,) = of_task(run.system, run.start, run.task_map)
     assert (found.kind, found.rows) == ("dynamic_extension", ("x", "y"))
-    assert "put 2 integrators before thrust in the plant" in found.text
+    assert "put 2 integrators before thrust in the plant" in str(found)
 
 
 def test_rows_that_stay_dependent_in_every_extension_are_reported_as_dependent(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_rows_that_stay_dependent_in_every_extension_are_reported_as_dependent(t
     run = sc.load(tmp_path / "craft.yaml")
     (found,) = of_task(run.system, run.start, run.task_map)
     assert (found.kind, found.rows) == ("dependent_rows", ("a", "twice"))
-    assert "task: rank 1 of 2 rows: a, twice depend on only one combination of the inputs, turn" in found.text
+    assert "task: rank 1 of 2 rows: a, twice depend on only one combination of the inputs, turn" in str(found)
 
 
 ROLLING = """\
@@ -309,3 +309,18 @@ def test_an_input_output_row_without_a_value_anywhere_near_is_refused_by_name(
 def test_check_prints_neighbouring_rows_with_the_same_text_in_one_line() -> None:
     lines = ["a.0: slow", *(f"b.{i}: fast" for i in range(4)), "c: slow", "d: slow"]
     assert together(lines) == ["a.0: slow", "b.0 to b.3 (4 rows): fast", "c: slow", "d: slow"]
+
+
+def test_findings_are_listed_by_the_path_that_they_are_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A period that the gains do not bear refuses the run; an obstacle that no bound uses is worth a warning."""
+    post = tmp_path / "post.yaml"
+    post.write_text("plant: {obstacles: {post: {sphere: {at: [1, 0, 0], radius: 0.1}}}}\n")
+    changes = ["--set-file", str(post), "--set", "run.period=10*ms", "--set", "law.correction.baumgarte.alpha=150"]
+    code, out, _ = answer(capsys, "check", "two_mass_spring", "--json", *changes)
+    report = json.loads(out)
+    found = {each["path"]: (each["severity"], each["place"]) for each in report["findings"]}
+    assert code == 2
+    assert found == {"run.period": ("error", "--set run.period=10*ms"), "plant.obstacles.post": ("warning", "")}
+    assert [each["text"] for each in report["findings"]] == report["errors"] + report["warnings"]

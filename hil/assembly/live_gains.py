@@ -144,7 +144,7 @@ class LiveGains:
         problems = [
             RowGains("task", row, *law.correction.gains(i), self._spacing).problem for i, row in enumerate(law.rows)
         ]
-        return [problem for problem in problems if problem is not None]
+        return [str(problem) for problem in problems if problem is not None]
 
     def request(self, index: int, value: float) -> str:
         """Starts a change to another value, or refuses it; takes about 100 us.

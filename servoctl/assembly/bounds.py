@@ -14,6 +14,7 @@ from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
+from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed, limit_pair
@@ -41,13 +42,14 @@ def build_shapes(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict
     return shapes
 
 
-def unused_shapes(loaded: LoadedConfig) -> list[str]:
+def unused_shapes(loaded: LoadedConfig) -> list[Finding]:
     """A warning for each shape and obstacle that no bound keeps clear of another."""
     plant = loaded.config.plant
     used = {name for entry in loaded.config.bounds for name in entry.clearance or ()}
     parts = {"shapes": plant.shapes or {}, "obstacles": plant.obstacles or {}}
+    unused = "no bound uses it, so nothing keeps clear of it (give clearance: [..., {}] in bounds)"
     return [
-        f"plant.{part}.{name}: no bound uses it, so nothing keeps clear of it (give clearance: [..., {name}] in bounds)"
+        Finding(f"plant.{part}.{name}", unused.format(name))
         for part, shapes in parts.items()
         for name in shapes
         if name not in used

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from servoctl.finding import Finding
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.task_map import VANISHES, Shared, TaskMap, shared_inputs
@@ -38,19 +39,6 @@ REMEDY = "choose another output, add an actuator, or feed the internal state bac
 
 DAMPED = "damp the free motion: law.secondary.damping, or law.allocation: constraint_force"
 """Remedy if there are more inputs than rows: the free inputs reach the internal dynamics."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One fault of plant and task."""
-
-    kind: str  # `internal_dynamics`, `singular_start`, `dynamic_extension`, `too_few_inputs` or `dependent_rows`
-    rows: tuple[str, ...]  # names of its task rows; none for internal dynamics
-    text: str  # one sentence, with its remedy
-
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {"kind": self.kind, "rows": list(self.rows), "text": self.text}
 
 
 def of_task(system: System, start: State, task_map: TaskMap | None) -> list[Finding]:
@@ -75,16 +63,18 @@ def of_task(system: System, start: State, task_map: TaskMap | None) -> list[Find
 def _dependent(shared: Shared, required: Sequence[Row], task_map: TaskMap, system: System) -> Finding:
     """Rows that share inputs, and the reason."""
     names, m = tuple(task_map.rows[i].name for i in shared.rows), system.model.m
-    listed, rank = ", ".join(names), f"task: rank {shared.rank} of {len(required)} rows"
+    listed, rank = ", ".join(names), f"rank {shared.rank} of {len(required)} rows"
     fewer = f"keep at most {shared.combinations} of {listed}, or give the others priority: 2"
     if len(required) > m:
         inputs = "one input can" if m == 1 else f"{m} inputs can"
         text = f"{rank}: {inputs} follow at most {m} of them; {listed} share the inputs (add an actuator; or {fewer})"
-        return Finding("too_few_inputs", names, text)
+        return Finding("task", text, kind="too_few_inputs", rows=names)
     many = "one combination" if shared.combinations == 1 else f"{shared.combinations} combinations"
     what = f"{listed} depend on only {many} of the inputs, {shared.combination}"
     if shared.integrators is None:
-        return Finding("dependent_rows", names, f"{rank}: {what}: they can be met only if they agree ({fewer})")
+        return Finding(
+            "task", f"{rank}: {what}: they can be met only if they agree ({fewer})", kind="dependent_rows", rows=names
+        )
     count = "an integrator" if shared.integrators == 1 else f"{shared.integrators} integrators"
     inputs = shared.combination if shared.combinations == 1 else f"each of {shared.combination}"
     text = (
@@ -92,7 +82,7 @@ def _dependent(shared: Shared, required: Sequence[Row], task_map: TaskMap, syste
         f"{inputs} in the plant and use the integrator's input as the new input, so that the other inputs can "
         f"control the rows independently; or {fewer})"
     )
-    return Finding("dynamic_extension", names, text)
+    return Finding("task", text, kind="dynamic_extension", rows=names)
 
 
 def _singular(task_map: TaskMap, rows: Sequence[int], independent: bool) -> list[Finding]:
@@ -103,22 +93,23 @@ def _singular(task_map: TaskMap, rows: Sequence[int], independent: bool) -> list
         if gain > VANISHES and (gain < NEAR or gain < SMALLER * nearby):
             found.append(
                 Finding(
-                    "singular_start",
-                    (name,),
-                    f"task.{name}: the start is nearly singular: the inputs act on the row with a gain of {gain:.2g} "
-                    f"(1 at best, {nearby:.2g} nearby), so small errors need large inputs (start elsewhere, limit "
-                    "the inputs, or choose another output)",
+                    f"task.{name}",
+                    f"the start is nearly singular: the inputs act on the row with a gain of {gain:.2g} (1 at best, "
+                    f"{nearby:.2g} nearby), so small errors need large inputs (start elsewhere, limit the inputs, or "
+                    "choose another output)",
+                    kind="singular_start",
+                    rows=(name,),
                 )
             )
     together = task_map.rank == task_map.generic_rank == len(task_map.rows) > 1 and independent
     if not found and together and task_map.pivot < SMALLER * task_map.largest_pivot:
         names = tuple(task_map.rows[i].name for i in rows)
         text = (
-            f"task: the start is nearly singular: the rows {', '.join(names)} are almost dependent there, with a "
+            f"the start is nearly singular: the rows {', '.join(names)} are almost dependent there, with a "
             f"smallest pivot of {task_map.pivot:.2g} ({task_map.largest_pivot:.2g} nearby), so small errors need large "
             "inputs (start elsewhere, or limit the inputs)"
         )
-        found.append(Finding("singular_start", names, text))
+        found.append(Finding("task", text, kind="singular_start", rows=names))
     return found
 
 
@@ -129,10 +120,10 @@ def of_internal(system: System, found: InternalDynamics | None, place: str = "at
     pole = found.modes[0]
     growing = sum(mode.real > 0.0 for mode in found.modes)
     text = (
-        f"internal dynamics: unstable: {growing} of {found.dimension} modes grow while the task is met, the fastest "
+        f"unstable: {growing} of {found.dimension} modes grow while the task is met, the fastest "
         f"pole is {pole_text(pole)} 1/s {place} ({DAMPED if system.model.m > len(system.model.task_rows) else REMEDY})"
     )
-    return [Finding("internal_dynamics", (), text)]
+    return [Finding("internal dynamics", text, kind="internal_dynamics")]
 
 
 def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding]:
@@ -180,14 +171,15 @@ class FastMotion:
     longest: float  # [s] longest step that follows the motion
 
     @property
-    def text(self) -> str:
-        """One sentence, with its remedy."""
+    def finding(self) -> Finding:
+        """What a person should know."""
         held = f" (held by {', '.join(self.loops)})" if self.loops else ""
-        return (
-            f"run.integrator.step: the machine's own motion of {self.coordinate}{held} has a pole at "
+        return Finding(
+            "run.integrator.step",
+            f"the machine's own motion of {self.coordinate}{held} has a pole at "
             f"{pole_text(self.pole)} 1/s, too fast for steps of {self.step:g} s of rk4: the run grows without end "
             f"(use steps of at most {_below(self.longest):g} s, or run.integrator.method: radau; or correct damping, "
-            f"stiffness and inertia of {self.coordinate})"
+            f"stiffness and inertia of {self.coordinate})",
         )
 
     def to_dict(self) -> dict[str, object]:

@@ -142,19 +142,19 @@ class EndOfRun:
 
     def _cause_of_divergence(self) -> str:
         """The known cause, most certain first: gains and poles that the step does not follow, then the pose."""
-        found = [gain.problem for gain in all_gains(self.system, self.settings) if gain.problem is not None]
+        found = [str(gain.problem) for gain in all_gains(self.system, self.settings) if gain.problem is not None]
         fast = None if found else fast_motion(self.loop, self.start, self.settings)
-        found = found if fast is None else [fast.text]
+        found = found if fast is None else [str(fast.finding)]
         if self.system.following is None:
             return "; ".join(found) or UNKNOWN
         found = found or self._dead_point() or self._growth() or self._singular_pose()
         findings = of_task(self.system, self.start, self.task_map)
-        found = found or [finding.text for finding in findings if finding.kind == "singular_start"]
+        found = found or [str(finding) for finding in findings if finding.kind == "singular_start"]
         return "; ".join(found) or UNKNOWN
 
     def _growth(self) -> list[str]:
         """Unstable internal dynamics along the run; at most one sentence."""
-        return [finding.text for finding in growth_of(self.loop, self._states(LOOKS), self._until)]
+        return [str(finding) for finding in growth_of(self.loop, self._states(LOOKS), self._until)]
 
     def _dead_point(self) -> list[str]:
         """A pose where the loops lost rank, unless internal dynamics that were unstable from the start led to it."""
@@ -205,5 +205,5 @@ def why_missed(system: System, start: State, task_map: TaskMap | None, missed: C
     for finding in of_task(system, start, task_map):
         groups = {row.group for row in system.model.task_rows if row.name in finding.rows}
         if groups.intersection(missed):
-            causes.append(finding.text)
+            causes.append(str(finding))
     return "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"

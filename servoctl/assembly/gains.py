@@ -14,6 +14,7 @@ import numpy as np
 
 from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.config.load import LoadedConfig
+from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
@@ -126,7 +127,7 @@ class RowGains:
         return self.corrects and self._growth(h) >= 1.0 and h >= self.longest
 
     @property
-    def problem(self) -> str | None:
+    def problem(self) -> Finding | None:
         """Why the run must be refused; None if it may run."""
         by = self.spacing
         if by.h is None or not self._grows(by.h):
@@ -134,16 +135,16 @@ class RowGains:
         limit = f"these gains are stable up to a {by.word} of {_time(self.longest)} (shorten it, or lower the gains)"
         if not self.longest:
             limit = f"these gains are unstable at every {by.word} (add damping)"
-        return f"{self.group}.{self.name}: unstable at a {by}: {limit}"
+        return Finding(f"{self.group}.{self.name}", f"unstable at a {by}: {limit}", "error")
 
     @property
-    def warning(self) -> str | None:
+    def warning(self) -> Finding | None:
         """A warning if h is more than half of the limit; None if it is less, or if there is a problem."""
         by = self.spacing
         if by.h is None or not self._grows(2 * by.h) or self.problem is not None:
             return None
         limit = f"more than half of the longest stable {by.word}, {_time(self.longest)}"
-        return f"{self.group}.{self.name}: the {by} is {limit}"
+        return Finding(f"{self.group}.{self.name}", f"the {by} is {limit}")
 
     @property
     def _error(self) -> str:

@@ -149,7 +149,7 @@ def build_ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Gro
 
 def same_ground(loaded: LoadedConfig, like: Run | None) -> Ground | None:
     """Plant, task and start of an earlier run without problems; None if the config changes one of them."""
-    if like is None or like.loaded is None or like.problems:
+    if like is None or like.loaded is None or like.refused:
         return None
     new, old = loaded.config, like.loaded.config
     if (new.plant, new.task, new.bounds, new.initial) != (old.plant, old.task, old.bounds, old.initial):
@@ -244,11 +244,9 @@ def make_run(
     check_start_error(loaded, found.law, found.model, start, problems)
     if strict:
         problems.check()
-    found_problems = tuple(problems.found)
-    ready = Run(
-        loaded.name, loop, start, settings, task_map, loaded, found_problems, ground.levels, engine, ground.signals
-    )
-    if engine == "c" and not ready.problems:
+    refused = tuple(problems.found)
+    ready = Run(loaded.name, loop, start, settings, task_map, loaded, refused, ground.levels, engine, ground.signals)
+    if engine == "c" and not ready.refused:
         ready.prepare()
     return ready
 

@@ -15,6 +15,7 @@ from servoctl.config.realism import RealismConfig
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
+from servoctl.finding import Finding
 from servoctl.mechanics.actuator_parameters import FIELDS, Friction, friction_of
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
@@ -235,34 +236,35 @@ def _shown(part: Any) -> str:
     return ", ".join(f"{k} {_shown(v)}" for k, v in part.items()) if isinstance(part, Mapping) else f"{part}"
 
 
-def warnings(system: System, start: State, settings: Settings) -> list[str]:
-    """Warnings about a realistic run, one sentence each."""
+def warnings(system: System, start: State, settings: Settings) -> list[Finding]:
+    """Warnings about a realistic run."""
     friction = friction_warning(system, start, settings)
     return [*_open_loops(system, start), *_of_machine(system, start), *([] if friction is None else [friction])]
 
 
-def _of_machine(system: System, start: State) -> Iterator[str]:
+def _of_machine(system: System, start: State) -> Iterator[Finding]:
     """What a machine from a scene has that the plant does not, and its contacts at the start."""
     machine = system.machine
     if isinstance(machine, MujocoMachine):
         found = [*machine.notes, *machine.touching(start.t, np.concatenate([start.q, start.v]))]
-        yield from (f"realism.machine: {machine.path.name}: {sentence}" for sentence in found)
+        yield from (Finding("realism.machine", f"{machine.path.name}: {sentence}") for sentence in found)
 
 
-def _open_loops(system: System, start: State) -> Iterator[str]:
+def _open_loops(system: System, start: State) -> Iterator[Finding]:
     """Passive constraints that the law's model satisfies at the start, but the simulated plant does not."""
     if system.simulated is None:
         return
     model, simulated = (plant.matrices(start).passive.violation for plant in (system.model, system.simulated))
     for row, gap, more in zip(system.model.passive_rows, simulated, np.abs(simulated) - np.abs(model), strict=True):
         if more > OPEN:
-            yield (
-                f"realism.parameter_error: the simulated plant violates its constraint {row.name} by {gap:.3g} at the "
-                "start; plant.passive.correction closes it during the run"
+            yield Finding(
+                "realism.parameter_error",
+                f"the simulated plant violates its constraint {row.name} by {gap:.3g} at the start; "
+                "plant.passive.correction closes it during the run",
             )
 
 
-def friction_warning(system: System, start: State, settings: Settings) -> str | None:
+def friction_warning(system: System, start: State, settings: Settings) -> Finding | None:
     """A warning if friction at the start is too fast for the steps of rk4; None if it is not.
 
     A step h of rk4 is stable for rates up to 2.785 / h.
@@ -277,8 +279,9 @@ def friction_warning(system: System, start: State, settings: Settings) -> str | 
     h = settings.period / integrator.substeps(settings.period)
     if rate * h <= RK4_LIMIT:
         return None
-    return (
-        f"{field}.friction: near rest its rate is {rate:.3g} 1/s, but rk4 with a step of {h:g} s is stable only up to "
+    return Finding(
+        f"{field}.friction",
+        f"near rest its rate is {rate:.3g} 1/s, but rk4 with a step of {h:g} s is stable only up to "
         f"{RK4_LIMIT / h:.3g} 1/s (raise speed by a factor of {rate * h / RK4_LIMIT:.2g}, or use run.integrator.step "
-        f"{RK4_LIMIT / rate:.2g})"
+        f"{RK4_LIMIT / rate:.2g})",
     )

@@ -10,6 +10,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.references import ReferenceConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.expression import RESERVED
+from servoctl.finding import Finding
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
@@ -112,12 +113,12 @@ def _check_span(loaded: LoadedConfig, reference: str, curve: Curve, problems: Pr
     problems.add(f"{span} (shorten the run, or extrapolate: hold)", "references", reference, "extrapolate")
 
 
-def unreached(signals: Iterable[Signal], start: float, end: float) -> list[str]:
-    """Sentences about held references of which a run from `start` to `end` [s] sees one value only."""
-    sentences = []
+def unreached(signals: Iterable[Signal], start: float, end: float) -> list[Finding]:
+    """Warnings about held references of which a run from `start` to `end` [s] sees one value only."""
+    findings = []
     for name, curve in {signal.reference: signal.curve for signal in signals}.items():
         if curve.extrapolate != "hold" or (curve.start < end and curve.end > start):
             continue
         rows = f"its rows go from t = {curve.start:g} to {curve.end:g} s, the run from {start:g} to {end:g} s"
-        sentences.append(f"references.{name}: {rows}: it stands still all the time (shift its times)")
-    return sentences
+        findings.append(Finding(f"references.{name}", f"{rows}: it stands still all the time (shift its times)"))
+    return findings

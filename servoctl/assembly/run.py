@@ -21,6 +21,7 @@ from servoctl.assembly.references import unreached
 from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.linalg import decompose, frobenius
+from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.hierarchy import PassiveLevel
@@ -79,7 +80,7 @@ def free_motions(system: System, start: State, task_map: TaskMap | None) -> Free
     return FreeMotions(model.n - bases, held, max(0, moved - task_map.rank), damped)
 
 
-def free_motion_warning(motions: FreeMotions | None, stable: bool | None, is_robot: bool) -> list[str]:
+def free_motion_warning(motions: FreeMotions | None, stable: bool | None, is_robot: bool) -> list[Finding]:
     """A warning if nothing damps the free motions.
 
     Args:
@@ -90,10 +91,11 @@ def free_motion_warning(motions: FreeMotions | None, stable: bool | None, is_rob
         return []
     them = "it" if motions.free == 1 else "them"
     task = "a task `posture: initial` with priority: 2" if is_robot else "a task with priority: 2"
-    return [
+    sentence = (
         f"{motions.line} and the smallest torques do not damp {them} (add {task}, or law.secondary.damping, or "
         "law.allocation: constraint_force with law.secondary.damping)"
-    ]
+    )
+    return [Finding("", sentence)]
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Run:
         settings: How to run.
         task_map: What the actuators can do for the task; None for an open loop.
         loaded: Its config; None for a run made in Python.
-        problems: Why it should not run; empty unless loaded with `strict=False`.
+        refused: Why it should not run; empty unless loaded with `strict=False`.
         levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.
         engine: Requested engine: `auto`, `c`, `vm` or `numpy`; `loop.engine` is the one in use.
         signals: Columns of the config's references, by their names in equations.
@@ -119,7 +121,7 @@ class Run:
     settings: Settings
     task_map: TaskMap | None = None
     loaded: LoadedConfig | None = None
-    problems: tuple[str, ...] = ()
+    refused: tuple[Finding, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
     engine: str = "auto"
     signals: Mapping[str, Signal] = field(default_factory=dict)
@@ -138,21 +140,31 @@ class Run:
         """Plant, law and constraints."""
         return self.loop.system
 
+    @property
+    def problems(self) -> list[str]:
+        """Why it should not run, one sentence each."""
+        return [str(finding) for finding in self.refused]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know before it runs, one sentence each."""
+        return [str(finding) for finding in self.findings]
+
     @cached_property
     @np.errstate(all="ignore")
-    def warnings(self) -> list[str]:
-        """Warnings before the run, one sentence each."""
+    def findings(self) -> list[Finding]:
+        """What a person should know before it runs."""
         return [
             *start_warnings(self.loop, self.start, self.task_map),
             *self._motion_warnings(),
             *robot_warnings(self.loop, self.start),
-            *self.system.model.doubts,
+            *(Finding("", doubt) for doubt in self.system.model.doubts),
             *unreached(self.signals.values(), self.start.t, self.start.t + self.settings.duration),
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
             *([] if self.loaded is None else unused_shapes(self.loaded)),
             *([] if self.loaded is None else unit_word_warnings(self.loaded, self.system.model.plant)),
-            *([] if self.engine_warning is None else [self.engine_warning]),
+            *([] if self.engine_warning is None else [Finding("", self.engine_warning)]),
         ]
 
     @property
@@ -166,17 +178,17 @@ class Run:
         """How many motions the task holds at the start; None if the law has no such notion."""
         return free_motions(self.system, self.start, self.task_map)
 
-    def _motion_warnings(self) -> list[str]:
+    def _motion_warnings(self) -> list[Finding]:
         found = self.motions
-        if self.problems or found is None or not found.free or found.damped:
+        if self.refused or found is None or not found.free or found.damped:
             return []
         stable = None if self.internal is None else self.internal.stable
         return free_motion_warning(found, stable, isinstance(self.system.model.plant, Robot))
 
-    def _gain_warnings(self) -> list[str]:
+    def _gain_warnings(self) -> list[Finding]:
         """Gains near their limit of stability; beyond it they are a problem."""
-        sentences = [gain.warning for gain in all_gains(self.system, self.settings)]
-        return [sentence for sentence in sentences if sentence is not None]
+        findings = [gain.warning for gain in all_gains(self.system, self.settings)]
+        return [finding for finding in findings if finding is not None]
 
     @cached_property
     @np.errstate(all="ignore")

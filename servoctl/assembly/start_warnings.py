@@ -12,6 +12,7 @@ from servoctl.assembly.start import CLOSED, required_rows
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import foreign_word, parse
+from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import Consistency, consistency
 from servoctl.mechanics.model import Model
@@ -31,68 +32,73 @@ UNPROJECTED = (
 )
 
 
-def start_warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]:
-    """One sentence each."""
+def start_warnings(loop: Loop, start: State, found: TaskMap | None) -> list[Finding]:
+    """What a run may meet, and a person should know before."""
     system = loop.system
     at = consistency(system.model, start)
-    sentences = _small_passive(system.model, at) + _of_tasks(system.model, at)
+    findings = _small_passive(system.model, at) + _of_tasks(system.model, at)
     if system.passive.dependent(system.model) and not system.passive.projection:
-        sentences.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
+        findings.append(Finding("", f"{UNPROJECTED} (set plant.passive.projection: true)"))
     law = system.law
     if not isinstance(law, AttachedConstraintFollowing):
-        return sentences
-    sentences += [] if found is None else _reach_warnings(system, law, start, found)
-    return sentences + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
+        return findings
+    findings += [] if found is None else _reach_warnings(system, law, start, found)
+    return findings + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
 
 
-def _of_tasks(model: Model, at: Consistency) -> list[str]:
+def _of_tasks(model: Model, at: Consistency) -> list[Finding]:
     """What the tasks themselves say about their violation at the start."""
     rows = list(zip(at.rows, at.violation, strict=True))
-    sentences = []
+    findings = []
     for name, constraint in model.plain.task.items():
         violation = np.array([x for row, x in rows if row.group == name and row in model.plain.task_rows])
-        sentences += [f"task.{name}: {sentence}" for sentence in constraint.warnings(violation)]
-    return sentences
+        findings += [Finding(f"task.{name}", sentence) for sentence in constraint.warnings(violation)]
+    return findings
 
 
-def _reach_warnings(system: System, law: AttachedConstraintFollowing, start: State, found: TaskMap) -> list[str]:
+def _reach_warnings(system: System, law: AttachedConstraintFollowing, start: State, found: TaskMap) -> list[Finding]:
     """Rows that the inputs reach badly, or not at all."""
-    sentences = [finding.text for finding in of_task(system, start, found)]
+    findings = of_task(system, start, found)
     if found.rank < found.generic_rank:
         rank = f"rank {found.rank} at the start, {found.generic_rank} nearby"
-        sentences.insert(0, f"task: {rank}: the start is a singular pose")
+        findings.insert(0, Finding("task", f"{rank}: the start is a singular pose"))
     for row in [found.rows[i] for i in law.low_priority_rows if found.rows[i] in found.unreachable]:
-        sentences.append(f"task.{row.name}: no input acts on it: given_up.{row.name} shows the error that remains")
+        findings.append(
+            Finding(f"task.{row.name}", f"no input acts on it: given_up.{row.name} shows the error that remains")
+        )
     everywhere = {row.name for row in (*found.unreachable, *found.idle)}
     lost = [row.name for row, gain in zip(found.rows, found.gain, strict=True) if gain <= VANISHES]
-    return sentences + [
-        f"task.{name}: no input acts on it at the start, but nearby one does: its relative degree changes there"
+    return findings + [
+        Finding(
+            f"task.{name}", "no input acts on it at the start, but nearby one does: its relative degree changes there"
+        )
         for name in lost
         if name not in everywhere
     ]
 
 
-def _rate_alone(law: AttachedConstraintFollowing) -> list[str]:
+def _rate_alone(law: AttachedConstraintFollowing) -> list[Finding]:
     rows = [
         row.name
         for row, damping, stiffness in zip(law.rows, law.correction.damping, law.correction.stiffness, strict=True)
         if row.has_rate and damping and not stiffness
     ]
     remedy = "give p_feedback.rate, or beta"
-    return (
-        [f"task: {', '.join(rows)}: the correction acts only on the rate, positions drift ({remedy})"] if rows else []
-    )
+    sentence = f"{', '.join(rows)}: the correction acts only on the rate, positions drift ({remedy})"
+    return [Finding("task", sentence)] if rows else []
 
 
-def _small_passive(model: Model, at: Consistency) -> list[str]:
+def _small_passive(model: Model, at: Consistency) -> list[Finding]:
     rows = [(row, x) for row, x in zip(at.rows, at.violation, strict=True) if row in model.passive_rows]
+    remedy = "initial.project: true removes this"
     return [
-        f"the start violates the plant's own constraint {row.name} by {x:.1e} (initial.project: true removes this)"
-        for row, x in rows if abs(x) > CLOSED
-    ]  # fmt: skip
+        Finding("", f"the start violates the plant's own constraint {row.name} by {x:.1e} ({remedy})")
+        for row, x in rows
+        if abs(x) > CLOSED
+    ]
 
 
-def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list[str]:
+def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list[Finding]:
     passive = len(at.rows) - len(law.rows)
     gains = law.correction.damping, law.correction.stiffness
     values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], *gains, strict=True)
@@ -106,12 +112,12 @@ def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list
             continue
         worst[key] = max(off, worst.get(key, 0.0), key=abs)
     return [
-        f"task.{group}: starts {off:.4g} {how}, and no correction reduces it (law.correction)"
+        Finding(f"task.{group}", f"starts {off:.4g} {how}, and no correction reduces it (law.correction)")
         for (group, how), off in worst.items()
     ]
 
 
-def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
+def _standstill(loop: Loop, start: State, at: Consistency) -> list[Finding]:
     """A warning if nothing ever moves from this start although the task is not met."""
     x, system = np.concatenate([start.q, start.v, loop.memory_start]), loop.system
     rates, row = loop.rates(start.t, x)
@@ -119,12 +125,13 @@ def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
     violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)
     ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
     if violated and ok and not np.abs(rates).max() > 1e-12:
-        return ["nothing moves from this start: velocities and accelerations are zero, but the task is not met"]
+        still = "nothing moves from this start: velocities and accelerations are zero, but the task is not met"
+        return [Finding("", still)]
     return []
 
 
-def unit_word_warnings(loaded: LoadedConfig, plant: Plant) -> list[str]:
-    """One sentence for each of them in a config as it is written."""
+def unit_word_warnings(loaded: LoadedConfig, plant: Plant) -> list[Finding]:
+    """One for each of them in a config as it is written."""
     found = []
     for place, text, unit in _texts(loaded.document.values, plant):
         try:
@@ -133,7 +140,9 @@ def unit_word_warnings(loaded: LoadedConfig, plant: Plant) -> list[str]:
             continue
         if foreign is not None:
             word, other = foreign
-            found.append(f"{place}: {text!r} has the unit word {word!r} where {other} belongs (give it in {other})")
+            found.append(
+                Finding(place, f"{text!r} has the unit word {word!r} where {other} belongs (give it in {other})")
+            )
     return found
 
 
@@ -186,18 +195,18 @@ class JointUse:
         return abs(self.u) / self.effort if self.effort else (math.inf if self.u else 0.0)
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[Finding]:
         """A joint outside its limits, and a command at or above the effort."""
         found = []
         if self.margin < 0.0:
             side, limit = ("below its lower", self.lower) if self.q < self.lower else ("above its upper", self.upper)
-            found.append(f"the start has {self.name} = {self.q:.4g} {self.unit}, {side} limit {limit:.4g} (initial.q)")
+            outside = f"the start has {self.name} = {self.q:.4g} {self.unit}, {side} limit {limit:.4g} (initial.q)"
+            found.append(Finding("", outside))
         if self.share is not None and self.share >= 1.0 - AT_LIMIT:
             at = "is at" if self.share <= 1.0 + AT_LIMIT else f"is {abs(self.u or 0.0):.4g} {self.u_unit}, above"
             remedy = "start elsewhere, or slower" if at == "is at" else "law.limits: robot keeps it inside"
-            found.append(
-                f"the first command of {self.name} {at} its effort, {self.effort:.4g} {self.u_unit} ({remedy})"
-            )
+            effort = f"the first command of {self.name} {at} its effort, {self.effort:.4g} {self.u_unit} ({remedy})"
+            found.append(Finding("", effort))
         return found
 
 
@@ -225,26 +234,27 @@ def _effort(joint: TreeJoint, u: float) -> float | None:
     return joint.effort[1] if u > 0.0 else -joint.effort[0]
 
 
-def robot_warnings(loop: Loop, start: State) -> list[str]:
-    """Warnings about a robot and its start, one sentence each."""
+def robot_warnings(loop: Loop, start: State) -> list[Finding]:
+    """Warnings about a robot and its start."""
     plant = loop.system.model.plant
     notes = plant.tree.notes if isinstance(plant, Robot) else ()
-    impossible = [note for note in notes if IMPOSSIBLE in note]
+    impossible = [Finding("", note) for note in notes if IMPOSSIBLE in note]
     return [
         *impossible,
         *_pulling_feet(plant),
-        *(sentence for joint in joint_uses(loop, start) for sentence in joint.warnings),
+        *(finding for joint in joint_uses(loop, start) for finding in joint.warnings),
     ]
 
 
-def _pulling_feet(plant: Plant) -> Iterator[str]:
-    """A sentence on the points of a robot with a free base that loops hold on the ground."""
+def _pulling_feet(plant: Plant) -> Iterator[Finding]:
+    """A warning about the points of a robot with a free base that loops hold on the ground."""
     if not isinstance(plant, Robot) or not plant.tree.free_bases:
         return
     fixed = {frame.name for frame in plant.tree.frames if frame.body < 0}
     feet = [loop.name for loop in plant.tree.loops if loop.kind == "point" and fixed & {loop.first, loop.second}]
     if feet:
-        yield f"loops {', '.join(feet)}: a foot may pull on the ground, too, unless a bound holds its reaction"
+        pulls = "a foot may pull on the ground, too, unless a bound holds its reaction"
+        yield Finding("", f"loops {', '.join(feet)}: {pulls}")
 
 
 def _first_command(loop: Loop, start: State, plant: Robot) -> dict[str, float]:

@@ -12,6 +12,7 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import Expression, check_names, parse
 from servoctl.expression.suggest import remedy
+from servoctl.finding import Finding
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Signal
 from servoctl.types import Array
@@ -23,8 +24,8 @@ class Collector(Protocol):
     """Collects problems, so that all of them are reported at once."""
 
     @property
-    def found(self) -> Sequence[str]:
-        """One sentence per problem so far."""
+    def found(self) -> Sequence[Finding | str]:
+        """What is wrong so far."""
 
     def add(self, what: object, *path: str | int) -> None:
         """Notes what is wrong at a field."""
@@ -112,8 +113,8 @@ class Problems:
         self._all: list[Problem] = []
 
     @property
-    def found(self) -> list[str]:
-        """One sentence per problem, with file and line, in order of lines."""
+    def found(self) -> list[Finding]:
+        """One finding per problem, with file and line, in order of lines."""
         return self._document.report(self._all)
 
     def add(self, what: object, *path: str | int) -> None:

@@ -29,6 +29,7 @@ from scipy.optimize import linprog
 from servoctl.assembly import Run
 from servoctl.assembly.start import required_rows
 from servoctl.errors import ServoctlError
+from servoctl.finding import Finding
 from servoctl.laws import barrier
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import nearest, pose_inside
@@ -67,23 +68,21 @@ def task_state(run: Run, near: State, t: float) -> State | None:
 SPEED_SAMPLES = 60  # number of times at which the speeds are computed
 
 
-def speed_warnings(run: Run) -> list[str]:
-    """Sentences about joints that the references move faster than their limits; empty without robot or references."""
+def speed_warnings(run: Run) -> list[Finding]:
+    """Warnings about joints that the references move faster than their limits; empty without robot or references."""
     model = run.system.model.plain
     used = {name for constraint in model.task.values() for name in constraint.signals}
     if not isinstance(model.plant, Robot) or not used:
         return []
     limits = {joint.name: joint.velocity for joint in model.plant.tree.joints if joint.velocity is not None}
     guided = {signal.column: signal for name, signal in run.signals.items() if name in used and signal.column in limits}
-    sentences = too_fast(guided, limits)
+    findings = [Finding("", sentence) for sentence in too_fast(guided, limits)]
     needed = _needed(run, list(limits))
     for name, (speed, t) in needed.items():
         if name not in guided and speed > limits[name]:
-            sentences.append(
-                f"task: moves {name} at {speed:.4g} at t = {t:.4g} s or faster, its speed limit is {limits[name]:.4g} "
-                "(slow the reference down)"
-            )
-    return sentences
+            moves = f"moves {name} at {speed:.4g} at t = {t:.4g} s or faster, its speed limit is {limits[name]:.4g}"
+            findings.append(Finding("task", f"{moves} (slow the reference down)"))
+    return findings
 
 
 def _needed(run: Run, joints: list[str]) -> dict[str, tuple[float, float]]:

@@ -26,6 +26,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.estimation import estimate_errors
 from servoctl.check.bound_path import exclusions, hurries
 from servoctl.check.sections import Section, shortened
+from servoctl.finding import Finding
 from servoctl.laws import barrier
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bounds import braking
@@ -77,12 +78,12 @@ STATES, CORNERS = 6, 4  # random states near the start; random corners of the li
 def bound_section(run: Run) -> Iterator[Section]:
     """Start, rate and accuracy of each bound."""
     law = run.system.law
-    if run.problems or not isinstance(law, AttachedConstraintFollowing) or law.bounds is None:
+    if run.refused or not isinstance(law, AttachedConstraintFollowing) or law.bounds is None:
         return
     held, period = law.bounds, law.bounds.timing.period
     h = _values(run, run.start)
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
-    lines, values, warnings = [], {}, []
+    lines, values, findings = [], {}, []
     late = held.timing.mean_delay
     errors, paths, units, weakest = _errors(run, law), exclusions(run), _units(run), _weakest(run, law)
     hurried = hurries(run)
@@ -109,15 +110,15 @@ def bound_section(run: Run) -> Iterator[Section]:
             parts.append(f"{paths[name].text}, where the law gives up the task")
             if paths[name].always:
                 remedy = "move the bound or the task"
-                warnings.append(f"bounds: {name}: {paths[name].text}: the task is never met ({remedy})")
+                findings.append(Finding("bounds", f"{name}: {paths[name].text}: the task is never met ({remedy})"))
         if name in hurried:
             facts["hurry"] = hurried[name].to_dict()
-            warnings.append(f"bounds: {name}: {hurried[name].text}")
+            findings.append(Finding("bounds", f"{name}: {hurried[name].text}"))
         lines.append("; ".join(parts))
         values[name] = facts
         if not facts["inside"]:
             told = _returning(run, law, name, facts).removeprefix(", outside: ")
-            warnings.append(f"bounds: {name}: the start is outside (h = {h[i]:.4g}); {told}")
+            findings.append(Finding("bounds", f"{name}: the start is outside (h = {h[i]:.4g}); {told}"))
     if law.observed:
         lines.append(
             "law.observer acts on the task alone: a bound knows no disturbance (estimation: {kind: model} tells it, or "
@@ -125,7 +126,7 @@ def bound_section(run: Run) -> Iterator[Section]:
         )
     if late:
         lines.append(f"commands act {1e3 * late:.4g} ms late: bounds are held at the state that sent commands lead to")
-    yield Section("bounds", "bounds", shortened(lines), values, warnings)
+    yield Section("bounds", "bounds", shortened(lines), values, findings)
 
 
 def _returning(run: Run, law: AttachedConstraintFollowing, name: str, facts: dict[str, Any]) -> str:

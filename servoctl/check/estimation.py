@@ -14,6 +14,7 @@ from servoctl.assembly import Run
 from servoctl.check.sections import Section, shortened
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
+from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import Closed, EstimateFilter, close, hold, last_stable, linear_controller
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
@@ -137,12 +138,12 @@ def estimation_section(run: Run) -> Iterator[Section]:
             line += f"; disturbance to {estimator.sigma[i]:.2g} {units[i] or '1'}/s^2 (1 sigma)"
         lines.append(line)
     errors = _of_rows(run, law, lines, values) if isinstance(law, AttachedConstraintFollowing) else []
-    yield Section("estimation", "estimation", shortened(lines), values, errors=errors)
+    yield Section("estimation", "estimation", shortened(lines), values, errors)
 
 
-def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], values: dict[str, Any]) -> list[str]:
+def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], values: dict[str, Any]) -> list[Finding]:
     """Adds what each row bears with the estimator of the fastest coordinate; returns why the run is refused."""
-    estimator, errors = run.system.estimator, list[str]()
+    estimator, errors = run.system.estimator, list[Finding]()
     assert estimator is not None
     one = of_one_axis(estimator, int(np.argmax(estimator.gain_v)))
     for i, row in enumerate(law.rows):
@@ -151,9 +152,8 @@ def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], value
         limit = _largest_gain(one, *law.correction.gains(i)[:2])
         values[row.name] = {"largest_gain": limit}
         if limit < 1.0:
-            errors.append(
-                f"estimation: {row.name}: unstable with this estimator (lower estimation.disturbance, or the gains)"
-            )
+            unstable = f"{row.name}: unstable with this estimator (lower estimation.disturbance, or the gains)"
+            errors.append(Finding("estimation", unstable, "error"))
             continue
         known = f"{limit:.3g}" if np.isfinite(limit) else f"more than {MOST:g}"
         lines.append(f"{row.name}: stable if inputs act up to {known} times as much as the model says")
@@ -212,7 +212,7 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     if not isinstance(law, AttachedConstraintFollowing) or law.observer is None:
         return
     rate, lines, limits = law.observer.rate, [], stable_rates(law, error)
-    errors = [f"law.observer: {sentence}" for sentence in rate_refusals(law, error)]
+    errors = [Finding("law.observer", sentence, "error") for sentence in rate_refusals(law, error)]
     values: dict[str, Any] = {}
     inside = "" if error is None else " for every machine of the box"
     for i, name in enumerate(law.observed):
@@ -228,7 +228,7 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
         lines.append(line)
     if error is not None and not errors:
         lines += _bound(law, error, values)
-    yield Section("disturbance observer", "observer", shortened(lines), values, errors=errors)
+    yield Section("disturbance observer", "observer", shortened(lines), values, errors)
 
 
 def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str, Any]) -> list[str]:

@@ -33,6 +33,7 @@ from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
 from servoctl.errors import ServoctlError
 from servoctl.expression import per_second
+from servoctl.finding import Finding
 from servoctl.mechanics.actuator_parameters import armature_of, friction_of
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
@@ -237,7 +238,7 @@ def task_section(run: Run) -> Iterator[Section]:
     model = run.system.model
     if not model.task:
         return
-    lines, values, warnings = [], {}, []
+    lines, values, findings = [], {}, []
     for name, constraint in model.task.items():
         try:
             kind = classify(constraint, model.plant, run.start)
@@ -248,8 +249,9 @@ def task_section(run: Run) -> Iterator[Section]:
         equation = getattr(constraint, "equation", None)
         if equation is not None and equation.kinked and constraint.kind == "holonomic":
             words = ", ".join(equation.kinked)
-            warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
-    yield Section("task", "task", lines + _violations(run, model.task_rows), values, warnings)
+            kink = f"{words} in a holonomic row: its second derivative ignores the kink"
+            findings.append(Finding(f"task.{name}", kink))
+    yield Section("task", "task", lines + _violations(run, model.task_rows), values, findings)
 
 
 def reach_section(run: Run) -> Iterator[Section]:

@@ -24,6 +24,7 @@ from servoctl.check.model import (
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
 from servoctl.check.uncertainty import robust_section, uncertainty_section
+from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.mechanics.initial import consistency
@@ -52,28 +53,28 @@ def _references(run: Run) -> Iterator[Section]:
             fastest = f"fastest {peak.rate:.4g} per s at t = {peak.t:.4g} s"
             lines.append(f"  {signal.name}: {first:.6g} at the start, {fastest}")
             values[name]["columns"][signal.column] = {"at_start": first, "peak_rate": peak.rate, "peak_time": peak.t}
-    warnings = [*_reference_warnings(run), *speed_warnings(run)]
-    yield Section("references", "references", shortened(lines), values, warnings)
+    findings = [*_reference_warnings(run), *speed_warnings(run)]
+    yield Section("references", "references", shortened(lines), values, findings)
 
 
-def _reference_warnings(run: Run) -> list[str]:
-    """Sentences about references that start away from the machine, or begin or end with a velocity."""
-    sentences = []
+def _reference_warnings(run: Run) -> list[Finding]:
+    """Warnings about references that start away from the machine, or begin or end with a velocity."""
+    findings = []
     at = consistency(run.system.model, run.start)
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         constraint = run.system.model.task.get(row.group)
         names = [] if constraint is None else list(constraint.signals)
         if names and abs(violation) > AWAY:
             away = f"starts {violation:.4g} away from its reference ({', '.join(names)})"
-            sentences.append(f"task.{row.name}: {away}; move initial.q, or set initial.project: true")
+            findings.append(Finding(f"task.{row.name}", f"{away}; move initial.q, or set initial.project: true"))
         elif names and abs(rate) > AWAY:
             away = f"starts with a rate {rate:.4g} away from that of its reference ({', '.join(names)})"
-            sentences.append(f"task.{row.name}: {away}; set initial.v")
+            findings.append(Finding(f"task.{row.name}", f"{away}; set initial.v"))
     used = {name for constraint in run.system.model.task.values() for name in constraint.signals}
     for name, signal in run.signals.items():
         if name in used and isinstance(signal, Signal):
-            sentences += [f"references.{signal.reference}: {sentence}" for sentence in jumps(signal, run.start.t)]
-    return sentences
+            findings += [Finding(f"references.{signal.reference}", each) for each in jumps(signal, run.start.t)]
+    return findings
 
 
 def _funnels(run: Run) -> Iterator[Section]:
@@ -119,7 +120,7 @@ def check(run: Run) -> CheckReport:
     Args:
         run: A run, loaded with `strict=False` so that its problems are reported with the rest.
     """
-    report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
+    report = CheckReport(findings=[*run.refused, *run.findings])
     for part in PARTS:
         for section in part(run):
             report.add(section)
@@ -151,14 +152,18 @@ def _gains(run: Run) -> Iterator[Section]:
     spacing = None if run.loaded is None else drives_spacing(run.loaded, run.system.model.plant)
     if run.loaded is None or spacing is None or not task:
         return
-    task, where = list(task_gains(run.system, spacing)), run.loaded.where("hil", "period")
+    task = list(task_gains(run.system, spacing))
     yield Section(
         f"corrections on drives: {spacing}",
         "hil_gains",
         shortened(together([gain.line for gain in task])),
         {gain.name: gain.to_dict() for gain in task},
-        [f"{where}: {gain.warning}" for gain in task if gain.warning is not None],
-        [f"{where}: {gain.problem}" for gain in task if gain.problem is not None],
+        [
+            run.loaded.finding(str(found), "hil", "period", severity=found.severity)
+            for gain in task
+            for found in (gain.warning, gain.problem)
+            if found is not None
+        ],
     )
     yield _recommended("recommended on drives", "hil_recommended", recommend(run, spacing))
 
@@ -170,9 +175,9 @@ def _recommended(title: str, key: str, found: list[Recommendation]) -> Section:
 
 def _fast_motion(run: Run) -> Iterator[Section]:
     """A pole of the machine that the run's steps cannot follow."""
-    found = None if run.problems else fast_motion(run.loop, run.start, run.settings)
-    values, warnings = (None, []) if found is None else (found.to_dict(), [found.text])
-    yield Section(key="fast_motion", values=values, warnings=warnings)
+    found = None if run.refused else fast_motion(run.loop, run.start, run.settings)
+    values, findings = (None, []) if found is None else (found.to_dict(), [found.finding])
+    yield Section(key="fast_motion", values=values, findings=findings)
 
 
 def _uncertainty(run: Run) -> Iterator[Section]:
@@ -183,7 +188,7 @@ def _uncertainty(run: Run) -> Iterator[Section]:
 
 
 def _internal(run: Run) -> Iterator[Section]:
-    if run.system.law is None or run.problems or run.internal is None:
+    if run.system.law is None or run.refused or run.internal is None:
         return
     internal = run.internal
     lines = [f"{counted(internal.dimension, 'state')} that the task leaves free: {internal.verdict}"]
@@ -193,8 +198,7 @@ def _internal(run: Run) -> Iterator[Section]:
         "dimension": internal.dimension, "stable": internal.stable,
         "modes": [[mode.real, mode.imag] for mode in internal.modes],
     }  # fmt: skip
-    warnings = [finding.text for finding in of_internal(run.system, internal)]
-    yield Section("internal dynamics", "internal", lines, values, warnings)
+    yield Section("internal dynamics", "internal", lines, values, of_internal(run.system, internal))
 
 
 def _diagnosis(run: Run) -> Iterator[Section]:
@@ -202,7 +206,7 @@ def _diagnosis(run: Run) -> Iterator[Section]:
     if run.system.law is None:
         return
     findings = of_task(run.system, run.start, run.task_map)
-    findings += of_internal(run.system, run.internal) if not run.problems else []
+    findings += of_internal(run.system, run.internal) if not run.refused else []
     yield Section(key="diagnosis", values=[finding.to_dict() for finding in findings])
 
 
@@ -214,7 +218,7 @@ def _start(run: Run) -> Iterator[Section]:
         for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
     ]
     values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}
-    errors = []
+    findings = []
     if run.system.law is not None:
         command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
         slices = loop.layout.slices
@@ -230,8 +234,9 @@ def _start(run: Run) -> Iterator[Section]:
             lines.append("the law is a class of your own: tasks are only measured against it")
         values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}
         if not np.isfinite(command[slices["u"]]).all():
-            errors.append(f"start: {status.value} (a number of plant, task or bounds is too large, or is none there)")
-    yield Section("start", "start", lines, values, errors=[] if run.problems else errors)
+            told = f"{status.value} (a number of plant, task or bounds is too large, or is none there)"
+            findings.append(Finding("start", told, "error"))
+    yield Section("start", "start", lines, values, [] if run.refused else findings)
 
 
 def _engine(run: Run) -> Iterator[Section]:

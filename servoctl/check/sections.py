@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from servoctl.finding import Finding
 from servoctl.run_folder.values import plain
 
 SHOWN = 10  # largest number of printed lines of one kind; JSON has all
@@ -17,8 +18,7 @@ class Section:
     key: str = ""  # of its values in JSON; empty: it has none
     lines: list[str] = field(default_factory=list)  # to print; without any the title is not printed either
     values: Any = None  # the same as plain values
-    warnings: list[str] = field(default_factory=list)  # the run is possible
-    errors: list[str] = field(default_factory=list)  # reasons why the run is refused
+    findings: list[Finding] = field(default_factory=list)  # what a person should know
 
 
 @dataclass
@@ -27,8 +27,7 @@ class CheckReport:
 
     sections: list[tuple[str, list[str]]] = field(default_factory=list)  # (title, lines) to print
     values: dict[str, Any] = field(default_factory=dict)  # the same as plain values, for JSON
-    warnings: list[str] = field(default_factory=list)  # warnings; the run is possible
-    errors: list[str] = field(default_factory=list)  # reasons why the run is refused
+    findings: list[Finding] = field(default_factory=list)  # what a person should know, of all parts
 
     def add(self, section: Section) -> None:
         """Adds a part at the end."""
@@ -36,12 +35,22 @@ class CheckReport:
             self.sections.append((section.title, section.lines))
         if section.key:
             self.values[section.key] = section.values
-        self.warnings += section.warnings
-        self.errors += section.errors
+        self.findings += section.findings
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings, one sentence each; the run is possible."""
+        return [str(finding) for finding in self.findings if finding.severity == "warning"]
+
+    @property
+    def errors(self) -> list[str]:
+        """Reasons why the run is refused, one sentence each."""
+        return [str(finding) for finding in self.findings if finding.severity == "error"]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return dict(plain({**self.values, "warnings": self.warnings, "errors": self.errors}))
+        found = {"findings": [finding.to_dict() for finding in self.findings]}
+        return dict(plain({**self.values, **found, "warnings": self.warnings, "errors": self.errors}))
 
 
 FEW = 3  # up to so many neighbours with the same text have a line each

@@ -10,6 +10,7 @@ from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
 from servoctl.errors import ServoctlError
+from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback
 from servoctl.laws.robust import RobustTerm, dead_zone_time, leakage_rms, radius, settled
@@ -39,23 +40,23 @@ def path_states(run: Run) -> tuple[list[State], list[State]]:
 def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
     """Errors of the model over the box of `law.uncertainty`; empty without one."""
     law, section = run.system.law, Section("model error")
-    if run.loaded is None or run.problems or not isinstance(law, AttachedConstraintFollowing):
+    if run.loaded is None or run.refused or not isinstance(law, AttachedConstraintFollowing):
         return section, None
     problems = Problems(run.loaded)
     box = machines(run.loaded, run.system.model, run.start, problems)
     if box is None:
-        section.errors += problems.found
+        section.findings += problems.found
         return section, None
     states, later = path_states(run)
     try:
         error = model_error(law, run.system.model, box.models, states, later)
     except ServoctlError as wrong:
-        section.errors.append(f"{run.loaded.where('law', 'uncertainty')}: {wrong}")
+        section.findings.append(run.loaded.finding(str(wrong), "law", "uncertainty"))
         return section, None
     _describe(section, law, box, states, error)
     sentence = refusal(law, error, f"{box.named(error.at[1])} at t = {error.at[0]:.4g} s")
     if sentence is not None:
-        section.errors.append(f"{run.loaded.where('law', 'uncertainty')}: {sentence}")
+        section.findings.append(run.loaded.finding(sentence, "law", "uncertainty"))
     return section, error
 
 
@@ -139,10 +140,9 @@ def _robust(section: Section, term: RobustTerm, kappa: float, needed: float | No
         + ("holds on the path" if holds else "DOES NOT HOLD")
     )
     if not holds:
-        section.warnings.append(
-            f"law.robust.bound: {rho:.4g} is less than the disturbance of the box, {needed:.4g}: the bounds that check "
-            "prints do not hold (raise it)"
-        )
+        less = f"{rho:.4g} is less than the disturbance of the box, {needed:.4g}"
+        told = f"{less}: the bounds that check prints do not hold (raise it)"
+        section.findings.append(Finding("law.robust.bound", told))
     return tight
 
 
@@ -220,8 +220,8 @@ def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, upper: f
     if share >= 1.0:
         remedy = "gain_budget" if law.robust.adaptive else "boundary_layer"
         field = "law.adaptive" if law.robust.adaptive else "law.robust"
-        section.warnings.append(
-            f"{field}: the boundary layer is too thin for the period: the force chatters with |beta| up to about "
-            f"(d + 1) rho h ({remedy}: auto, or {'lower' if law.robust.adaptive else 'raise'} it by a factor of "
-            f"{2 * share:.2g})"
+        thin = (
+            "the boundary layer is too thin for the period: the force chatters with |beta| up to about (d + 1) rho h "
+            f"({remedy}: auto, or {'lower' if law.robust.adaptive else 'raise'} it by a factor of {2 * share:.2g})"
         )
+        section.findings.append(Finding(field, thin))

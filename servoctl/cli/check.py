@@ -1,6 +1,7 @@
 """`servoctl check`: validates a config and reports on its model, without a simulation."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from servoctl.check.sections import CheckReport
     from servoctl.config import schema
     from servoctl.config.overrides import Override
+    from servoctl.finding import Finding
 
 
 def check(
@@ -86,22 +88,23 @@ def _check_tune(run: "Run", report: "CheckReport", config: str, changes: "Sequen
             in_file = {_without_hint(problem) for problem in problems}  # without the changes there is no run
         changed = [problem for problem in problems if _without_hint(problem) not in in_file]
         problems = [problem for problem in problems if _without_hint(problem) in in_file]
-        report.warnings += [f"{problem} (only with this --set: `tune` would refuse it)" for problem in changed]
-    report.errors += problems
+        only = " (only with this --set: `tune` would refuse it)"
+        report.findings += [replace(each, sentence=each.sentence + only, severity="warning") for each in changed]
+    report.findings += problems
 
 
-def _without_hint(problem: str) -> str:
-    return problem.partition(" (")[0]
+def _without_hint(problem: "Finding") -> str:
+    return str(problem).partition(" (")[0]
 
 
-def _search_problems(run: "Run") -> list[str]:
+def _search_problems(run: "Run") -> "list[Finding]":
     from servoctl.errors import ConfigError
     from servoctl.study.problem import read_problem
 
     try:
         read_problem(run)
     except ConfigError as error:
-        return error.problems
+        return error.findings
     return []
 
 
@@ -115,7 +118,7 @@ def _check_rig(run: "Run", report: "CheckReport") -> None:
     try:
         lines = describe(prepare(run.loaded, engine="vm"))
     except ConfigError as error:
-        report.errors += [problem for problem in error.problems if problem not in report.errors]
+        report.findings += [finding for finding in error.findings if str(finding) not in report.errors]
         return
     report.sections.append(("drives", lines))
     report.values["drives"] = lines

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
+from servoctl.finding import Finding
 
 _MAPPING = (dict, Mapping)  # asked 50 times a run of a sweep; a dict is known without the slow check of Mapping
 
@@ -111,10 +112,10 @@ class Document:
             dotted += f"[{name}]" if isinstance(name, int) else f".{name}"
         return dotted.removeprefix(".")
 
-    def report(self, problems: Iterable[Problem]) -> list[str]:
-        """One sentence per problem, in order of lines; problems of overrides come last."""
+    def report(self, problems: Iterable[Problem]) -> list[Finding]:
+        """One finding per problem, in order of lines; problems of overrides come last."""
         ordered = sorted(dict.fromkeys(problems), key=lambda problem: self._source(problem.path)[1])
-        return [f"{self.where(*path)}: {what}" for path, what in ordered]
+        return [Finding(self.field(path), what, "error", self._source(path)[0]) for path, what in ordered]
 
     def indexed(self, path: FieldPath) -> FieldPath:
         """The path with the index of an entry of `NAMED_LISTS` instead of its name."""

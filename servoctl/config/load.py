@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from servoctl.config.document import Document, FieldPath
+from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
 from servoctl.config.plant import PlantConfig
 from servoctl.config.problems import validate
@@ -21,6 +21,7 @@ from servoctl.config.tasks import Task
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy, suggestion
+from servoctl.finding import Finding, Severity
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -250,6 +251,11 @@ class LoadedConfig:
         """
         return self.document.where(*self.document.indexed(path))
 
+    def finding(self, sentence: str, *path: str | int, severity: Severity = "error") -> Finding:
+        """A finding about a field, with its file and line; arguments as of `where`."""
+        (found,) = self.document.report([Problem(self.document.indexed(path), sentence)])
+        return replace(found, severity=severity)
+
 
 def load_config(source: str | Path, overrides: Sequence[Override] = ()) -> LoadedConfig:
     """Read and check a config.
@@ -267,7 +273,7 @@ def load_config(source: str | Path, overrides: Sequence[Override] = ()) -> Loade
 
 def _checked(path: Path, document: Document, refused: Sequence[str], like: LoadedConfig | None = None) -> LoadedConfig:
     config, problems = validate(document.values, None if like is None else (like.document.values, like.config))
-    sentences = [*document.report([*document.problems, *problems]), *refused]
-    if sentences or config is None:
-        raise ConfigError(sentences)
+    found: list[Finding | str] = [*document.report([*document.problems, *problems]), *refused]
+    if found or config is None:
+        raise ConfigError(found)
     return LoadedConfig(path, config, document)
