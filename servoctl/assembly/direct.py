@@ -186,7 +186,7 @@ def simulate(
     wrong_starts += starts.unreachable(task_map, system.law) if task_map is not None else []
     check_settings(loop, settings, problems, on_drives=False)
     if wrong_starts or problems.found:
-        raise TaskError("\n".join([*wrong_starts, *problems.found]))
+        raise TaskError("\n".join(map(str, [*wrong_starts, *problems.found])))
     return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
 
 
