@@ -6,22 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
-from servoctl.config.plant import PlantConfig
 from servoctl.config.problems import validate
-from servoctl.config.realism import MachineConfig
-from servoctl.config.robot import RobotConfig
-from servoctl.config.schema import Config, LawConfig, TermConfig
-from servoctl.config.tasks import Task
+from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy, suggestion
 from servoctl.finding import Finding, Severity
+from servoctl.tree.fields import Section, names_a_file
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -72,23 +69,21 @@ def find_config(source: str | Path) -> Path:
     raise ConfigError(f"{text}: no such file ({hint})")
 
 
-ModelFile = TypeVar("ModelFile", RobotConfig, MachineConfig)
-WithClass = TypeVar("WithClass", PlantConfig, Task, LawConfig, TermConfig)
+def paths_by_field(config: Config) -> dict[str, str]:
+    """Field, as after `--set` -> the class path or file that it names."""
+    found: dict[str, str] = {}
 
+    def noted(field: str, path: str) -> str:
+        found[field] = path
+        return path
 
-def classes_by_field(config: Config) -> dict[str, str]:
-    """Field, as after `--set` -> class path, of plant, task, law and terms."""
-    found = {"plant.class": config.plant.class_}
-    found |= {f"task.{entry.name}.class": entry.class_ for entry in config.task}
-    if not isinstance(config.law, str):
-        found["law.class"] = config.law.class_
-        found |= {f"law.terms.{name}.class": term.class_ for name, term in (config.law.terms or {}).items()}
-    return {field: path for field, path in found.items() if path is not None}
+    _with_paths(config, noted)
+    return found
 
 
 def class_paths(config: Config) -> list[str]:
     """Class paths of plant, task, law and terms, each once, in order."""
-    return list(dict.fromkeys(classes_by_field(config).values()))
+    return list(dict.fromkeys(path for field, path in paths_by_field(config).items() if _of_class(field)))
 
 
 def class_files(config: Config) -> list[str]:
@@ -99,11 +94,7 @@ def class_files(config: Config) -> list[str]:
 
 def data_files(config: Config) -> list[str]:
     """Files of robots and of references, each once, as the config names them."""
-    files = [robot.urdf or robot.mjcf for robot in config.plant.every_robot.values()]
-    files += [reference.file for reference in config.references.values()]
-    if config.realism is not None and config.realism.machine is not None:
-        files += [config.realism.machine.file]
-    return list(dict.fromkeys(file for file in files if file is not None))
+    return list(dict.fromkeys(path for field, path in paths_by_field(config).items() if not _of_class(field)))
 
 
 def with_absolute_files(config: Config, folder: Path) -> Config:
@@ -123,37 +114,34 @@ def moved(config: Config, home: Path, folder: Path) -> Config:
 
 
 def _with_files(config: Config, change: Callable[[str], str]) -> Config:
-    def class_path(path: str | None) -> str | None:
-        module, _, name = (path or "").rpartition(":")
+    def changed(field: str, path: str) -> str:
+        module, _, name = path.rpartition(":")
+        if not _of_class(field):
+            return change(path)
         return f"{change(module)}:{name}" if module.endswith(".py") else path
 
-    def named(section: WithClass) -> WithClass:
-        return section.model_copy(update={"class_": class_path(section.class_)})
-
-    plant, task = named(config.plant), tuple(map(named, config.task))
-    law = config.law
-    if not isinstance(law, str):
-        terms = None if law.terms is None else {name: named(term) for name, term in law.terms.items()}
-        law = named(law).model_copy(update={"terms": terms})
-    return _with_data(config.model_copy(update={"plant": plant, "task": task, "law": law}), change)
+    moved: Config = _with_paths(config, changed)
+    return moved
 
 
-def _with_data(config: Config, change: Callable[[str], str]) -> Config:
-    def changed(model: ModelFile) -> ModelFile:
-        named = [key for key in ("urdf", "mjcf") if getattr(model, key) is not None]
-        return model.model_copy(update={key: change(getattr(model, key)) for key in named})
+def _of_class(field: str) -> bool:
+    return field.endswith(".class")
 
-    plant = config.plant
-    robots = plant.robots and {name: changed(robot) for name, robot in plant.robots.items()}
-    references = {
-        name: reference if reference.file is None else reference.model_copy(update={"file": change(reference.file)})
-        for name, reference in config.references.items()
-    }
-    plant = plant.model_copy(update={"robot": plant.robot and changed(plant.robot), "robots": robots})
-    realism = config.realism
-    if realism is not None and realism.machine is not None:
-        realism = realism.model_copy(update={"machine": changed(realism.machine)})
-    return config.model_copy(update={"plant": plant, "references": references, "realism": realism})
+
+def _with_paths(node: Any, change: Callable[[str, str], str], at: tuple[str, ...] = ()) -> Any:
+    """A section with other class paths and files: `change(field, path)` of each; the field is as after `--set`."""
+    if isinstance(node, dict):
+        return {key: _with_paths(value, change, (*at, key)) for key, value in node.items()}
+    if isinstance(node, tuple):
+        return tuple(_with_paths(part, change, (*at, getattr(part, "name", str(i)))) for i, part in enumerate(node))
+    if not isinstance(node, Section):
+        return node
+    new: dict[str, Any] = {}
+    for name, field in type(node).model_fields.items():
+        value, path = getattr(node, name), (*at, field.alias or name)
+        named = value is not None and names_a_file(field)
+        new[name] = change(".".join(path), value) if named else _with_paths(value, change, path)
+    return node.model_copy(update=new)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -229,7 +217,7 @@ class LoadedConfig:
         moved = replace(self, path=(classes or Path()).absolute() / self.path.name)
         if classes is None:
             return moved
-        files = {field: Path(name) for field, name in classes_by_field(self.config).items() if ".py:" in name}
+        files = {field: Path(name) for field, name in paths_by_field(self.config).items() if ".py:" in name}
         return moved.overridden([setting(field, f"{moved.folder / file.name}") for field, file in files.items()])
 
     def with_numbers(self, numbers: Mapping[str, float]) -> "LoadedConfig":

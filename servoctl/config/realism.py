@@ -9,6 +9,7 @@ from pydantic import Field
 from servoctl.config.document import Problem, mapping, number_or
 from servoctl.config.plant import FrictionConfig
 from servoctl.tree.fields import (
+    FileName,
     Limit,
     NotNegative,
     NumberField,
@@ -40,8 +41,8 @@ class PerCoordinate(Section):
 class MachineConfig(Section):
     """A scene of MuJoCo that moves in place of the plant: exactly one of mjcf, urdf."""
 
-    mjcf: str | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
-    urdf: str | None = Field(default=None, description="URDF that MuJoCo reads, relative to the config's folder")
+    mjcf: FileName | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
+    urdf: FileName | None = Field(default=None, description="URDF that MuJoCo reads, relative to the config's folder")
 
     @property
     def file(self) -> str | None:

@@ -10,7 +10,7 @@ from servoctl.config.document import FieldPath, Problem, exactly_one, number_or
 from servoctl.errors import ExpressionError
 from servoctl.expression import parse
 from servoctl.expression.suggest import remedy
-from servoctl.tree.fields import NumberField, Real, Section
+from servoctl.tree.fields import FileName, NumberField, Real, Section
 
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")
@@ -23,7 +23,7 @@ Blend = Annotated[float, NumberField("a share above 0, at most 0.5", above=0, mo
 class ReferenceConfig(Section):
     """One reference: exactly one of file, waypoints. Column x of reference path is path_x in every equation."""
 
-    file: str | None = Field(default=None, description="CSV or Parquet file, relative to the config's folder")
+    file: FileName | None = Field(default=None, description="CSV or Parquet file, relative to the config's folder")
     time: str | None = Field(default=None, description="column of the file with the times [s]; default t")
     columns: tuple[str, ...] | None = Field(
         default=None, min_length=1, description="columns of the file to use; left out: all others"

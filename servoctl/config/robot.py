@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, StrictBool
 from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, mapping
 from servoctl.expression.suggest import remedy
 from servoctl.tree.fields import (
+    FileName,
     InertiaEntries,
     PerName,
     Positive,
@@ -57,8 +58,8 @@ class PlacementConfig(Section):
 class RobotConfig(Section):
     """A robot from a file: exactly one of urdf, mjcf."""
 
-    urdf: str | None = Field(default=None, description="URDF file, relative to the config's folder")
-    mjcf: str | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
+    urdf: FileName | None = Field(default=None, description="URDF file, relative to the config's folder")
+    mjcf: FileName | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
     at: PlacementConfig = Field(default=PlacementConfig(), description="its root in the world")
     base: Literal["fixed", "free"] | None = Field(
         default=None,

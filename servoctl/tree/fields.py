@@ -20,6 +20,7 @@ from pydantic import (
     Tag,
     WithJsonSchema,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from servoctl.errors import ExpressionError
@@ -137,6 +138,16 @@ class Equation:
         return {"type": ["string", "number"]}
 
 
+class PathMark:
+    """Marks a text that names a file, or a class that may be in one."""
+
+
+def names_a_file(field: FieldInfo) -> bool:
+    """Whether a field of a section is a `ClassPath` or a `FileName`."""
+    inside = [mark for part in get_args(field.annotation) for mark in getattr(part, "__metadata__", ())]
+    return any(isinstance(mark, PathMark) for mark in (*field.metadata, *inside))
+
+
 def _class_path(value: str) -> str:
     module, colon, name = value.rpartition(":")
     dotted = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module) and not module.endswith(".py")
@@ -212,7 +223,8 @@ Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 Natural = Annotated[int, NumberField("an integer >= 0", least=0, whole=True)]
 Fraction = Annotated[float, NumberField("a number between 0 and 1", above=0, below=1)]
 EquationText = Annotated[str, Equation()]
-ClassPath = Annotated[str, AfterValidator(_class_path)]
+ClassPath = Annotated[str, AfterValidator(_class_path), PathMark()]
+FileName = Annotated[str, PathMark()]
 Name = Annotated[str, AfterValidator(_name)]
 UnitText = Annotated[str, AfterValidator(_unit)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
