@@ -33,15 +33,15 @@ from servoctl.tree.fields import (
     Limit,
     Name,
     NumberField,
+    OneOf,
     Positive,
     Real,
+    Ruled,
     ScalarOr,
     Section,
     Xyz,
     exactly,
 )
-
-KINDS = ("sphere", "capsule")
 
 Radius = Annotated[float, NumberField("a radius >= 0 [m]", least=0)]
 
@@ -64,8 +64,10 @@ class CapsuleConfig(Section):
     radius: Radius = Field(description="its radius [m]; 0: the line itself")
 
 
-class ShapeConfig(Section):
+class ShapeConfig(Ruled):
     """A shape: exactly one of sphere, capsule."""
+
+    one_of = OneOf(("sphere", "capsule"), "a shape has exactly one kind", "no kind (give sphere or capsule)")
 
     sphere: SphereConfig | None = Field(default=None, description="a sphere")
     capsule: CapsuleConfig | None = Field(default=None, description="a cylinder with a half sphere at both ends")
@@ -85,13 +87,8 @@ def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
 
 
 def shape_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of shapes and of their names."""
+    """Problems of the names of shapes."""
     plant = mapping(values, "plant")
-    for part in ("shapes", "obstacles"):
-        for name, shape in mapping(plant, part).items():
-            if isinstance(shape, Mapping):
-                rule, none = "a shape has exactly one kind", f"no kind (give {' or '.join(KINDS)})"
-                yield from exactly_one(shape, KINDS, ("plant", part, name), rule, none, KINDS)
     for name in mapping(plant, "obstacles"):
         path: FieldPath = ("plant", "obstacles", name)
         if not name.isidentifier():

@@ -6,11 +6,17 @@ from pydantic import Field
 
 from servoctl.laws.corrections import EACH, Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
-from servoctl.tree.fields import PerName, PoleSet, Section
+from servoctl.tree.fields import OneOf, PerName, PoleSet, Ruled
+
+KINDS = ("baumgarte", "second_order", "p_feedback", "funnel")
 
 
-class CorrectionConfig(Section):
+class CorrectionConfig(Ruled):
     """One correction; exactly one of its kinds is given."""
+
+    one_of = OneOf(
+        (*KINDS, "poles"), "a correction has exactly one kind", f"no kind (give exactly one of {', '.join(KINDS)})"
+    )
 
     baumgarte: Baumgarte | None = Field(default=None, description="phi'' + 2 alpha phi' + beta^2 phi = 0")
     second_order: SecondOrderCorrection | None = Field(

@@ -9,6 +9,7 @@ from pydantic import Field
 from servoctl.config.document import Problem, mapping, number_or
 from servoctl.config.plant import FrictionConfig
 from servoctl.tree.fields import (
+    Broken,
     FileName,
     Limit,
     NotNegative,
@@ -17,6 +18,7 @@ from servoctl.tree.fields import (
     PerName,
     Positive,
     PositiveTime,
+    Ruled,
     ScalarOr,
     Section,
     Time,
@@ -38,11 +40,17 @@ class PerCoordinate(Section):
     v: PerName[NotNegative] = Field(default=0.0, description="velocities [units of the plant per s], written as q is")
 
 
-class MachineConfig(Section):
+class MachineConfig(Ruled):
     """A scene of MuJoCo that moves in place of the plant: exactly one of mjcf, urdf."""
 
     mjcf: FileName | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
     urdf: FileName | None = Field(default=None, description="URDF that MuJoCo reads, relative to the config's folder")
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        kinds = [kind for kind in ("mjcf", "urdf") if given.get(kind) is not None]
+        if len(kinds) != 1:
+            yield (), f"expected exactly one of mjcf, urdf, got {' and '.join(kinds) or 'none'}"
 
     @property
     def file(self) -> str | None:
@@ -118,16 +126,11 @@ def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _machine_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of `realism.machine`: two files or none, and what it has of its own."""
+    """What a machine from a scene has of its own."""
     realism, hil = values["realism"], values.get("hil")
     machine = realism.get("machine") if isinstance(realism, Mapping) else None
     if not isinstance(machine, Mapping):
         return
-    given = [kind for kind in ("mjcf", "urdf") if machine.get(kind) is not None]
-    if len(given) != 1:
-        yield Problem(
-            ("realism", "machine"), f"expected exactly one of mjcf, urdf, got {' and '.join(given) or 'none'}"
-        )
     own = "the machine of realism.machine has its own (change its file)"
     for field in ("friction", "parameter_error"):
         if realism.get(field):
@@ -152,7 +155,7 @@ class PositionNoise(Section):
     )
 
 
-class EstimationConfig(Section):
+class EstimationConfig(Ruled):
     """Estimates state and disturbance from positions."""
 
     kind: Literal["model", "alpha_beta", "difference"] = Field(
@@ -179,6 +182,13 @@ class EstimationConfig(Section):
         default=None, description="of difference: time constant of the low pass [s]; left out: two periods"
     )
 
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        kind = given.get("kind")
+        for field, of in OF_KIND.items():
+            if given.get(field) is not None and kind in OF_KIND.values() and kind != of:
+                yield (field,), f"belongs to kind {of}, not to {kind} (leave it out)"
+
 
 def estimation_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of `estimation` with itself and with `law`, `run` and `hil`."""
@@ -186,9 +196,6 @@ def estimation_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(given, Mapping):
         return
     kind, law, hil = given.get("kind"), values.get("law"), mapping(values, "hil")
-    for field, of in OF_KIND.items():
-        if given.get(field) is not None and kind in OF_KIND.values() and kind != of:
-            yield Problem((*path, field), f"belongs to kind {of}, not to {kind} (leave it out)")
     if law == "none":
         yield Problem(path, "needs a law (an open-loop run has no use for an estimate)")
     if mapping(values, "run").get("period") is None and "hil" not in values:

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from servoctl.config.document import FieldPath, Problem, exactly_one, number_or
+from servoctl.config.document import FieldPath, Problem, number_or
 from servoctl.errors import ExpressionError
 from servoctl.expression import parse
 from servoctl.expression.suggest import remedy
-from servoctl.tree.fields import FileName, NumberField, Real, Section
+from servoctl.tree.fields import Broken, FileName, NumberField, OneOf, Real, Ruled
 
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")
@@ -20,8 +20,12 @@ COINCIDENT = 1e-9  # times count as one if they are closer than this, relative t
 Blend = Annotated[float, NumberField("a share above 0, at most 0.5", above=0, most=0.5)]
 
 
-class ReferenceConfig(Section):
+class ReferenceConfig(Ruled):
     """One reference: exactly one of file, waypoints. Column x of reference path is path_x in every equation."""
+
+    one_of = OneOf(
+        ("file", "waypoints"), "a reference has exactly one of them", "no source (give exactly one of file, waypoints)"
+    )
 
     file: FileName | None = Field(default=None, description="CSV or Parquet file, relative to the config's folder")
     time: str | None = Field(default=None, description="column of the file with the times [s]; default t")
@@ -50,6 +54,18 @@ class ReferenceConfig(Section):
         "the run",
     )
 
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        file, waypoints = given.get("file") is not None, given.get("waypoints") is not None
+        kind, other, keys = ("file", "waypoints", WAYPOINT_KEYS) if file else ("waypoints", "file", FILE_KEYS)
+        for key in keys if file != waypoints else ():
+            if given.get(key) is not None:
+                yield (key,), f"does not fit {kind} (it belongs to {other})"
+        if waypoints and not file and given.get("blend") is not None and given.get("profile") != "trapezoidal":
+            yield ("blend",), "needs profile trapezoidal (the other profiles have no blend)"
+        if isinstance(given.get("waypoints"), list):
+            yield from _waypoints(given["waypoints"], ("waypoints",))
+
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, given: Any) -> Any:
@@ -65,30 +81,12 @@ class ReferenceConfig(Section):
 
 
 def reference_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems between the fields of `references`."""
+    """Problems of the names of `references`."""
     references = values.get("references")
-    for name, entry in references.items() if isinstance(references, Mapping) else ():
-        path: FieldPath = ("references", name)
+    for name in references if isinstance(references, Mapping) else ():
         if not str(name).isidentifier():
-            yield Problem(path, f"expected a name of letters, digits and _, got {name!r} (as in path)")
-        if isinstance(entry, Mapping):
-            yield from _kinds(entry, path)
-            if isinstance(entry.get("waypoints"), list):
-                yield from _waypoints(entry["waypoints"], (*path, "waypoints"))
-
-
-def _kinds(entry: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
-    file, waypoints = entry.get("file") is not None, entry.get("waypoints") is not None
-    rule, none = "a reference has exactly one of them", "no source (give exactly one of file, waypoints)"
-    yield from exactly_one(entry, ("file", "waypoints"), path, rule, none, ReferenceConfig.model_fields)
-    if file == waypoints:
-        return
-    kind, other = ("file", WAYPOINT_KEYS) if file else ("waypoints", FILE_KEYS)
-    for key in other:
-        if entry.get(key) is not None:
-            yield Problem((*path, key), f"does not fit {kind} (it belongs to {'waypoints' if file else 'file'})")
-    if waypoints and entry.get("blend") is not None and entry.get("profile") != "trapezoidal":
-        yield Problem((*path, "blend"), "needs profile trapezoidal (the other profiles have no blend)")
+            what = f"expected a name of letters, digits and _, got {name!r} (as in path)"
+            yield Problem(("references", name), what)
 
 
 def _waypoints(waypoints: list[Any], path: FieldPath) -> Iterator[Problem]:

@@ -8,15 +8,18 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, mapping
+from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping
 from servoctl.expression.suggest import remedy
 from servoctl.tree.fields import (
+    Broken,
     FileName,
     InertiaEntries,
+    OneOf,
     PerName,
     Positive,
     Real,
     Rpy,
+    Ruled,
     ScalarOr,
     Section,
     Size,
@@ -55,8 +58,10 @@ class PlacementConfig(Section):
     rpy: Rpy = Field(default=ORIGIN, description="roll, pitch, yaw: turns about fixed x, y, z in this order [rad]")
 
 
-class RobotConfig(Section):
+class RobotConfig(Ruled):
     """A robot from a file: exactly one of urdf, mjcf."""
+
+    one_of = OneOf(("urdf", "mjcf"), "a robot has exactly one file", "no file (give urdf or mjcf)")
 
     urdf: FileName | None = Field(default=None, description="URDF file, relative to the config's folder")
     mjcf: FileName | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
@@ -71,7 +76,7 @@ class RobotConfig(Section):
     )
 
 
-class BodyConfig(Section):
+class BodyConfig(Ruled):
     """A rigid body on a link or frame, such as a payload; without size and inertia it is a point mass."""
 
     m: Positive = Field(description="mass [kg]")
@@ -86,6 +91,12 @@ class BodyConfig(Section):
     on: str = Field(description="link or frame that carries the body")
     at: PlacementConfig = Field(default=PlacementConfig(), description="the body's frame in that link or frame")
 
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        for word in ("com", "inertia") if given.get("size") is not None else ():
+            if given.get(word) is not None:
+                yield (word,), "cannot be used with size (a uniform box has its own centre and inertia)"
+
 
 class FrameConfig(Section):
     """A named frame on a link, body or frame."""
@@ -94,8 +105,12 @@ class FrameConfig(Section):
     at: PlacementConfig = Field(default=PlacementConfig(), description="the frame in that link, body or frame")
 
 
-class LoopConfig(Section):
+class LoopConfig(Ruled):
     """A passive constraint between two frames: exactly one of weld, hinge, slide, point."""
+
+    one_of = OneOf(
+        tuple(LOOP_KINDS), "a loop has exactly one kind", f"no kind (give exactly one of {', '.join(LOOP_KINDS)})"
+    )
 
     weld: TwoFrames | None = Field(default=None, description="[first, second]: fixed to each other, 6 rows")
     hinge: TwoFrames | None = Field(default=None, description="[first, second]: turn about z of the first, 5 rows")
@@ -113,6 +128,12 @@ class LoopConfig(Section):
         first, second = getattr(self, self.kind)
         return first, second
 
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        for kind, pair in given.items():
+            if kind in LOOP_KINDS and isinstance(pair, list) and len(pair) == 2 and pair[0] == pair[1]:
+                yield (kind,), f"has the frame {pair[0]!r} twice (give two frames)"
+
 
 class Fixed(Section):
     """Coordinates that a projection does not change."""
@@ -120,11 +141,16 @@ class Fixed(Section):
     fix: tuple[str, ...] = Field(description="names of the coordinates that keep their value")
 
 
-class PoseConfig(Section):
+class PoseConfig(Ruled):
     """Where a frame is at the start, in the world; a part that is left out is free."""
 
     xyz: Xyz | None = Field(default=None, description="position of its origin [m]")
     rpy: Rpy | None = Field(default=None, description="roll, pitch, yaw of its axes [rad]")
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        if given.keys() <= cls.model_fields.keys() and not any(part is not None for part in given.values()):
+            yield (), "no pose (give xyz, rpy or both)"
 
 
 class Initial(Section):
@@ -161,9 +187,6 @@ def robot_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     if isinstance(plant, Mapping):
         yield from _kind_of_plant(plant)
         yield from _names(plant)
-        yield from _files(plant)
-        yield from _bodies(plant)
-        yield from _loops(plant)
     yield from _start(values)
     yield from _law(values)
 
@@ -199,34 +222,6 @@ def _names(plant: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(("plant", "robots"), "no robot (give name: {urdf: FILE})")
 
 
-def _files(plant: Mapping[str, Any]) -> Iterator[Problem]:
-    robots: list[tuple[FieldPath, Any]] = [(("plant", "robot"), plant.get("robot"))]
-    robots += [(("plant", "robots", name), robot) for name, robot in mapping(plant, "robots").items()]
-    for path, robot in robots:
-        if isinstance(robot, Mapping):
-            rule, none = "a robot has exactly one file", "no file (give urdf or mjcf)"
-            yield from exactly_one(robot, ("urdf", "mjcf"), path, rule, none, robot)
-
-
-def _bodies(plant: Mapping[str, Any]) -> Iterator[Problem]:
-    for name, body in mapping(plant, "bodies").items():
-        for word in given(body, ("com", "inertia")) if given(mapping(body), ("size",)) else []:
-            what = "cannot be used with size (a uniform box has its own centre and inertia)"
-            yield Problem(("plant", "bodies", name, word), what)
-
-
-def _loops(plant: Mapping[str, Any]) -> Iterator[Problem]:
-    for name, loop in mapping(plant, "loops").items():
-        if not isinstance(loop, Mapping):
-            continue
-        path, none = ("plant", "loops", name), f"no kind (give exactly one of {', '.join(LOOP_KINDS)})"
-        yield from exactly_one(loop, LOOP_KINDS, path, "a loop has exactly one kind", none, LOOP_KINDS)
-        for kind in given(loop, LOOP_KINDS):
-            pair = loop[kind]
-            if isinstance(pair, list) and len(pair) == 2 and pair[0] == pair[1]:
-                yield Problem((*path, kind), f"has the frame {pair[0]!r} twice (give two frames)")
-
-
 def _start(values: Mapping[str, Any]) -> Iterator[Problem]:
     initial = values.get("initial")
     if not isinstance(initial, Mapping):
@@ -235,9 +230,6 @@ def _start(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(("initial", "q"), f"missing ({Initial.model_fields['q'].description})")
     if initial.get("solve") is not None and not has_robot(values):
         yield Problem(("initial", "solve"), f"{NEEDS_ROBOT} (for a class, give q and initial.project: true)")
-    for frame, pose in mapping(initial, "solve").items():
-        if isinstance(pose, Mapping) and pose.keys() <= PoseConfig.model_fields.keys() and not given(pose, pose):
-            yield Problem(("initial", "solve", frame), "no pose (give xyz, rpy or both)")
 
 
 def _law(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from servoctl.config.bounds import bound_problems, shape_problems
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, exactly_one, given, mapping, task_entries
+from servoctl.config.document import FieldPath, Problem, given, mapping, task_entries
 from servoctl.config.realism import estimation_problems, realism_problems
 from servoctl.config.references import reference_problems
 from servoctl.config.robot import robot_problems
-from servoctl.config.schema import ADAPTIVE, LawConfig
+from servoctl.config.schema import LawConfig
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, row_count, task_problems
 from servoctl.expression.suggest import remedy
 
@@ -104,7 +104,6 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         _robust,
         _poles,
         _corrections,
-        _integrator,
         _levels,
         realism_problems,
         estimation_problems,
@@ -190,7 +189,6 @@ def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _entry_correction(entry.get("correction"), ("task", index, "correction"), row_count(entry))
     path: FieldPath = ("law", "correction")
     correction = mapping(values, "law").get("correction")
-    yield from _one_kind(correction, path)
     entries = task_entries(values)
     common = [row_count(entry) for _, entry in entries if entry.get("correction") is None]
     rows = [count for count in common if count is not None]
@@ -204,19 +202,11 @@ def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _entry_correction(correction: Any, path: FieldPath, rows: int | None) -> Iterator[Problem]:
     """Problems of the correction of a task entry, or of the plant; rows is None if only a class knows their number."""
-    yield from _one_kind(correction, path)
     for field, gain in _gains(correction, path):
         if isinstance(gain, Mapping):
             yield Problem(field, "a mapping by task name (only law.correction has one; here a number, or one per row)")
         elif isinstance(gain, list) and rows is not None and field[-1] != "poles":  # a row has several poles
             yield from _length(gain, field, rows)
-
-
-def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
-    if isinstance(correction, Mapping):
-        none = f"no kind (give exactly one of {', '.join(CORRECTION_KINDS[:-1])})"
-        rule = "a correction has exactly one kind"
-        yield from exactly_one(correction, CORRECTION_KINDS, path, rule, none, CORRECTION_KINDS)
 
 
 def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
@@ -248,17 +238,6 @@ def _by_name(
         if uncorrected and isinstance(entry.get("name"), str) and entry["name"] not in gains:
             what = f"no value for task {entry['name']!r} (name every task that has no correction of its own)"
             yield Problem(path, what)
-
-
-def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
-    integrator = mapping(values, "run", "integrator")
-    method = integrator.get("method", "rk4")
-    path: FieldPath = ("run", "integrator")
-    if method in ADAPTIVE and integrator.get("step") is not None:
-        yield Problem((*path, "step"), f"does not fit {method}, which chooses its own step (give rtol and atol)")
-    if method == "rk4":
-        for word in given(integrator, ("rtol", "atol")):
-            yield Problem((*path, word), "does not fit rk4, which has a fixed step (give step, or another method)")
 
 
 def _levels(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ range there, and `assembly` takes the object as it is.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
@@ -26,6 +27,7 @@ from servoctl.laws.secondary import Secondary
 from servoctl.tree.fields import (
     LIST,
     SCALAR,
+    Broken,
     ClassPath,
     EquationText,
     Fraction,
@@ -39,6 +41,7 @@ from servoctl.tree.fields import (
     Positive,
     PositiveTime,
     Real,
+    Ruled,
     ScalarOr,
     Section,
     fault,
@@ -178,7 +181,7 @@ class LawConfig(Section):
     residual_tolerance: Positive = Field(default=1e-8, description="infeasible above this times 1 + |bbar|_inf [-]")
 
 
-class IntegratorConfig(Section):
+class IntegratorConfig(Ruled):
     """How a run is integrated."""
 
     method: Literal["rk4", "dop853", "radau"] = Field(
@@ -202,6 +205,15 @@ class IntegratorConfig(Section):
         if isinstance(given, dict) and given.get("method") in ADAPTIVE:
             return {"rtol": 1e-10, "atol": 1e-12} | {key: value for key, value in given.items() if value is not None}
         return given
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        method = given.get("method", "rk4")
+        if method in ADAPTIVE and given.get("step") is not None:
+            yield ("step",), f"does not fit {method}, which chooses its own step (give rtol and atol)"
+        for word in ("rtol", "atol"):
+            if method == "rk4" and given.get(word) is not None:
+                yield (word,), "does not fit rk4, which has a fixed step (give step, or another method)"
 
     def with_step(self, period: float | None) -> Self:
         """The same integrator with a step that divides the period [s].

@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, Literal, SupportsFloat, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeVar, get_args
 
 import numpy as np
 from pydantic import (
@@ -16,12 +16,15 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
     PlainValidator,
     Tag,
+    ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
 
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant, parse
@@ -56,6 +59,65 @@ class Section(BaseModel):
     """A mapping of the config: unknown keys are errors, values cannot change after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+Broken = Iterator[tuple[tuple[str | int, ...], str]]
+"""Broken rules of a section: path from it to the wrong field, and what is wrong."""
+
+
+class OneOf(NamedTuple):
+    """Keys of which a section has exactly one."""
+
+    kinds: tuple[str, ...]
+    rule: str  # the rule in words: `a loop has exactly one kind`
+    none: str  # what is wrong without any of them
+
+    def broken(self, given: Mapping[str, Any], known: Collection[str]) -> Broken:
+        """The broken rule; an unknown key is most likely a kind that is misspelt, and is reported by its field."""
+        there = [kind for kind in self.kinds if given.get(kind) is not None]
+        for other in there[1:]:
+            yield (other,), f"cannot be used with {there[0]} ({self.rule})"
+        if not there and given.keys() <= set(known):
+            yield (), self.none
+
+
+class Ruled(Section):
+    """A section whose fields have to fit each other.
+
+    The rules are checked on the values as written, so that they are reported together with errors of single fields. A
+    rule skips a value of the wrong shape, because its own field reports it.
+    """
+
+    one_of: ClassVar[OneOf | None] = None
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        """The broken rules."""
+        yield from ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_rules(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        broken: list[tuple[tuple[str | int, ...], str]] = []
+        if isinstance(values, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            broken += [] if cls.one_of is None else cls.one_of.broken(values, known)
+            broken += cls.rules(values)
+        errors: list[InitErrorDetails] = []
+        try:
+            section = handler(values)
+        except ValidationError as wrong:
+            errors += [_again(error) for error in wrong.errors(include_url=False)]
+        errors += [InitErrorDetails(type=fault(what, *at), input=values) for at, what in broken]
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return section
+
+
+def _again(error: ErrorDetails) -> InitErrorDetails:
+    kind, context = error["type"], error.get("ctx", {})
+    of = fault(context["what"], *context["at"]) if kind == "fault" else kind
+    return InitErrorDetails(type=of, loc=error["loc"], input=error["input"], ctx=context)
 
 
 @dataclass(frozen=True)
