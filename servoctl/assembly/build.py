@@ -2,6 +2,7 @@
 
 import keyword
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
@@ -12,9 +13,8 @@ from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
 from servoctl.assembly.timing import term_timings
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, one_per_name
 from servoctl.config.load import LoadedConfig
-from servoctl.config.plant import PassiveLevelConfig
+from servoctl.config.plant import PassiveLevelConfig, in_order
 from servoctl.config.robot import PoseConfig
-from servoctl.config.rules import in_order
 from servoctl.config.schema import LawConfig, TermConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
@@ -254,7 +254,6 @@ def build_law(
         allocation=values.allocation if isinstance(values.allocation, str) else "weighted",
         weights=weighted,
         feedback_allocation=values.feedback_allocation,
-        null_space=build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals) or None,
         secondary=values.secondary,
         limits=law_limits(values, plant, problems) or None,
         preload={loop: wanted.model_dump(exclude_none=True) for loop, wanted in (values.preload or {}).items()} or None,
@@ -271,7 +270,8 @@ def build_law(
     )
     for sentence in law_of_task.unknown_actuators(list(plant.actuators)):
         problems.add_named(sentence)
-    return law_of_task
+    equations = build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals)
+    return replace(law_of_task, null_space=equations or None)
 
 
 def law_limits(law: LawConfig, plant: Plant, problems: Problems) -> dict[str, tuple[float, float]]:

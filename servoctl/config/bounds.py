@@ -12,7 +12,6 @@ from pydantic import Discriminator, Field, Tag
 from servoctl.config.document import (
     FieldPath,
     Problem,
-    exactly_one,
     given,
     has_robot,
     mapping,
@@ -26,6 +25,7 @@ from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
     MAPPING,
     SCALAR,
+    Broken,
     Equation,
     EquationText,
     FramePair,
@@ -86,22 +86,9 @@ def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
     return float(x), float(y), float(z)
 
 
-def shape_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the names of shapes."""
-    plant = mapping(values, "plant")
-    for name in mapping(plant, "obstacles"):
-        path: FieldPath = ("plant", "obstacles", name)
-        if not name.isidentifier():
-            yield Problem(path, f"expected a name of letters, digits and _, got {name!r}")
-        elif name in mapping(plant, "shapes"):
-            yield Problem(path, f"{name!r} is a name in shapes already (rename the obstacle)")
-
-
 def clearance_problems(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
-    """Problems of a bound of kind clearance."""
-    pair, least = entry["clearance"], entry.get("at_least")
-    if isinstance(least, (int, float)) and not isinstance(least, bool) and least < 0:
-        yield Problem((*path, "at_least"), f"expected a clearance >= 0 [m], got {least:g}")
+    """Shapes of a bound of kind clearance that are not there."""
+    pair = entry["clearance"]
     if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
         return
     plant = mapping(values, "plant")
@@ -111,9 +98,7 @@ def clearance_problems(entry: Mapping[str, Any], values: Mapping[str, Any], path
         if name not in known:
             hint = remedy(name, known) if known else "give plant.shapes, and plant.obstacles where needed"
             yield Problem((*path, "clearance"), f"there is no shape or obstacle {name!r} ({hint})")
-    if pair[0] == pair[1]:
-        yield Problem((*path, "clearance"), f"has {pair[0]!r} twice (give two shapes)")
-    elif all(name in obstacles for name in pair):
+    if pair[0] != pair[1] and all(name in obstacles for name in pair):
         yield Problem((*path, "clearance"), "both are obstacles, which never move (give a shape of a link)")
 
 
@@ -142,8 +127,10 @@ ON_FRAMES = ("distance",)  # kinds that need a robot from a file
 LARGEST_RATE = 2.0  # with a rate times the period from here on, samples leave a bound that they touch
 
 
-class BoundConfig(Section):
+class BoundConfig(Ruled):
     """One bound: exactly one of holonomic, nonholonomic, position, velocity, distance, clearance, reaction."""
+
+    one_of = OneOf(tuple(KEYS), "a bound has exactly one of them", f"no bound (give exactly one of {', '.join(KEYS)})")
 
     name: Name = Field(description="name of the bound; where it has several rows, they are name.<coordinate>")
     holonomic: EquationText | None = Field(
@@ -199,6 +186,12 @@ class BoundConfig(Section):
         """Its kind among `KEYS`."""
         return next(kind for kind in KEYS if getattr(self, kind) is not None)
 
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        kinds = [kind for kind in KEYS if given.get(kind) is not None]
+        if len(kinds) == 1:
+            yield from _keys(given, kinds[0])
+
 
 def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of `bounds`."""
@@ -211,10 +204,8 @@ def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     for index, entry in checked:
         path: FieldPath = ("bounds", index)
         kinds = given(entry, KEYS)
-        none = f"no bound (give exactly one of {', '.join(KEYS)})"
-        yield from exactly_one(entry, KEYS, path, "a bound has exactly one of them", none, BoundConfig.model_fields)
         if len(kinds) == 1:
-            yield from _keys(entry, kinds[0], values, path)
+            yield from _of_kind(entry, kinds[0], values, path)
     yield from _empty_intervals(entries)
 
 
@@ -244,28 +235,41 @@ def _intervals(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], floa
             yield (kind, str(entry[kind])), least, most
 
 
-def _keys(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+def _keys(entry: Mapping[str, Any], kind: str) -> Broken:
     """Keys that do not fit the kind, and those that it lacks."""
-    allowed = KEYS[kind]
-    for key in given(entry, ("at_least", "at_most", "acceleration", "margin")):
+    allowed, ends, bounded = KEYS[kind], given(entry, ("at_least", "at_most")), entry[kind]
+    for key in (*ends, *given(entry, ("acceleration", "margin"))):
         if key not in allowed:
-            yield Problem((*path, key), f"does not fit {kind} (it takes {', '.join([*allowed, 'rate'])})")
+            yield (key,), f"does not fit {kind} (it takes {', '.join([*allowed, 'rate'])})"
+    if "at_most" in allowed and len(ends) == 2:
+        yield ("at_most",), "cannot be used with at_least (give the other limit an entry of its own)"
+    elif "at_most" in allowed and not ends:
+        yield (), "no limit (give at_least or at_most)"
+    if kind == "clearance" and number_or(0.0, entry.get("at_least")) < 0.0:
+        yield ("at_least",), f"expected a clearance >= 0 [m], got {number_or(0.0, entry['at_least']):g}"
+    if kind == "clearance" and isinstance(bounded, list) and len(bounded) == 2 and bounded[0] == bounded[1]:
+        yield (kind,), f"has {bounded[0]!r} twice (give two shapes)"
+    if isinstance(bounded, Mapping) and not bounded:
+        yield (kind,), "no coordinate (give coordinate -> limits)"
+    acceleration = entry.get("acceleration")
+    if kind == "position" and isinstance(acceleration, Mapping) and isinstance(bounded, Mapping):
+        for name in acceleration:
+            if name not in bounded:
+                yield ("acceleration", name), f"no position of this bound ({remedy(name, bounded)})"
+
+
+def _of_kind(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+    """What does not fit the rest of the config."""
     if entry.get("margin") == "auto" and mapping(values, "estimation").get("kind") != "model":
         yield Problem((*path, "margin"), "auto needs estimation.kind: model (give it, or a number)")
-    if "at_most" in allowed and len(given(entry, ("at_least", "at_most"))) != 1:
-        both = given(entry, ("at_least", "at_most"))
-        what = "cannot be used with at_least (give the other limit an entry of its own)" if both else "missing"
-        yield Problem((*path, "at_most") if both else path, what if both else "no limit (give at_least or at_most)")
     if kind == "clearance":
         yield from clearance_problems(entry, values, path)
     if kind in ON_FRAMES and not has_robot(values):
         yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)")
     if entry[kind] == "robot" and kind in ("position", "velocity") and not has_robot(values):
         yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)")
-    if isinstance(entry[kind], Mapping) and not entry[kind]:
-        yield Problem((*path, kind), "no coordinate (give coordinate -> limits)")
-    if kind == "position":
-        yield from _braking(entry, values, path)
+    if kind == "position" and entry.get("acceleration") is None and mapping(values, "law").get("limits") is None:
+        yield Problem(path, "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)")
     yield from _rate(entry, values, path)
     for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
         yield Problem((*path, "holonomic"), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')")
@@ -279,14 +283,3 @@ def _rate(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) 
         if rate * period >= LARGEST_RATE:
             what = f"{rate:g} 1/s times {section}.period of {period:g} s is {rate * period:g}, beyond which samples"
             yield Problem((*path, "rate"), f"{what} leave the bound (stay below {LARGEST_RATE / period:g} 1/s)")
-
-
-def _braking(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
-    """A position bound knows what to brake with."""
-    acceleration, limited = entry.get("acceleration"), entry["position"]
-    if acceleration is None and mapping(values, "law").get("limits") is None:
-        yield Problem(path, "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)")
-    if isinstance(acceleration, Mapping) and isinstance(limited, Mapping):
-        for name in acceleration:
-            if name not in limited:
-                yield Problem((*path, "acceleration", name), f"no position of this bound ({remedy(name, limited)})")

@@ -43,26 +43,6 @@ def given(part: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
     return [key for key in keys if part.get(key) is not None]
 
 
-def exactly_one(
-    part: Mapping[str, Any], kinds: Iterable[str], path: FieldPath, rule: str, none: str, known: Iterable[str]
-) -> Iterator[Problem]:
-    """Problems of a mapping that must have exactly one of some keys.
-
-    Args:
-        part: The mapping.
-        kinds: The keys.
-        path: Path of the mapping.
-        rule: The rule in words: `a loop has exactly one kind`.
-        none: What is wrong without any of them.
-        known: All its keys; an unknown one is most likely a kind that is misspelt, and is reported by its field.
-    """
-    there = given(part, kinds)
-    for other in there[1:]:
-        yield Problem((*path, other), f"cannot be used with {there[0]} ({rule})")
-    if not there and part.keys() <= set(known):
-        yield Problem(path, none)
-
-
 def number_or(otherwise: float, value: Any) -> float:
     """A constant; `otherwise` if it is missing or none, which the field's own type reports."""
     try:

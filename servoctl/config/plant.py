@@ -1,27 +1,35 @@
 """Grammar of `plant`: a class and its parameters, or robots from files; and its passive constraints."""
 
+import graphlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from servoctl.config.bounds import ShapeConfig
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
+from servoctl.config.document import given, has_robot, mapping
+from servoctl.config.robot import NEEDS_ROBOT, PARTS, PLANT_KINDS, BodyConfig, FrameConfig, LoopConfig, RobotConfig
+from servoctl.expression.suggest import remedy
 from servoctl.laws.corrections import Baumgarte
 from servoctl.tree.fields import (
+    Broken,
     ClassPath,
     Fraction,
+    Name,
     NotNegative,
     NumberField,
     OneOrEach,
     Parameter,
     PerName,
     Positive,
+    Ruled,
     ScalarOr,
     Section,
     Xyz,
     fault,
     in_words,
+    name_as,
 )
 
 
@@ -64,7 +72,7 @@ class PassiveLevelConfig(Section):
     )
 
 
-class Passive(Section):
+class Passive(Ruled):
     """How a simulation enforces the plant's own constraints."""
 
     correction: CorrectionConfig = Field(
@@ -80,11 +88,21 @@ class Passive(Section):
         "correction is used unless one is given); auto: true if mechanism rows are dependent; default with a "
         "correction: false",
     )
-    levels: dict[str, PassiveLevelConfig] | None = Field(
+    levels: dict[Annotated[str, name_as("legs")], PassiveLevelConfig] | None = Field(
         default=None,
         description="name -> groups that `check` enforces level by level; a run takes only the clearances, because the "
         "order does not change the motion",
     )
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        levels = mapping(given, "levels")
+        for path, what in _levels(levels) if isinstance(given.get("levels"), Mapping) else ():
+            yield ("levels", *path), what
+        for name in levels:
+            if given.get("projection") is True and mapping(levels, name).get("clearance") not in (None, 0, 0.0):
+                what = f"true would close the rows of level {name!r}, which yield (leave projection out, or clearance)"
+                yield ("projection",), what
 
     @model_validator(mode="before")
     @classmethod
@@ -99,7 +117,7 @@ class Passive(Section):
         return given
 
 
-class PlantConfig(Section):
+class PlantConfig(Ruled):
     """The machine: exactly one of class, robot, robots."""
 
     class_: ClassPath | None = Field(
@@ -110,16 +128,16 @@ class PlantConfig(Section):
     robot: RobotConfig | None = Field(
         default=None, description="one robot from a file; links and joints keep the file's names"
     )
-    robots: dict[str, RobotConfig] | None = Field(
+    robots: dict[Name, RobotConfig] | None = Field(
         default=None, description="name -> robot from a file; links and joints are <robot>_<name>"
     )
-    bodies: dict[str, BodyConfig] | None = Field(
+    bodies: dict[Name, BodyConfig] | None = Field(
         default=None, description="name -> rigid body on a link of a robot, such as a payload"
     )
-    frames: dict[str, FrameConfig] | None = Field(
+    frames: dict[Name, FrameConfig] | None = Field(
         default=None, description="name -> further frame; every link and body is a frame already, and so is world"
     )
-    loops: dict[str, LoopConfig] | None = Field(
+    loops: dict[Name, LoopConfig] | None = Field(
         default=None, description="name -> joint that closes a loop; a mechanism constraint of this name"
     )
     gravity: Xyz | None = Field(
@@ -146,10 +164,16 @@ class PlantConfig(Section):
         description="link -> sphere or capsule around it, for clearances in bounds: a link, body or frame of a robot, "
         "a body of a linkage, or NAME_i: the piece of the polyline NAME of `links` from its point i on, x along it",
     )
-    obstacles: dict[str, ShapeConfig] | None = Field(
+    obstacles: dict[Name, ShapeConfig] | None = Field(
         default=None, description="name -> sphere or capsule that is fixed in the world, for clearances in bounds"
     )
     passive: Passive = Field(default=Passive(), description="mechanism constraints: correction, rank tolerance, levels")
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        yield from _kind_of_plant(given)
+        yield from _names(given)
+        yield from _obstacles(given)
 
     @model_validator(mode="before")
     @classmethod
@@ -166,3 +190,105 @@ class PlantConfig(Section):
     def every_robot(self) -> dict[str, RobotConfig]:
         """Prefix of its names -> robot; "" for `robot`."""
         return {"": self.robot} if self.robot is not None else dict(self.robots or {})
+
+
+def _kind_of_plant(plant: Mapping[str, Any]) -> Broken:
+    kinds = given(plant, PLANT_KINDS)
+    for other in kinds[1:]:
+        what = f"cannot be used with {kinds[0]} (a plant has exactly one of {', '.join(PLANT_KINDS)})"
+        yield (other,), what
+    if not kinds and "class" not in plant:
+        what = "package.module:ClassName, or file.py:ClassName relative to the config's folder; or robot, or robots"
+        yield ("class",), f"missing ({what})"
+    elif not kinds:
+        yield ("class",), "expected text, got nothing"
+    is_robot = has_robot({"plant": plant})
+    for word in [] if is_robot else given(plant, (*PARTS, "gravity")):
+        yield (word,), f"{NEEDS_ROBOT} (a class has its own parts and parameters)"
+    if is_robot and plant.get("gravity") is not None and "gravity" in mapping(plant, "parameters"):
+        yield ("parameters", "gravity"), "cannot be used with plant.gravity (give one of them)"
+
+
+def _names(plant: Mapping[str, Any]) -> Broken:
+    first: dict[str, str] = {"world": "frames"}
+    for part in ("bodies", "frames"):
+        for name in mapping(plant, part):
+            if first.setdefault(name, part) != part:
+                yield (part, name), f"{name!r} is a name in {first[name]} already (rename one)"
+            elif part == "frames" and name == "world":
+                yield (part, name), "'world' is a frame already (rename it)"
+    if plant.get("robots") is not None and not mapping(plant, "robots") and isinstance(plant["robots"], Mapping):
+        yield ("robots",), "no robot (give name: {urdf: FILE})"
+
+
+def _obstacles(plant: Mapping[str, Any]) -> Broken:
+    """Problems of the names of shapes."""
+    for name in mapping(plant, "obstacles"):
+        if name in mapping(plant, "shapes"):
+            yield ("obstacles", name), f"{name!r} is a name in shapes already (rename the obstacle)"
+
+
+def _levels(levels: Mapping[str, Any]) -> Broken:
+    """Problems of `levels` that do not depend on the plant; paths start below it."""
+    if not levels:
+        yield (), "no level (name at least one, or leave levels out)"
+    for name in levels:
+        if _field(levels, name, "groups") == []:
+            yield (name, "groups"), "no group (give the level a mechanism group, or take it out)"
+    yield from _repeated(levels)
+    after = {name: _words(levels, name, "after") for name in levels}
+    for name, words in after.items():
+        for i, word in words:
+            if word not in levels:
+                yield (name, "after", i), f"there is no level {word!r} ({remedy(word, levels)})"
+    for cycle in _cycles({name: [word for _, word in words if word in levels] for name, words in after.items()}):
+        yield (cycle[0], "after"), f"levels after each other: {' -> '.join(cycle)} (take one 'after' out)"
+
+
+def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
+    """Levels sorted so that each comes after its predecessors; otherwise in the order of the config.
+
+    Args:
+        after: Level -> its predecessors; a cycle, which `level_problems` reports, is broken at its first level.
+    """
+    left, ordered = dict(after), list[str]()
+    while left:
+        free = (name for name, before in left.items() if not any(other in left for other in before))
+        ordered.append(next(free, next(iter(left))))
+        del left[ordered[-1]]
+    return ordered
+
+
+def _field(levels: Mapping[str, Any], name: str, field: str) -> Any:
+    level = levels[name]
+    return level.get(field) if isinstance(level, Mapping) else None
+
+
+def _words(levels: Mapping[str, Any], name: str, field: str) -> list[tuple[int, str]]:
+    """The texts in a list of a level, with their indices; the field's own type refuses other values."""
+    value = _field(levels, name, field)
+    return [(i, word) for i, word in enumerate(value) if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _repeated(levels: Mapping[str, Any]) -> Broken:
+    level_of: dict[str, str] = {}
+    for name in levels:
+        for i, group in _words(levels, name, "groups"):
+            if group in level_of:
+                first = level_of[group]
+                yield (name, "groups", i), f"{group!r} is in level {first!r} already (keep it in one place)"
+            level_of.setdefault(group, name)
+
+
+def _cycles(after: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """Cycles without common levels, each as a path from its first level in the config back to it."""
+    left, order = dict(after), list(after)
+    while True:
+        try:
+            graphlib.TopologicalSorter(left).prepare()
+            return
+        except graphlib.CycleError as error:
+            ring = error.args[1][:0:-1]  # from each level to one that it comes after
+            start = ring.index(min(ring, key=order.index))
+            yield [*ring[start:], *ring[: start + 1]]
+            left = {name: [] if name in ring else before for name, before in left.items()}

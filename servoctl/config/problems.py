@@ -13,7 +13,7 @@ from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
 from servoctl.config.rules import check_rules
 from servoctl.config.schema import Config
 from servoctl.expression.suggest import remedy, suggestion
-from servoctl.tree.fields import LIST, MAPPING, SCALAR, Section, in_words
+from servoctl.tree.fields import FAULT, LIST, MAPPING, RULE, SCALAR, Section, in_words
 
 S = TypeVar("S", bound=Section)
 
@@ -65,8 +65,9 @@ def validate_as(
     broken_rules = check_rules(values)
     try:
         return kind.model_validate({**values, **known}), broken_rules
-    except ValidationError as errors:
-        return None, [_with_default(error) for error in errors.errors(include_url=False)] + broken_rules
+    except ValidationError as wrong:
+        errors = sorted(wrong.errors(include_url=False), key=lambda error: error["type"] == RULE and len(error["loc"]))
+        return None, [_with_default(error) for error in errors] + broken_rules
 
 
 _WITHOUT_KEY = {
@@ -88,8 +89,8 @@ def _with_default(error: Mapping[str, Any]) -> Problem:
 def _problem(error: Mapping[str, Any]) -> Problem:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     or_else = " or a mapping" if error["loc"][-1:] == (SCALAR,) else ""
-    path: FieldPath = tuple(part for part in error["loc"] if part not in (SCALAR, LIST, MAPPING))
-    if kind == "fault":
+    path: FieldPath = tuple(part for part in error["loc"] if part not in (SCALAR, LIST, MAPPING, "[key]"))
+    if kind in (FAULT, RULE):
         return Problem((*path, *context["at"]), context["what"])
     if kind == "missing":
         description = next((node["description"] for node in _nodes(path) if "description" in node), "it has no default")

@@ -1,12 +1,12 @@
 """Grammar of the section `references`: columns of files and waypoints that equations use by name."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from servoctl.config.document import FieldPath, Problem, number_or
+from servoctl.config.document import number_or
 from servoctl.errors import ExpressionError
 from servoctl.expression import parse
 from servoctl.expression.suggest import remedy
@@ -64,7 +64,7 @@ class ReferenceConfig(Ruled):
         if waypoints and not file and given.get("blend") is not None and given.get("profile") != "trapezoidal":
             yield ("blend",), "needs profile trapezoidal (the other profiles have no blend)"
         if isinstance(given.get("waypoints"), list):
-            yield from _waypoints(given["waypoints"], ("waypoints",))
+            yield from _waypoints(given["waypoints"])
 
     @model_validator(mode="before")
     @classmethod
@@ -80,39 +80,30 @@ class ReferenceConfig(Ruled):
         return given
 
 
-def reference_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the names of `references`."""
-    references = values.get("references")
-    for name in references if isinstance(references, Mapping) else ():
-        if not str(name).isidentifier():
-            what = f"expected a name of letters, digits and _, got {name!r} (as in path)"
-            yield Problem(("references", name), what)
-
-
-def _waypoints(waypoints: list[Any], path: FieldPath) -> Iterator[Problem]:
+def _waypoints(waypoints: list[Any]) -> Broken:
     """Too few, without a time, out of order, or with different columns."""
     if len(waypoints) < 2:
         count = "1 waypoint" if waypoints else "no waypoint"
-        yield Problem(path, f"{count} (give at least two)")
+        yield ("waypoints",), f"{count} (give at least two)"
     first = next((list(point) for point in waypoints if isinstance(point, Mapping)), [])
     names = [name for name in first if name != "t"]
     if first and not names:
-        yield Problem((*path, 0), "no column but t (as in {t: 0, x: 0.1})")
+        yield ("waypoints", 0), "no column but t (as in {t: 0, x: 0.1})"
     before = -math.inf
     for i, point in enumerate(waypoints):
         if not isinstance(point, Mapping):
             continue
         if "t" not in point:
-            yield Problem((*path, i), "no time (as in {t: 0, x: 0.1})")
+            yield ("waypoints", i), "no time (as in {t: 0, x: 0.1})"
         for name in point:
             if name != "t" and name not in names:
-                yield Problem((*path, i, name), f"the first waypoint has no such column ({remedy(str(name), names)})")
+                yield ("waypoints", i, name), f"the first waypoint has no such column ({remedy(str(name), names)})"
         for name in names:
             if name not in point:
-                yield Problem((*path, i), f"no value for {name} (every waypoint has the same columns)")
+                yield ("waypoints", i), f"no value for {name} (every waypoint has the same columns)"
         t = number_or(math.nan, point.get("t"))
         if t - before <= COINCIDENT * max(1.0, abs(t)):
-            yield Problem((*path, i, "t"), f"{t:.16g} follows {before:.16g} (times must increase)")
+            yield ("waypoints", i, "t"), f"{t:.16g} follows {before:.16g} (times must increase)"
         before = before if math.isnan(t) else t
 
 

@@ -182,44 +182,9 @@ NEEDS_ROBOT = "needs plant.robot or plant.robots"
 
 
 def robot_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of `plant`, and of the fields elsewhere that need a robot."""
-    plant = values.get("plant")
-    if isinstance(plant, Mapping):
-        yield from _kind_of_plant(plant)
-        yield from _names(plant)
+    """Problems of the fields that need a robot."""
     yield from _start(values)
     yield from _law(values)
-
-
-def _kind_of_plant(plant: Mapping[str, Any]) -> Iterator[Problem]:
-    kinds = given(plant, PLANT_KINDS)
-    for other in kinds[1:]:
-        what = f"cannot be used with {kinds[0]} (a plant has exactly one of {', '.join(PLANT_KINDS)})"
-        yield Problem(("plant", other), what)
-    if not kinds and "class" not in plant:
-        what = "package.module:ClassName, or file.py:ClassName relative to the config's folder; or robot, or robots"
-        yield Problem(("plant", "class"), f"missing ({what})")
-    elif not kinds:
-        yield Problem(("plant", "class"), "expected text, got nothing")
-    is_robot = has_robot({"plant": plant})
-    for word in [] if is_robot else given(plant, (*PARTS, "gravity")):
-        yield Problem(("plant", word), f"{NEEDS_ROBOT} (a class has its own parts and parameters)")
-    if is_robot and plant.get("gravity") is not None and "gravity" in mapping(plant, "parameters"):
-        yield Problem(("plant", "parameters", "gravity"), "cannot be used with plant.gravity (give one of them)")
-
-
-def _names(plant: Mapping[str, Any]) -> Iterator[Problem]:
-    first: dict[str, str] = {"world": "frames"}
-    for part in ("robots", *PARTS):
-        for name in mapping(plant, part):
-            if not name.isidentifier():
-                yield Problem(("plant", part, name), f"expected a name of letters, digits and _, got {name!r}")
-            elif part in ("bodies", "frames") and first.setdefault(name, part) != part:
-                yield Problem(("plant", part, name), f"{name!r} is a name in {first[name]} already (rename one)")
-            elif part == "frames" and name == "world":
-                yield Problem(("plant", part, name), "'world' is a frame already (rename it)")
-    if plant.get("robots") is not None and not mapping(plant, "robots") and isinstance(plant["robots"], Mapping):
-        yield Problem(("plant", "robots"), "no robot (give name: {urdf: FILE})")
 
 
 def _start(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -4,90 +4,17 @@ Design: the rules read the values as written, not the checked model, so that the
 errors of single fields. The rules skip a value of the wrong shape, because its own field reports it.
 """
 
-import graphlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from servoctl.config.bounds import bound_problems, shape_problems
+from servoctl.config.bounds import bound_problems
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem, given, mapping, task_entries
 from servoctl.config.realism import estimation_problems, realism_problems
-from servoctl.config.references import reference_problems
 from servoctl.config.robot import robot_problems
 from servoctl.config.schema import LawConfig
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, row_count, task_problems
 from servoctl.expression.suggest import remedy
-
-
-def level_problems(levels: Any) -> Iterator[Problem]:
-    """Problems of `plant.passive.levels` that do not depend on the plant; paths start below it."""
-    if not isinstance(levels, Mapping):
-        return
-    if not levels:
-        yield Problem((), "no level (name at least one, or leave levels out)")
-    for name in levels:
-        if not name.isidentifier():
-            yield Problem((name,), f"expected a name of letters, digits and _, got {name!r} (as in legs)")
-        if _field(levels, name, "groups") == []:
-            yield Problem((name, "groups"), "no group (give the level a mechanism group, or take it out)")
-    yield from _repeated(levels)
-    after = {name: _words(levels, name, "after") for name in levels}
-    for name, words in after.items():
-        for i, word in words:
-            if word not in levels:
-                yield Problem((name, "after", i), f"there is no level {word!r} ({remedy(word, levels)})")
-    for cycle in _cycles({name: [word for _, word in words if word in levels] for name, words in after.items()}):
-        yield Problem((cycle[0], "after"), f"levels after each other: {' -> '.join(cycle)} (take one 'after' out)")
-
-
-def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
-    """Levels sorted so that each comes after its predecessors; otherwise in the order of the config.
-
-    Args:
-        after: Level -> its predecessors; a cycle, which `level_problems` reports, is broken at its first level.
-    """
-    left, ordered = dict(after), list[str]()
-    while left:
-        free = (name for name, before in left.items() if not any(other in left for other in before))
-        ordered.append(next(free, next(iter(left))))
-        del left[ordered[-1]]
-    return ordered
-
-
-def _field(levels: Mapping[str, Any], name: str, field: str) -> Any:
-    level = levels[name]
-    return level.get(field) if isinstance(level, Mapping) else None
-
-
-def _words(levels: Mapping[str, Any], name: str, field: str) -> list[tuple[int, str]]:
-    """The texts in a list of a level, with their indices; the field's own type refuses other values."""
-    value = _field(levels, name, field)
-    return [(i, word) for i, word in enumerate(value) if isinstance(word, str)] if isinstance(value, list) else []
-
-
-def _repeated(levels: Mapping[str, Any]) -> Iterator[Problem]:
-    level_of: dict[str, str] = {}
-    for name in levels:
-        for i, group in _words(levels, name, "groups"):
-            if group in level_of:
-                first = level_of[group]
-                yield Problem((name, "groups", i), f"{group!r} is in level {first!r} already (keep it in one place)")
-            level_of.setdefault(group, name)
-
-
-def _cycles(after: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Cycles without common levels, each as a path from its first level in the config back to it."""
-    left, order = dict(after), list(after)
-    while True:
-        try:
-            graphlib.TopologicalSorter(left).prepare()
-            return
-        except graphlib.CycleError as error:
-            ring = error.args[1][:0:-1]  # from each level to one that it comes after
-            start = ring.index(min(ring, key=order.index))
-            yield [*ring[start:], *ring[: start + 1]]
-            left = {name: [] if name in ring else before for name, before in left.items()}
-
 
 CORRECTION_KINDS = tuple(CorrectionConfig.model_fields)
 
@@ -98,16 +25,13 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         task_problems,
         bound_problems,
         robot_problems,
-        shape_problems,
         _law,
         _observer,
         _robust,
         _poles,
         _corrections,
-        _levels,
         realism_problems,
         estimation_problems,
-        reference_problems,
     )
     return [problem for rule in rules for problem in rule(values)]
 
@@ -238,15 +162,3 @@ def _by_name(
         if uncorrected and isinstance(entry.get("name"), str) and entry["name"] not in gains:
             what = f"no value for task {entry['name']!r} (name every task that has no correction of its own)"
             yield Problem(path, what)
-
-
-def _levels(values: Mapping[str, Any]) -> Iterator[Problem]:
-    passive = mapping(values, "plant", "passive")
-    levels = passive.get("levels")
-    for path, what in level_problems(levels):
-        yield Problem(("plant", "passive", "levels", *path), what)
-    for name in mapping(passive, "levels"):
-        clearance = mapping(passive, "levels", name).get("clearance")
-        if passive.get("projection") is True and clearance not in (None, 0, 0.0):
-            what = f"true would close the rows of level {name!r}, which yield (leave projection out, or clearance)"
-            yield Problem(("plant", "passive", "projection"), what)

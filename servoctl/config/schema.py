@@ -47,6 +47,7 @@ from servoctl.tree.fields import (
     fault,
     in_words,
     list_or_not,
+    name_as,
 )
 
 RelativeEnd = Annotated[float, NumberField("a relative error above -1 (0.3 is 30 % more than the model)", above=-1)]
@@ -267,7 +268,7 @@ class Config(Section):
 
     plant: PlantConfig = Field(description="the physics: a class and its parameters, or robots from files")
     initial: Initial = Field(description="state at t = 0")
-    references: dict[str, ReferenceConfig] = Field(
+    references: dict[Annotated[str, name_as("path")], ReferenceConfig] = Field(
         default={}, description="name -> a file or waypoints, whose columns equations use as <name>_<column>"
     )
     task: tuple[Task, ...] = Field(default=(), description="servo constraints, in order")

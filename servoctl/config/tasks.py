@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, StrictBool, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, exactly_one, given, has_robot, name_problems, task_entries
+from servoctl.config.document import FieldPath, Problem, given, has_robot, name_problems, task_entries
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.expression.suggest import remedy
 from servoctl.tree.fields import (
+    Broken,
     ClassPath,
     Count,
     Equation,
@@ -21,11 +22,12 @@ from servoctl.tree.fields import (
     FrameAxis,
     FramePair,
     Name,
+    OneOf,
     OneOrEach,
     Parameter,
     RpyEquations,
+    Ruled,
     ScalarOr,
-    Section,
     UnitText,
     XyzEquations,
     fault,
@@ -54,8 +56,12 @@ EQUATION_KINDS = ("holonomic", "nonholonomic")
 TASK_KINDS = (*EQUATION_KINDS, "class", *FRAME_FORMS)  # keys of which a task entry has exactly one
 
 
-class Task(Section):
+class Task(Ruled):
     """One servo constraint: exactly one of holonomic, nonholonomic, class, or a form on frames of a robot."""
+
+    one_of = OneOf(
+        TASK_KINDS, "a task entry has exactly one of them", f"no equation (give exactly one of {', '.join(TASK_KINDS)})"
+    )
 
     name: Name = Field(description="name of the entry; the rows of a class are name.0, name.1, ...")
     holonomic: EquationText | None = Field(
@@ -134,6 +140,16 @@ class Task(Section):
         """Its kind among `FRAME_FORMS`; None for an equation or a class."""
         return next((kind for kind in FRAME_FORMS if getattr(self, kind) is not None), None)
 
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        kinds = [kind for kind in TASK_KINDS if given.get(kind) is not None]
+        if given.get("parameters") is not None and kinds and "class" not in kinds:
+            yield ("parameters",), "needs a class (an equation uses the plant's parameters)"
+        if given.get("unit") is not None and any(kind in FRAME_FORMS for kind in kinds):
+            yield ("unit",), "does not fit a task on frames (its rows have units: m and rad)"
+        if len(kinds) == 1:
+            yield from _words(given, kinds[0])
+
     @model_validator(mode="before")
     @classmethod
     def _class_has_parameters(cls, given: Any) -> Any:
@@ -151,7 +167,6 @@ class Task(Section):
         return self
 
 
-_TASK_KEYS = {field.alias or name for name, field in Task.model_fields.items()}
 _WORDS = tuple(dict.fromkeys(word for form in FRAME_FORMS.values() for word in form.words))
 
 MISSING = {
@@ -169,20 +184,12 @@ def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     for index, entry in task_entries(values):
         path: FieldPath = ("task", index)
         kinds = given(entry, TASK_KINDS)
-        none = f"no equation (give exactly one of {', '.join(TASK_KINDS)})"
-        yield from exactly_one(entry, TASK_KINDS, path, "a task entry has exactly one of them", none, _TASK_KEYS)
-        if entry.get("parameters") is not None and kinds and "class" not in kinds:
-            yield Problem((*path, "parameters"), "needs a class (an equation uses the plant's parameters)")
-        if entry.get("unit") is not None and any(kind in FRAME_FORMS for kind in kinds):
-            yield Problem((*path, "unit"), "does not fit a task on frames (its rows have units: m and rad)")
         for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
             what = f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
             yield Problem((*path, "holonomic"), what)
         yield from _reference(entry, values.get("references"), path)
-        if len(kinds) == 1:
-            yield from _words(entry, kinds[0], path)
-            if kinds[0] in FRAME_FORMS and not has_robot(values):
-                yield Problem((*path, kinds[0]), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)")
+        if len(kinds) == 1 and kinds[0] in FRAME_FORMS and not has_robot(values):
+            yield Problem((*path, kinds[0]), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)")
 
 
 def row_count(entry: Mapping[str, Any]) -> int | None:
@@ -200,36 +207,6 @@ def row_count(entry: Mapping[str, Any]) -> int | None:
     return FRAME_FORMS[kind].rows if kind in FRAME_FORMS else None
 
 
-def _words(entry: Mapping[str, Any], kind: str, path: FieldPath) -> Iterator[Problem]:
-    """Keys that do not fit the kind, and those that it lacks."""
-    allowed = FRAME_FORMS[kind].words if kind in FRAME_FORMS else ()
-    for word in given(entry, _WORDS):
-        if word not in allowed:
-            fitting = f"it takes {', '.join(allowed)}" if allowed else "it belongs to tasks on frames"
-            yield Problem((*path, word), f"does not fit {kind} ({fitting})")
-    if kind == "posture":
-        yield from _posture(entry, path)
-        return
-    yield from _target(entry, [word for word in ("xyz", "rpy") if word in allowed], path)
-    for word in ("along", "value"):
-        if word in allowed and entry.get(word) is None:
-            yield Problem((*path, word), f"missing ({MISSING[word]})")
-    for axis in _repeated(entry["com"]) if kind == "com" else []:
-        yield Problem((*path, "com"), f"has {axis} twice (name each coordinate once)")
-    if kind in ("com", "distance") and entry.get("value") is not None:
-        yield from _values(entry, kind, path)
-
-
-def _target(entry: Mapping[str, Any], words: list[str], path: FieldPath) -> Iterator[Problem]:
-    """Position and rotation come from xyz and rpy, or from a reference."""
-    left_out = [word for word in words if entry.get(word) is None]
-    if entry.get("reference") is None:
-        for word in left_out:
-            yield Problem((*path, word), f"missing ({MISSING[word]})")
-    elif words and not left_out:
-        yield Problem((*path, "reference"), f"cannot be used with {' and '.join(words)} (leave one of them out)")
-
-
 def _reference(entry: Mapping[str, Any], references: Any, path: FieldPath) -> Iterator[Problem]:
     """The reference of an entry is one of the config's."""
     name, known = entry.get("reference"), references if isinstance(references, Mapping) else {}
@@ -243,20 +220,50 @@ def _repeated(axes: Any) -> list[str]:
     return [word for word in dict.fromkeys(words) if words.count(word) > 1]
 
 
-def _values(entry: Mapping[str, Any], kind: str, path: FieldPath) -> Iterator[Problem]:
+def _words(entry: Mapping[str, Any], kind: str) -> Broken:
+    """Keys that do not fit the kind, and those that it lacks."""
+    allowed = FRAME_FORMS[kind].words if kind in FRAME_FORMS else ()
+    for word in given(entry, _WORDS):
+        if word not in allowed:
+            fitting = f"it takes {', '.join(allowed)}" if allowed else "it belongs to tasks on frames"
+            yield (word,), f"does not fit {kind} ({fitting})"
+    if kind == "posture":
+        yield from _posture(entry)
+        return
+    yield from _target(entry, [word for word in ("xyz", "rpy") if word in allowed])
+    for word in ("along", "value"):
+        if word in allowed and entry.get(word) is None:
+            yield (word,), f"missing ({MISSING[word]})"
+    for axis in _repeated(entry["com"]) if kind == "com" else []:
+        yield ("com",), f"has {axis} twice (name each coordinate once)"
+    if kind in ("com", "distance") and entry.get("value") is not None:
+        yield from _values(entry, kind)
+
+
+def _target(entry: Mapping[str, Any], words: list[str]) -> Broken:
+    """Position and rotation come from xyz and rpy, or from a reference."""
+    left_out = [word for word in words if entry.get(word) is None]
+    if entry.get("reference") is None:
+        for word in left_out:
+            yield (word,), f"missing ({MISSING[word]})"
+    elif words and not left_out:
+        yield ("reference",), f"cannot be used with {' and '.join(words)} (leave one of them out)"
+
+
+def _values(entry: Mapping[str, Any], kind: str) -> Broken:
     value, rows = entry["value"], row_count(entry)
     count = len(value) if isinstance(value, list) else 1
     if rows and count != rows:
         many = "1 value" if count == 1 else f"{count} values"
         what = "a distance is one number" if kind == "distance" else f"give one per coordinate: {rows}"
-        yield Problem((*path, "value"), f"{many} for {kind} ({what})")
+        yield ("value",), f"{many} for {kind} ({what})"
 
 
-def _posture(entry: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+def _posture(entry: Mapping[str, Any]) -> Broken:
     posture = entry["posture"]
     if isinstance(posture, Mapping) and not posture:
-        yield Problem((*path, "posture"), "no joint (give initial, reference, or joint -> coordinate)")
+        yield ("posture",), "no joint (give initial, reference, or joint -> coordinate)"
     if posture == "reference" and entry.get("reference") is None:
-        yield Problem((*path, "reference"), f"missing ({MISSING['reference']})")
+        yield ("reference",), f"missing ({MISSING['reference']})"
     if posture != "reference" and entry.get("reference") is not None:
-        yield Problem((*path, "reference"), "does not fit this posture (write posture: reference)")
+        yield ("reference",), "does not fit this posture (write posture: reference)"

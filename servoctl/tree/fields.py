@@ -52,7 +52,15 @@ def fault(what: str, *at: str | int) -> PydanticCustomError:
         what: What is wrong; in parentheses what to do.
         at: Path from the checked field to the wrong one.
     """
-    return PydanticCustomError("fault", "{what}", {"what": what, "at": at})
+    return _custom(FAULT, what, at)
+
+
+FAULT, RULE = "fault", "rule"
+"""Kind of an error of a field, and of one between the fields of a section."""
+
+
+def _custom(kind: Any, what: str, at: tuple[str | int, ...]) -> PydanticCustomError:
+    return PydanticCustomError(kind, "{what}", {"what": what, "at": at})
 
 
 class Section(BaseModel):
@@ -108,7 +116,7 @@ class Ruled(Section):
             section = handler(values)
         except ValidationError as wrong:
             errors += [_again(error) for error in wrong.errors(include_url=False)]
-        errors += [InitErrorDetails(type=fault(what, *at), input=values) for at, what in broken]
+        errors += [InitErrorDetails(type=_custom(RULE, what, at), input=values) for at, what in broken]
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return section
@@ -116,7 +124,7 @@ class Ruled(Section):
 
 def _again(error: ErrorDetails) -> InitErrorDetails:
     kind, context = error["type"], error.get("ctx", {})
-    of = fault(context["what"], *context["at"]) if kind == "fault" else kind
+    of = _custom(kind, context["what"], context["at"]) if kind in (FAULT, RULE) else kind
     return InitErrorDetails(type=of, loc=error["loc"], input=error["input"], ctx=context)
 
 
@@ -218,10 +226,15 @@ def _class_path(value: str) -> str:
     return value
 
 
-def _name(value: str) -> str:
-    if not value.isidentifier():
-        raise fault(f"expected a name of letters, digits and _, got {value!r} (as in object_x)")
-    return value
+def name_as(example: str) -> AfterValidator:
+    """A check of a name; the message shows the example."""
+
+    def check(value: str) -> str:
+        if not value.isidentifier():
+            raise fault(f"expected a name of letters, digits and _, got {value!r} (as in {example})")
+        return value
+
+    return AfterValidator(check)
 
 
 def _unit(value: str) -> str:
@@ -287,7 +300,7 @@ Fraction = Annotated[float, NumberField("a number between 0 and 1", above=0, bel
 EquationText = Annotated[str, Equation()]
 ClassPath = Annotated[str, AfterValidator(_class_path), PathMark()]
 FileName = Annotated[str, PathMark()]
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, name_as("object_x")]
 UnitText = Annotated[str, AfterValidator(_unit)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
 Option = Annotated[Any, PlainValidator(_option)]
