@@ -84,7 +84,8 @@ class Robust(_Term):
         dict[str, Positive],
         Field(
             description="row -> size by which its error is divided before norms [unit of the row]; 1 where left out; "
-            "needed for rows of different units"
+            "needed for rows of different units",
+            json_schema_extra={"default": {}},
         ),
     ] = field(default_factory=dict)
     boundary_layer: Annotated[
@@ -157,7 +158,9 @@ class Adaptive(_Term):
             "correction's plus 1 / ((d + 1) h) for a period h and a delay of d periods"
         ),
     ] = None
-    scale: Annotated[dict[str, Positive], Field(description="as of law.robust")] = field(default_factory=dict)
+    scale: Annotated[dict[str, Positive], Field(description="as of law.robust", json_schema_extra={"default": {}})] = (
+        field(default_factory=dict)
+    )
 
     name = "adaptive"
 
