@@ -24,7 +24,7 @@ from servoctl.estimation.attached import AttachedEstimator
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
-from servoctl.types import Array, State
+from servoctl.types import State
 
 LEAST, MOST = 1e-12, 1e6
 """Range of s h^3 / r in which the Riccati equation is solved to the last digits, and of s h^2 / r."""
@@ -42,13 +42,6 @@ class Gains:
     d: float  # of the disturbance [1/s^2]; 0 without one
     innovation: float  # [its unit] standard deviation of the innovation
     sigma: tuple[float, float, float]  # [its unit, per s, per s^2] standard deviations of q, v and d after an update
-
-    def poles(self, h: float) -> Array:
-        """Eigenvalues of the estimate's error from tick to tick, shape (2,) or (3,)."""
-        size = 3 if self.d else 2
-        A = np.array([[1.0, h, h * h / 2.0], [0.0, 1.0, h], [0.0, 0.0, 1.0]])[:size, :size]
-        K = np.array([self.q, self.v, self.d])[:size]
-        return np.linalg.eigvals(A - np.outer(K, A[0]))
 
 
 def model_gains(h: float, disturbance: float, noise: float) -> Gains:

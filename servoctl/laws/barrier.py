@@ -31,6 +31,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.symbol import maximum, minimum, where
+from servoctl.laws.hold import close, hold
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 RATE = 15.0  # [1/s] default of p, at most `SHARE` / period
@@ -162,24 +164,23 @@ class EstimateErrors:
 @lru_cache(256)
 def _response(kind: str, p: float, h: float, late: int, gains: tuple[float, float, float]) -> tuple[float, float]:
     """The sum of |h| after a change w of 1, and the sum of h^2 after a reading that is off by 1."""
-    A = np.array([[1.0, h, h * h / 2.0], [0.0, 1.0, h], [0.0, 0.0, 1.0]])
-    B, K = np.array([h**3 / 6.0, h * h / 2.0, h]), np.array(gains)
-    kept = np.eye(3) - np.outer(K, A[0] * [1.0, 0.0, 0.0])
+    timing, K = Timing.of(h, ("u",)), np.array(gains)
+    errors = hold(np.eye(3, k=1), np.eye(3)[:, -1:], timing)  # of (q, v, d), under a change of d
+    A, B = errors.after, errors.new[:, 0]
+    kept = np.eye(3) - np.outer(K, [1.0, 0.0, 0.0])
     if kind in ("decay", "speed"):  # of degree 1: h' = -k0 h + (k0, 1) (v, d)
-        least = decay if kind == "decay" else speed
-        k0 = -float(least(1.0, p, h))
-        into, loop, push = np.array([0.0, k0, 1.0]), np.array([[1.0 - h * k0]]), np.array([h])
+        k = np.array([-float((decay if kind == "decay" else speed)(1.0, p, h))])
     else:
-        k0, k1 = (-float(barrier(*x, p, h)) for x in ((1.0, 0.0), (0.0, 1.0)))
-        into = np.array([k0, k1, 1.0])
-        loop = np.array([[1.0, h], [0.0, 1.0]]) - np.outer([h * h / 2.0, h], [k0, k1])
-        push = np.array([h * h / 2.0, h])
+        k = np.array([-float(barrier(*x, p, h)) for x in ((1.0, 0.0), (0.0, 1.0))])
+    degree = len(k)
+    chain = hold(np.eye(degree, k=1), np.eye(degree)[:, -1:], timing)
+    loop, push, into = close(chain, -k[None]).A, chain.new[:, 0], np.array([*[0.0] * (2 - degree), *k, 1.0])
     predicted = np.linalg.matrix_power(A, late)
     # a change is seen `late` periods later; until then the prediction misses all of it
     unseen = [np.linalg.matrix_power(A, i) @ B for i in range(late)]
-    moved = B[:2] if len(push) == 2 else B[1:2]
+    moved = B[2 - degree : 2]
     of_change = _of(kept @ A, predicted, kept @ B, unseen, into, loop, push, moved)
-    of_reading = _of(kept @ A, predicted, -K, [np.zeros(3)] * late, into, loop, push, np.zeros(len(push)))
+    of_reading = _of(kept @ A, predicted, -K, [np.zeros(3)] * late, into, loop, push, np.zeros(degree))
     return float(np.abs(of_change).sum()), float(np.square(of_reading).sum())
 
 

@@ -24,6 +24,7 @@ from pydantic import Field
 from servoctl.errors import TaskError
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.tree.fields import NumberField, PerRow, wrong_gains
 from servoctl.types import Array
@@ -220,6 +221,18 @@ def resolve(
     return [gain[0] for gain in gains], [gain[1] for gain in gains]
 
 
+def assigned(
+    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction], field: str = "law.correction"
+) -> list[tuple[str, Correction, list[int]]]:
+    """Config key of each correction, the correction, and the indices of its rows; arguments as of `resolve_all`."""
+    parts = [
+        (f"task.{group}.correction", correction, [i for i, row in enumerate(rows) if row.group == group])
+        for group, correction in own.items()
+    ]
+    rest = [i for i, row in enumerate(rows) if row.group not in own]
+    return [*(part for part in parts if part[2]), *([] if common is None else [(field, common, rest)])]
+
+
 def resolve_all(
     rows: Sequence[Row],
     common: Correction | None,
@@ -236,36 +249,39 @@ def resolve_all(
     Raises:
         TaskError: A correction does not fit a row, or belongs to an unknown task; the message names all of them.
     """
-    own = own or {}
     groups = list(dict.fromkeys(row.group for row in rows))
     problems = [
         f"task.{wrong}.correction: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})"
-        for wrong in own
+        for wrong in own or {}
         if wrong not in groups
     ]
-    gains: dict[str, tuple[float, ...]] = dict.fromkeys((row.name for row in rows), (0.0, 0.0))
-    parts = [
-        (f"task.{group}.correction", own[group], [row for row in rows if row.group == group])
-        for group in own
-        if group in groups
-    ]
-    parts += [(field, common, [row for row in rows if row.group not in own])] if common is not None else []
-    for key, correction, members in parts:
+    gains: list[tuple[float, ...]] = [(0.0, 0.0)] * len(rows)
+    for key, correction, members in assigned(rows, common, own or {}, field):
         if not isinstance(correction, Correction):
             problems.append(f"{key}: expected a correction such as Baumgarte(alpha=4, beta=4), got {correction!r}")
             continue
         try:
-            values = correction.gains(members)
+            values = correction.gains([rows[i] for i in members])
         except TaskError as error:
             problems += [f"{key}: {line}" for line in str(error).splitlines()]
             continue
-        for row, gain in zip(members, values, strict=True):
-            gains[row.name] = gain
+        for i, gain in zip(members, values, strict=True):
+            gains[i] = gain
             if not all(0.0 <= value < math.inf for value in gain[:2]):
-                problems.append(f"{key}: {row.name}: expected gains of at least 0, got damping and stiffness {gain}")
+                problems.append(
+                    f"{key}: {rows[i].name}: expected gains of at least 0, got damping and stiffness {gain}"
+                )
     if problems:
         raise TaskError("\n".join(problems))
-    return [gains[row.name] for row in rows]
+    return gains
+
+
+def sliding_errors(task: Rows, members: Sequence[int], by_rate: Sequence[bool], sliding: Sequence[Any]) -> list[Any]:
+    """beta of some rows: `violation rate + lambda violation`, or the violation of a row without a rate."""
+    return [
+        task.violation_rate[i] + rate * task.violation[i] if has_rate else task.violation[i]
+        for i, has_rate, rate in zip(members, by_rate, sliding, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

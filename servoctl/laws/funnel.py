@@ -29,7 +29,7 @@ from pydantic import Field
 
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
-from servoctl.laws.corrections import EACH, RATE, TIME, Correction, Gain, PFeedback, per_row
+from servoctl.laws.corrections import EACH, RATE, TIME, Correction, Gain, PFeedback, assigned, per_row, sliding_errors
 from servoctl.laws.hold import RowFeedback, growth, last_stable
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
@@ -228,10 +228,7 @@ class FunnelTerm(AttachedTerm):
 
     def beta(self, task: Rows) -> list[Any]:
         """beta of each member."""
-        return [
-            task.violation_rate[i] + each.rate * task.violation[i] if by_rate else task.violation[i]
-            for i, by_rate, each in zip(self.members, self.by_rate, self.of_rows, strict=True)
-        ]
+        return sliding_errors(task, self.members, self.by_rate, [each.rate for each in self.of_rows])
 
     def outside(self, task: Rows, t: float) -> list[str]:
         """One sentence for each row that is not inside its funnel."""
@@ -258,9 +255,10 @@ def funnels(
     """
     found: dict[int, FunnelNumbers] = {}
     problems: list[str] = []
-    for correction, where, members in _parts(rows, common, own):
+    for where, correction, members in assigned(rows, common, own):
         try:
-            found |= zip(members, correction.numbers([rows[i] for i in members], timing), strict=True)
+            if isinstance(correction, Funnel):
+                found |= zip(members, correction.numbers([rows[i] for i in members], timing), strict=True)
         except TaskError as error:
             problems.append(f"{where}: {error}")
     if problems:
@@ -270,15 +268,3 @@ def funnels(
     order = tuple(sorted(found))
     names, by_rate = tuple(rows[i].name for i in order), tuple(rows[i].has_rate for i in order)
     return FunnelTerm(order, names, by_rate, timing, tuple(float(x) for i in order for x in found[i]))
-
-
-def _parts(
-    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction]
-) -> list[tuple[Funnel, str, list[int]]]:
-    """Funnel, its field in a config, and the indices of its rows."""
-    parts: list[tuple[Correction | None, str, list[int]]] = [
-        (correction, f"task.{group}.correction", [i for i, row in enumerate(rows) if row.group == group])
-        for group, correction in own.items()
-    ]
-    parts.append((common, "law.correction", [i for i, row in enumerate(rows) if row.group not in own]))
-    return [(correction, where, of) for correction, where, of in parts if isinstance(correction, Funnel)]

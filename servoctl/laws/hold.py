@@ -331,10 +331,7 @@ def longest_spacing(row: RowFeedback, timing: Timing, method: str = "rk4") -> fl
     unstable = stable
     while _radius(row, timing, unstable, method) < 1.0:
         stable, unstable = unstable, unstable * 1.1
-    for _ in range(60):
-        middle = (stable + unstable) / 2
-        stable, unstable = (middle, unstable) if _radius(row, timing, middle, method) < 1.0 else (stable, middle)
-    return stable
+    return last_stable(lambda h: _radius(row, timing, h, method) < 1.0, stable, unstable, 60)[0]
 
 
 @lru_cache(KEPT)

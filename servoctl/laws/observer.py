@@ -28,6 +28,7 @@ import numpy as np
 from pydantic import Field
 
 from servoctl.errors import TaskError
+from servoctl.laws.corrections import sliding_errors
 from servoctl.laws.hold import EstimateFilter, close, hold, last_stable, linear_controller
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
@@ -139,9 +140,7 @@ class RowObserver(AttachedTerm):
         return np.concatenate([d, self._beta(task), task_map @ mean - explained, [1.0]])
 
     def _beta(self, task: Rows) -> Array:
-        return np.array(
-            [task.violation_rate[i] if by_rate else task.violation[i] for i, by_rate in enumerate(self.by_rate)]
-        )
+        return np.array(sliding_errors(task, range(len(self.rows)), self.by_rate, [0.0] * len(self.rows)))
 
     def _rows(self, memory: Array) -> tuple[Array, Array, Array]:
         r = len(self.rows)

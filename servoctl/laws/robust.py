@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.engine.symbol import where
+from servoctl.laws.corrections import sliding_errors
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
@@ -69,13 +70,9 @@ class RobustTerm(AttachedTerm):
 
     def beta(self, task: Rows) -> Array:
         """beta of the members, divided by their scale."""
-        return np.array(
-            [
-                (task.violation_rate[i] + self.sliding[i] * task.violation[i] if by_rate else task.violation[i])
-                / self.scale[i]
-                for i, by_rate in zip(self.members, self.by_rate, strict=True)
-            ]
-        )
+        sliding, scale = ([of[i] for i in self.members] for of in (self.sliding, self.scale))
+        beta: Array = np.array(sliding_errors(task, self.members, self.by_rate, sliding)) / np.array(scale)
+        return beta
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         """-g of every row [acceleration of the row]."""
@@ -114,12 +111,6 @@ def radius(eps: float, kappa: float) -> float:
 def settled(rho: float, eps: float, kappa: float) -> float:
     """|beta| settles below it for a constant rho; at most `radius`, and equal to it at rho^2 = kappa eps."""
     return rho * eps / (kappa * eps + rho * rho)
-
-
-def envelope(beta: float, t: float, eps: float, kappa: float, rho_E: float) -> float:
-    """|beta| at a time t [s] is at most this, from `beta` at t = 0."""
-    left = math.exp(-2.0 * (1.0 + rho_E) * kappa * t)
-    return math.sqrt(beta * beta * left + radius(eps, kappa) ** 2 * (1.0 - left))
 
 
 def leakage_rms(alpha: float, rate: float, leak: float, kappa: float, gain: float) -> float:

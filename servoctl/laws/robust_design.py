@@ -9,6 +9,7 @@ the gain budget G. The rule for sampled time is ours; the terms and their source
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -30,7 +31,7 @@ UNITS = dict.fromkeys(("x", "y", "z"), "m") | dict.fromkeys(("rx", "ry", "rz"), 
 """Label of a row of a task of frames -> its unit."""
 
 
-class _Term:
+class _Term(ABC):
     """What robust and adaptive terms share."""
 
     scale: dict[str, float]
@@ -61,11 +62,44 @@ class _Term:
                 found.append(f"{field}: task.{row.name}: has no task error (leave law.{self.name} out, or give one)")
         return found
 
-    def _term(
-        self, rows: Sequence[Row], members: Sequence[int], sliding: Sequence[float], timing: Timing, **numbers: float
+    def attach(
+        self,
+        rows: Sequence[Row],
+        members: Sequence[int],
+        sliding: Sequence[float],
+        kappa: Sequence[float],
+        timing: Timing,
     ) -> RobustTerm:
+        """The term for these rows.
+
+        Args:
+            members: Indices of those that it acts on.
+            sliding: lambda of every row.
+            kappa: Decay rate of beta of every row.
+            timing: Of the loop.
+
+        Raises:
+            TaskError: Something does not fit; the message names every such field and row.
+        """
+        # half of the largest gain on beta at which the sampled loop is stable [1/s]; None: not sampled
+        steepest = None if timing.period is None else 1.0 / (timing.lateness + timing.period)
+        problems = self.problems(rows, members)
+        numbers = self.numbers(rows, members, max((kappa[i] for i in members), default=0.0), steepest, problems)
+        if problems:
+            raise TaskError("\n".join(problems))
         by_rate, adaptive = tuple(rows[i].has_rate for i in members), self.name == "adaptive"
         return RobustTerm(tuple(members), by_rate, adaptive, timing, tuple(sliding), self.scales(rows), **numbers)
+
+    @abstractmethod
+    def numbers(
+        self, rows: Sequence[Row], members: Sequence[int], fastest: float, steepest: float | None, problems: list[str]
+    ) -> dict[str, float]:
+        """The numbers of the term by field; what does not fit is added to the problems.
+
+        Args:
+            fastest: Largest gain of the corrections on beta [1/s].
+            steepest: Half of the largest stable gain on beta [1/s]; None: the law is not sampled.
+        """
 
 
 @dataclass(frozen=True)
@@ -96,41 +130,22 @@ class Robust(_Term):
         ),
     ] = None
 
-    def attach(
-        self,
-        rows: Sequence[Row],
-        members: Sequence[int],
-        sliding: Sequence[float],
-        kappa: Sequence[float],
-        timing: Timing,
-    ) -> RobustTerm:
-        """The term for these rows.
-
-        Args:
-            members: Indices of those that it acts on.
-            sliding: lambda of every row.
-            kappa: Decay rate of beta of every row.
-            timing: Of the loop.
-
-        Raises:
-            TaskError: Something does not fit; the message names every such field and row.
-        """
-        found, steepest = self.problems(rows, members), _steepest(timing)
+    def numbers(
+        self, rows: Sequence[Row], members: Sequence[int], fastest: float, steepest: float | None, problems: list[str]
+    ) -> dict[str, float]:
         if isinstance(self.bound, Mapping):
             known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
-            found += _unknown("law.robust.bound", self.bound, known)
+            problems += _unknown("law.robust.bound", self.bound, known)
             scale = self.scales(rows)
-            rho = math.hypot(*(_of(rows[i], self.bound, 0.0) / scale[i] for i in members)) if not found else 1.0
+            rho = math.hypot(*(_of(rows[i], self.bound, 0.0) / scale[i] for i in members)) if not problems else 1.0
         else:
             rho = float(self.bound)
         if not 0.0 < rho * rho < math.inf:
-            found.append(f"law.robust.bound: expected a positive size of the disturbance, got {rho:g}")
+            problems.append(f"law.robust.bound: expected a positive size of the disturbance, got {rho:g}")
         if self.boundary_layer is None and steepest is None:
-            found.append("law.robust.boundary_layer: auto needs a sampled law (give run.period, or a number)")
-        if found:
-            raise TaskError("\n".join(found))
+            problems.append("law.robust.boundary_layer: auto needs a sampled law (give run.period, or a number)")
         layer = rho * rho / (steepest or 1.0) if self.boundary_layer is None else float(self.boundary_layer)
-        return self._term(rows, members, sliding, timing, bound=rho, layer=layer)
+        return {"bound": rho, "layer": layer}
 
 
 @dataclass(frozen=True)
@@ -172,34 +187,18 @@ class Adaptive(_Term):
         if self.kind == "dead_zone" and not self.width:
             raise TaskError("width: missing (|beta| below which the estimate does not grow; dead_zone needs it)")
 
-    def attach(
-        self,
-        rows: Sequence[Row],
-        members: Sequence[int],
-        sliding: Sequence[float],
-        kappa: Sequence[float],
-        timing: Timing,
-    ) -> RobustTerm:
-        """The term for these rows; arguments and errors as of `Robust.attach`."""
-        found, steepest = self.problems(rows, members), _steepest(timing)
-        fastest = max((kappa[i] for i in members), default=0.0)
+    def numbers(
+        self, rows: Sequence[Row], members: Sequence[int], fastest: float, steepest: float | None, problems: list[str]
+    ) -> dict[str, float]:
         if self.gain_budget is None and steepest is None:
-            found.append("law.adaptive.gain_budget: auto needs a sampled law (give run.period, or a number)")
+            problems.append("law.adaptive.gain_budget: auto needs a sampled law (give run.period, or a number)")
         gain = (steepest or 1.0) if self.gain_budget is None else self.gain_budget - fastest
         if not gain > 0.0:
-            found.append(
+            problems.append(
                 f"law.adaptive.gain_budget: expected more than the correction's own gain, {fastest:.4g} 1/s, got "
                 f"{self.gain_budget:g}"
             )
-        if found:
-            raise TaskError("\n".join(found))
-        numbers = {"rate": self.rate, "leak": self.leak or 0.0, "width": self.width or 0.0, "gain": gain}
-        return self._term(rows, members, sliding, timing, **numbers)
-
-
-def _steepest(timing: Timing) -> float | None:
-    """Half of the largest gain on beta at which the sampled loop is stable [1/s]; None: not sampled."""
-    return None if timing.period is None else 1.0 / (timing.lateness + timing.period)
+        return {"rate": self.rate, "leak": self.leak or 0.0, "width": self.width or 0.0, "gain": gain}
 
 
 def _of(row: Row, values: Mapping[str, float], default: float) -> float:

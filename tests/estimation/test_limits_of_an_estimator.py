@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_estimator import CONFIG
+from test_gains import poles as poles_of
 
 import servoctl as sc
 from servoctl.assembly.timing import run_timing
@@ -31,7 +32,7 @@ def test_the_linear_loop_has_the_poles_of_the_law_and_of_the_estimator(mass: Pat
     estimator = run.system.estimator
     assert estimator is not None
     gains = sc.Estimator(noise=1e-6).gains(["x"], 0.001)[0]
-    for z in gains.poles(0.001):
+    for z in poles_of(gains, 0.001):
         assert np.abs(poles - np.log(complex(z)) / 0.001).min() < 1e-3 * abs(np.log(complex(z))) / 0.001
     slow = poles[np.abs(poles) < 20.0]
     assert len(slow) == 2

@@ -13,7 +13,7 @@ from hil.replay.replay import replay
 from servoctl.check.report import check
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
-from servoctl.laws.robust import RobustTerm, dead_zone_time, envelope, leakage_rms, radius, settled
+from servoctl.laws.robust import RobustTerm, dead_zone_time, leakage_rms, radius, settled
 from servoctl.laws.robust_design import Adaptive
 from servoctl.linear.reserve import reserve
 from servoctl.mechanics.constraint_rows import Row
@@ -43,6 +43,12 @@ def ran(path: Path | str, *overrides: str, engine: str = "vm") -> Trajectory:
     found = sc.load(path, overrides, engine=engine).simulate()
     assert found.summary()["status"] == "done"
     return found
+
+
+def envelope(beta: float, t: float, eps: float, kappa: float, rho_E: float) -> float:
+    """|beta| at a time t [s] is at most this, from `beta` at t = 0: the second line of `laws.robust`'s bounds."""
+    left = math.exp(-2.0 * (1.0 + rho_E) * kappa * t)
+    return math.sqrt(beta * beta * left + radius(eps, kappa) ** 2 * (1.0 - left))
 
 
 def test_the_envelope_and_both_radii_hold_for_300_random_plants() -> None:
