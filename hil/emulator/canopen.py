@@ -22,7 +22,7 @@ from hil.loop.clock import SECOND
 MILLISECOND = SECOND // 1000
 
 STOP, ENTER_PRE_OPERATIONAL, RESET_NODE = 2, 128, 129  # further commands of network management (NMT)
-HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT, RPDO_TIMEOUT = 0x8130, 0x8140, 0x8210, 0x8250  # emergency codes
+HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT = 0x8130, 0x8140, 0x8210  # emergency codes
 POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
 
 HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around
@@ -46,10 +46,8 @@ class CanOpenNode(EmulatedNode):
         self._heartbeat = Timer(self.world, self._send_heartbeat)
         self._masters: dict[int, tuple[int, Watchdog]] = {}
         self._handlers: dict[int, Callable[[bytes], None]] = {}
-        self._deadline = Watchdog(self.world, partial(self._lost, RPDO_TIMEOUT))
         self._received: dict[int, Pdo] = {}
         self._sent: list[Pdo] = []
-        self._events = [Timer(self.world, partial(self._repeat, number)) for number in range(4)]
         self._load(lambda key: True)
 
     # The device behind the communication.
@@ -89,7 +87,7 @@ class CanOpenNode(EmulatedNode):
         return frozenset(self._handlers)
 
     def timers(self) -> list[Timer]:
-        return [self._heartbeat, *self._events]
+        return [self._heartbeat]
 
     def boot(self) -> None:
         self._load(lambda key: True)
@@ -101,7 +99,7 @@ class CanOpenNode(EmulatedNode):
     def _disconnect(self) -> None:
         self._heartbeat.stop()
         self._stop_monitoring()
-        self.enter_nmt(BOOT_UP)
+        self.nmt = BOOT_UP
 
     def receive(self, frame: Frame) -> None:
         handler = self._handlers.get(frame.id)
@@ -119,14 +117,6 @@ class CanOpenNode(EmulatedNode):
         for pdo in self._sent:
             if pdo.valid and not pdo.synchronous and key in pdo.keys:
                 self._transmit(pdo)
-
-    def enter_nmt(self, state: int) -> None:
-        """Changes the state of NMT, and with it what is sent by itself."""
-        self.nmt = state
-        for number, (timer, pdo) in enumerate(zip(self._events, self._sent, strict=True)):
-            sends = state == OPERATIONAL and pdo.valid and not pdo.synchronous
-            period = self.values[0x1800 + number, 5] * MILLISECOND if sends else 0
-            timer.start(period, period)
 
     def _serve(self, request: bytes) -> None:
         if self.nmt == STOPPED or len(request) != 8 or request[0] >> 5 == 4:
@@ -166,8 +156,6 @@ class CanOpenNode(EmulatedNode):
         self._received = {pdo.identity: pdo for pdo in self._taken if pdo.valid}
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.synchronous]
         self._waiting_for_sync = [pdo for pdo in self._received.values() if pdo.synchronous]
-        self._timed = self.values[0x1400, 1] & 0x7FF if self.values[0x1400, 5] else None
-        self.enter_nmt(self.nmt)
         self._listen()
 
     def _listen(self) -> None:
@@ -179,18 +167,12 @@ class CanOpenNode(EmulatedNode):
         self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}
         self.relisten()
 
-    def _repeat(self, number: int) -> None:
-        """Sends an event-driven PDO when its event timer expires."""
-        self._transmit(self._sent[number])
-
     def _take(self, pdo: Pdo, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
             return
         if len(data) < pdo.size:
             self.emergency(PDO_TOO_SHORT, self.values[0x1001, 0] | 0x10)
             return
-        if pdo.identity == self._timed:
-            self._deadline.start(self.values[0x1400, 5] * MILLISECOND)
         if pdo.synchronous and self._wait:
             pdo.pending = data
         else:
@@ -200,9 +182,8 @@ class CanOpenNode(EmulatedNode):
     def _apply(self, pdo: Pdo, data: bytes) -> None:
         values = self.values
         for key, value in zip(pdo.keys, pdo.unpack(data), strict=False):  # equally long: the check costs a third
-            if pdo.guarded and (key is None or (key == MODE and self.written(key, value))):
-                continue
-            values[key] = value  # type: ignore[index]
+            if not (key == MODE and self.written(key, value)):
+                values[key] = value
 
     def _sync(self, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
@@ -238,16 +219,16 @@ class CanOpenNode(EmulatedNode):
             return
         command, before = data[0], self.nmt
         if command == codec.START:
-            self.enter_nmt(OPERATIONAL)
+            self.nmt = OPERATIONAL
             if self.values[0x1001, 0] & 0x10 and not self.values.get((0x603F, 0), 0):
                 self.emergency(0, 0)  # the lost communication is back
             for pdo in self._sent:
                 if pdo.valid and not pdo.synchronous:
                     self._transmit(pdo)
         elif command == STOP:
-            self.enter_nmt(STOPPED)
+            self.nmt = STOPPED
         elif command == ENTER_PRE_OPERATIONAL:
-            self.enter_nmt(PRE_OPERATIONAL)
+            self.nmt = PRE_OPERATIONAL
         elif command in (RESET_NODE, codec.RESET_COMMUNICATION):
             self.disconnected(0)
             self._disconnect()
@@ -265,7 +246,7 @@ class CanOpenNode(EmulatedNode):
 
     def _announce(self) -> None:
         self.send(codec.HEARTBEAT + self._id, bytes([BOOT_UP]))
-        self.enter_nmt(PRE_OPERATIONAL)
+        self.nmt = PRE_OPERATIONAL
         self._heartbeat.start(self.values[0x1017, 0] * MILLISECOND)
 
     def _send_heartbeat(self) -> None:
@@ -292,7 +273,6 @@ class CanOpenNode(EmulatedNode):
     def _stop_monitoring(self) -> None:
         for _, watchdog in self._masters.values():
             watchdog.stop()
-        self._deadline.stop()
 
     def _lost(self, code: int) -> None:
         """Called when a heartbeat or PDO is missing; the watchdogs restart with the next one."""
@@ -302,4 +282,4 @@ class CanOpenNode(EmulatedNode):
         if self.nmt == OPERATIONAL:
             behaviour = self.values[0x1029, 1]
             if behaviour != 1:
-                self.enter_nmt(STOPPED if behaviour == 2 else PRE_OPERATIONAL)
+                self.nmt = STOPPED if behaviour == 2 else PRE_OPERATIONAL

@@ -77,11 +77,9 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
         for base, first, mapping in ((0x1400, 0x200, 0x1600), (0x1800, 0x180, 0x1A00)):
             carried = maps.get(mapping + number, ())
             entries |= {
-                (base + number, 0): ObjectEntry(U8, 5, "const"),
+                (base + number, 0): ObjectEntry(U8, 2, "const"),
                 (base + number, 1): ObjectEntry(U32, first + 0x100 * number + node),
                 (base + number, 2): ObjectEntry(U8, 255),
-                (base + number, 3): ObjectEntry(U16),
-                (base + number, 5): ObjectEntry(U16),
                 (mapping + number, 0): ObjectEntry(U8, len(carried), high=MAPPED),
             }
             for sub in range(1, MAPPED + 1):
@@ -167,9 +165,6 @@ def answer(
 
 MODE: Key = (0x6060, 0)
 
-_DUMMY_BITS = {0x0002: 8, 0x0003: 16, 0x0004: 32, 0x0005: 8, 0x0006: 16, 0x0007: 32}
-_DUMMY_FORMS = {8: "b", 16: "h", 32: "i"}
-
 
 class Pdo:
     """The present configuration of a PDO."""
@@ -183,23 +178,16 @@ class Pdo:
         self.identity = identity & 0x7FF  # id of its frames
         self.kind = values[base + number, 2]  # its transmission type
         self.synchronous = self.kind <= LAST_SYNCHRONOUS  # whether it waits for SYNC
-        self.keys: list[Key | None] = []  # mapped objects in order; None for a dummy entry
-        code = "<"
-        for sub in range(1, values[maps + number, 0] + 1):
-            mapped = values[maps + number, sub]
-            key = mapped >> 16, mapped >> 8 & 0xFF
-            dummy = key[0] in _DUMMY_BITS
-            self.keys.append(None if dummy else key)
-            code += _DUMMY_FORMS[mapped & 0xFF] if dummy else entries[key].form.format[1:]
+        mapped = [values[maps + number, sub] for sub in range(1, values[maps + number, 0] + 1)]
+        self.keys: list[Key] = [(entry >> 16, entry >> 8 & 0xFF) for entry in mapped]  # mapped objects in order
+        code = "<" + "".join(entries[key].form.format[1:] for key in self.keys)
         form = struct.Struct(code)
         self.size = form.size  # bytes of the frame
         self.pack = form.pack  # values -> bytes of the frame
         self.unpack = form.unpack_from  # bytes of the frame, or more -> values
         self.valid = not identity & INVALID and bool(self.keys)  # whether it is on
         # objects -> the values that a transmit PDO carries
-        self.collect = _collector([key for key in self.keys if key is not None])
-        # whether it has a dummy entry, or an object whose values are checked
-        self.guarded = None in self.keys or MODE in self.keys
+        self.collect = _collector(self.keys)
         # whether it carries anything but position and velocity
         self.more = any(key not in ((0x6064, 0), (0x606C, 0)) for key in self.keys)
         self.counter = 0
@@ -233,8 +221,6 @@ def _unmappable(entries: Mapping[Key, ObjectEntry], index: int, mapped: int) -> 
     if not mapped:
         return 0
     receive = index < 0x1A00
-    if receive and _DUMMY_BITS.get(mapped >> 16) == mapped & 0xFF:
-        return 0
     entry = entries.get((mapped >> 16, mapped >> 8 & 0xFF))
     if entry is None:
         return NO_OBJECT

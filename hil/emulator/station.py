@@ -65,6 +65,7 @@ class Station:
         name: str,
         receive: Callable[[Frame], None],
         ids: Container[int] | None = None,
+        *,
         host: bool = False,
         capacity: int | None = None,
         restart: int | None = 0,
@@ -77,14 +78,12 @@ class Station:
         self.receive = receive
         self.queue: deque[Frame] = deque()  # frames that wait to be sent, the next one first
         self.rank = 0  # priority of that frame
-        # tec: transmit error count
-        # rec: receive error count
-        # ready: when it may send again [ns]: an error passive station waits after each frame
-        self.tec = self.rec = self.ready = 0
+        self.tec = 0  # transmit error count
+        self.rec = 0  # receive error count
+        self.ready = 0  # [ns] when it may send again: an error passive station waits after each frame
         self.link = Link.ACTIVE  # its error state, from these counts
-        # connected: whether its cable is connected
-        # powered: whether the node is powered
-        self.connected = self.powered = True
+        self.connected = True  # whether its cable is
+        self.powered = True  # whether the node is
         self.report: Callable[[Frame], None] | None = None  # called with error frames; None: they are dropped
         self.went_off: Callable[[], None] | None = None  # called at bus-off
         self.came_back: Callable[[], None] | None = None  # called after it recovered from bus-off

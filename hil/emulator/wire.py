@@ -12,12 +12,12 @@ Source: Bosch 1991, CAN Specification 2.0, part B; ISO 11898-1:2015 for FD.
 from collections import deque
 from collections.abc import Callable, Container
 from functools import partial
-from operator import attrgetter
+from typing import Any
 
 from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link, report, worse
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, priority
+from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station
 from hil.frame import Frame
 from hil.loop.clock import SECOND, World
 
@@ -31,8 +31,6 @@ SUSPEND = 8  # bits that an error passive station waits after a frame
 SEQUENCE = 11  # bits of a sequence of recessive bits that counts for the end of bus-off
 RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
-_RANK = attrgetter("rank")
-
 
 class EmulatedWire:
     """An emulated CAN bus."""
@@ -42,28 +40,23 @@ class EmulatedWire:
         self.name = name  # its name in the config
         self.rates = rates  # its bit rates
         self._durations = dict[tuple[int, bool, bool, bool], int]()
-        # _interframe: [ns] interframe space
-        # _suspend: [ns] pause of an error passive station after a frame
-        # _flag: [ns] by how much an error flag makes a frame longer
-        self._interframe, self._suspend, self._flag = (
-            self._duration(bits) for bits in (INTERFRAME, SUSPEND, ERROR_FRAME - END_OF_FRAME)
-        )
+        self._interframe = self._duration(INTERFRAME)  # [ns]
+        self._suspend = self._duration(SUSPEND)  # [ns]
+        self._flag = self._duration(ERROR_FRAME - END_OF_FRAME)  # [ns] by how much an error flag makes a frame longer
         self.stations: list[Station] = []  # all controllers, in the order in which they were attached
         self.disturbances: list[Disturbance] = []  # disturbances that act now
         self.taps: list[Tap] = []  # functions that see every frame
         self._routes: dict[int, list[Station]] = {}
-        # busy: [ns] time for which the bus carried frames, interframe spaces included
-        # frames: number of frames sent without error
-        # errors: number of error frames
-        self.busy = self.frames = self.errors = 0
+        self.busy = 0  # [ns] time for which the bus carried frames, interframe spaces included
+        self.frames = 0  # number of frames sent without error
+        self.errors = 0  # number of error frames
         self.troubled = False  # whether some receive error count may not be zero
-        self._online: int | None = None
-        self._plain = False
+        self._online: int | None = None  # number of stations that take part; None: to be counted
         self._waiting: list[Station] = []  # those with something in their queue
         self._going: tuple[Frame, Station] | None = None
+        self._clashing: list[Station] = []  # those that send this frame, if their data differ
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
-        self._ending = self._finish
 
     def _duration(self, bits: int) -> int:
         return bits * SECOND // self.rates.nominal
@@ -79,16 +72,10 @@ class EmulatedWire:
         return duration
 
     def attach(
-        self,
-        name: str,
-        receive: Callable[[Frame], None],
-        ids: Container[int] | None = None,
-        host: bool = False,
-        capacity: int | None = None,
-        restart: int | None = 0,
+        self, name: str, receive: Callable[[Frame], None], ids: Container[int] | None = None, **options: Any
     ) -> Station:
-        """Attaches a controller; arguments as the attributes of `Station`."""
-        station = Station(self, name, receive, ids, host, capacity, restart)
+        """Attaches a controller; arguments as of `Station`."""
+        station = Station(self, name, receive, ids, **options)
         self.stations.append(station)
         self._routes.clear()
         self.recount()
@@ -140,13 +127,7 @@ class EmulatedWire:
 
     def recount(self) -> None:
         """Called when a station joins, leaves, or changes its error state."""
-        self._online, self._plain = None, False
-
-    def _is_plain(self) -> bool:
-        """Whether all stations (two or more) are online and not error passive, so that only arbitration matters."""
-        sound = all(station.online and station.link is not Link.PASSIVE for station in self.stations)
-        self._plain = sound and len(self.stations) > 1
-        return self._plain
+        self._online = None
 
     def _schedule(self) -> None:
         if not self._active and self._waiting:
@@ -154,125 +135,97 @@ class EmulatedWire:
             self.world.at(self._free, self._arbitrate)
 
     def _arbitrate(self) -> None:
-        """Chooses the next frame, which begins when the bus is free."""
-        now, free = self.world.now, self._free
-        start = now if now > free else free
-        sender = self._first()
-        if sender is None:
-            self._arbitrate_among(self._waiting, start)
-        else:
-            self._begin(start, sender)
+        """Begins the next frame, when the bus is free."""
+        start = max(self.world.now, self._free)
+        sender = self._next_sender(start)
+        self._active = sender is not None
+        if sender is not None:
+            self.world.at(self._put(start, sender), self._finish)
 
-    def _first(self) -> Station | None:
-        """Who sends next, where only priority decides; None if more does, or nothing waits."""
-        waiting = self._waiting
-        if not (waiting and (self._plain or self._is_plain())):
-            return None
-        if len(waiting) == 1:
-            return waiting[0]
-        ranks = list(map(_RANK, waiting))
-        least = min(ranks)
-        return None if ranks.count(least) > 1 else waiting[ranks.index(least)]
-
-    def _arbitrate_among(self, waiting: list[Station], start: int) -> None:
-        """The same where stations are cut off, must wait, or send frames of the same id."""
-        self._active = False
-        online = [s for s in waiting if s.connected]
-        ready = [s for s in online if s.ready <= start]
+    def _next_sender(self, start: int) -> Station | None:
+        """Who wins the arbitration at a time [ns], or as soon as a station is ready; None if nobody can send."""
+        ready = [s for s in self._waiting if s.connected and s.ready <= start]
+        if len(ready) < len(self._waiting):
+            ready = self._first_ready(start)
         if not ready:
-            alone = [s for s in waiting if not s.connected]
-            if online:
-                self._active = True
-                self.world.at(min(s.ready for s in online), self._arbitrate)
-            for station in alone:
-                self._unheard(station)
-            return
-        if len(waiting) != len(online):
-            for station in [s for s in waiting if not s.connected]:
-                self._unheard(station)
-        best = ready[0]
-        if len(ready) > 1:
-            ranks = [s.rank for s in ready]
-            least = min(ranks)
-            best = ready[ranks.index(least)]
-            if ranks.count(least) > 1:
-                same = [s for s, rank in zip(ready, ranks, strict=True) if rank == least]
-                first = best.queue[0]
-                if any(s.queue[0].data != first.data or s.queue[0].fd is not first.fd for s in same):
-                    self._begin(start, best, partial(self._clash, same))
-                    return
-                for twin in same[1:]:  # bit by bit the same: one frame on the wire, sent by both
-                    if not twin.shift():
-                        waiting.remove(twin)
-                    twin.sent()
+            return None
+        rank = min([s.rank for s in ready])
+        best, *same = [s for s in ready if s.rank == rank]
         if not self._heard(best):
             self._unheard(best)
-            return
-        self._begin(start, best)
+            return None
+        self._clashing = []
+        if same:
+            first = best.queue[0]
+            if any(s.queue[0].data != first.data or s.queue[0].fd is not first.fd for s in same):
+                self._clashing = [best, *same]
+                return best
+            for station in same:  # bit by bit the same: one frame on the wire, sent by both
+                self._shift(station)
+        return best
 
-    def _begin(self, start: int, sender: Station, finish: Callable[[], None] | None = None) -> None:
-        self.world.at(self._put(start, sender), finish or self._ending)
+    def _first_ready(self, start: int) -> list[Station]:
+        """The stations that may send at a time [ns], or else those that may do so first."""
+        for station in [s for s in self._waiting if not s.connected]:
+            self._unheard(station)
+        online = [s for s in self._waiting if s.connected]
+        start = max(start, min([s.ready for s in online], default=start))
+        return [s for s in online if s.ready <= start]
+
+    def _shift(self, sender: Station) -> None:
+        """Takes a frame that was sent without error from the queue of a sender."""
+        if not sender.shift():
+            self._waiting.remove(sender)
+        sender.sent()
 
     def _put(self, start: int, sender: Station) -> int:
         """Puts the next frame of a station on the wire; returns its end [ns]."""
-        frame = sender.queue[0]
+        frame, start = sender.queue[0], max(start, sender.ready)
         length = self.frame_time(frame)
-        self._going, self._active, self._free = (frame, sender), True, start + length
+        self._going, self._free = (frame, sender), start + length
         self.busy += length
         return start + length - self._interframe
 
     def _finish(self) -> None:
         """Ends the frame on the wire, and each one after it as long as nothing else happens in between."""
-        skip_to, frame_ended = self.world.skip_to, self._end_frame
         while True:
             try:
-                frame_ended()
+                self._end_frame()
             except BaseException:  # of a station: the traffic goes on
-                self._go_on()
+                self._arbitrate()
                 raise
-            sender = self._first()
+            sender = self._next_sender(self._free)
+            self._active = sender is not None
             if sender is None:
-                self._go_on()
                 return
             end = self._put(self._free, sender)  # it follows the interframe space
-            if not skip_to(end):
-                self.world.at(end, self._ending)
+            if not self.world.skip_to(end):
+                self.world.at(end, self._finish)
                 return
-
-    def _go_on(self) -> None:
-        if self._waiting:
-            self._arbitrate()
-        else:
-            self._active = False
 
     def _end_frame(self) -> None:
         """Ends a frame: all stations receive it, or an error flag destroys it."""
         assert self._going is not None
         frame, sender = self._going
-        queue, plain = sender.queue, self._plain
-        if not (queue and queue[0] is frame and sender.connected):
+        if self._clashing:  # each sender reads a bit that it did not send
+            self._void(self._clashing)
+            return
+        if not (sender.queue and sender.queue[0] is frame and sender.connected):
             return
         if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
             self._void([sender])
             return
-        queue.popleft()
-        if queue:
-            sender.rank = priority(queue[0])
-        else:
-            self._waiting.remove(sender)
+        self._shift(sender)
         self.frames += 1
-        if sender.tec:
-            sender.sent()
-        if not plain and sender.link is Link.PASSIVE:
+        if sender.link is Link.PASSIVE:
             sender.ready = self._free + self._suspend
         try:
-            self._deliver(frame, sender, plain)
+            self._deliver(frame, sender)
         finally:
             if self.troubled:
                 self._count_received(sender)
 
-    def _deliver(self, frame: Frame, sender: Station, all_online: bool) -> None:
-        """Delivers a frame now; `all_online`: whether all stations are known to be online."""
+    def _deliver(self, frame: Frame, sender: Station) -> None:
         timed = frame.at(self.world.now)
         failure: Exception | None = None
         for tap in self.taps:
@@ -281,11 +234,10 @@ class EmulatedWire:
             except Exception as error:
                 failure = failure or error
         number = frame.id | frame.extended << 29
-        disturbances = self.disturbances
         for station in self._routes.get(number) or self._route(number):
-            if station is not sender and (all_online or station.online):
+            if station is not sender and station.online:
                 try:
-                    if disturbances:
+                    if self.disturbances:
                         self._disturbed(timed, sender, station)
                     else:
                         station.receive(timed)
@@ -312,16 +264,10 @@ class EmulatedWire:
             else:
                 receiver.receive(arriving)
 
-    def _clash(self, senders: list[Station]) -> None:
-        """Handles two frames with one id and different data: each sender reads a bit that it did not send."""
-        self._void(senders)
-        self._arbitrate()
-
     def _void(self, senders: list[Station]) -> None:
         self.errors += 1
-        more = self._flag
-        self._free += more
-        self.busy += more
+        self._free += self._flag
+        self.busy += self._flag
         for station in self.stations:
             if station in senders:
                 station.count(tec=station.tec + 8)
@@ -383,8 +329,8 @@ class EmulatedBus(Bus):
 
     def __init__(self, wire: EmulatedWire, restart: int | None = None) -> None:
         """Attaches the loop's controller, which restarts so long after bus-off [ns]; None: never."""
-        # clock_step: added to the time of each frame [ns]; a fault sets it
-        self.name, self.clock_step = wire.name, 0
+        self.name = wire.name
+        self.clock_step = 0  # added to the time of each frame [ns]; a fault sets it
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()
         self._take: Callable[[Frame], bool] | None = None

@@ -227,45 +227,12 @@ def test_a_mapping_changes_only_while_the_pdo_is_off_and_accepts_only_mappable_o
     assert write(host, 0x1600, 0x6041_0010, 4, 1) == 0x0604_0041  # nobody writes a statusword
 
 
-def test_an_event_timer_repeats_a_pdo_and_a_change_sends_it_at_once() -> None:
+def test_a_change_sends_a_pdo_that_does_not_wait_for_sync() -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
-    assert not write(host, 0x1800, 10, 2, 5)  # TPDO1 carries the statusword, as it is delivered
-    host.send(Frame(0, bytes([1, NODE])))
-    times = [f.time / MILLISECOND for f in host.collect(35.5) if f.id == 0x181]
-    assert [round(b - a) for a, b in pairwise(times)] == [10, 10, 10]
+    host.send(Frame(0, bytes([1, NODE])))  # TPDO1 carries the statusword, as it is delivered
+    host.collect(1.0)
     assert [f.data[0] & 0x6F for f in host.ask(Frame(0x201, b"\x06\x00"), 1.0) if f.id == 0x181] == [0x21]
-
-
-def test_missing_commands_are_detected_if_their_event_timer_is_set() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host, kind=255)
-    assert not write(host, 0x1400, 20, 2, 5)
-    host.collect(50.0)  # watched from the first one on
-    sent = host.now
-    frames = host.ask(Frame(0x201, bytes(4)), 50.0)
-    (emergency,) = [f for f in frames if f.id == 0x81]
-    assert struct.unpack_from("<H", emergency.data) == (0x8250,)
-    assert 20 * MILLISECOND <= emergency.time - sent <= 20.4 * MILLISECOND
-    assert drive_of(host).nmt == 127
-
-
-def test_one_frame_with_dummy_entries_commands_several_drives() -> None:
-    first, second = drive_settings("cia402"), drive_settings("cia402", name="b", node=2)
-    host = bench(first, second)
-    host.collect(1.0)
-    canopens = [drive_of(host, name) for name in "ab"]
-    for place, node in enumerate(canopens):
-        node.write((0x1400, 1), 0x8000_0000)
-        node.write((0x1600, 0), 0)
-        for sub in (1, 2):
-            node.write((0x1600, sub), 0x6071_0010 if sub == place + 1 else 0x0003_0010)
-        node.write((0x1600, 0), 2)
-        node.write((0x1400, 1), 0x201)
-    host.send(Frame(0, b"\x01\x00"), Frame(0x201, struct.pack("<hh", 11, -22)))
-    host.collect(2.0)
-    assert [node.values[0x6071, 0] for node in canopens] == [11, -22]
 
 
 def test_a_short_pdo_is_reported_and_changes_nothing() -> None:
