@@ -104,7 +104,7 @@ class Cia402State(Enum):
     FAULT = "fault"
 
 
-PATTERNS = (
+PATTERNS = (  # mask and value of the statusword in each state; bit 5, quick stop, is active low
     (0x4F, 0x00, Cia402State.NOT_READY),
     (0x4F, 0x40, Cia402State.SWITCH_ON_DISABLED),
     (0x6F, 0x21, Cia402State.READY),
@@ -114,7 +114,6 @@ PATTERNS = (
     (0x4F, 0x0F, Cia402State.FAULT_REACTION),
     (0x4F, 0x08, Cia402State.FAULT),
 )
-"""Mask and value of the statusword in each state; bit 5, quick stop, is active low."""
 
 
 def _decoded(word: int) -> Cia402State | None:

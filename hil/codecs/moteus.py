@@ -277,7 +277,7 @@ FAULTS = {
     49: "position error above servo.fault_position_error",
     50: "velocity error above servo.fault_velocity_error",
 }
-LIMITING = {
+LIMITING = {  # codes of the fault register in a working mode: what limits the torque
     96: "servo.max_velocity",
     97: "servo.max_power_W",
     98: "supply voltage",
@@ -287,7 +287,6 @@ LIMITING = {
     102: "the commanded maximum torque",
     103: "servopos.position_min or position_max",
 }
-"""Codes of the fault register in a working mode: what limits the torque."""
 
 
 def identifier(node: int, source: int = 0, reply: bool = True) -> int:

@@ -63,8 +63,7 @@ ERRORS = {
 }
 
 PROTOCOL_NUMBER = Field(0, 1)  # in Get_Version, whose bytes 4 to 6 are the firmware
-POSITION, VELOCITY = Field(0, 4, "float"), Field(4, 4, "float")
-"""Encoder estimates [turn, turn/s]."""
+POSITION, VELOCITY = Field(0, 4, "float"), Field(4, 4, "float")  # encoder estimates [turn, turn/s]
 ERROR, DISARM_REASON = Field(0, 4), Field(4, 4)
 """Active errors, in Heartbeat too, and those of the last disarming, in Get_Error: bits of `ERRORS`."""
 STATE, RESULT, TRAJECTORY_DONE = Field(4, 1), Field(5, 1), Field(6, 1)

@@ -64,9 +64,8 @@ class MonitoredObjects:
 
     def __init__(self, node: int, objects: Mapping[Quantity, MonitoredObject]) -> None:
         self._by_head: dict[int, FrameReads] = {}
-        # quantities: what each holds
-        # messages: their answers; the size of an object shows only in its answer
-        self.quantities, self.messages = list(objects), list[Message]()
+        self.quantities = list(objects)  # what each holds
+        self.messages: list[Message] = []  # their answers; the size of an object shows only in its answer
         # frames that ask for each, in the same order
         self.questions = [
             Frame(codec.SDO_REQUEST + node, codec.request_object(each.number, each.sub)) for each in objects.values()
@@ -107,14 +106,13 @@ QUICK_STOP_OPTION, QUICK_STOP_DECELERATION = 0x605A, 0x6085
 NMT_STOPPED = 2  # value of 0x1029:1: after an error of communication the node stops, and answers nothing
 
 STAYS = "whether a quick stop brakes the shaft and ends in the off state is its own setting"
-REACTIONS = {
+REACTIONS = {  # option code -> the value that is set, and what is not known where the drive does not have the object
     0x6007: (ABORT_BY_QUICK_STOP, "what it does when the bus is cut or the loop dies is its own setting"),
     QUICK_STOP_OPTION: (QUICK_STOP_THEN_DISABLE, STAYS),
     0x605B: (0, "on shutdown it may ramp by an encoder that is in doubt"),
     0x605C: (1, "on disable operation its torque may go before its brake is closed"),
     0x605E: (QUICK_STOP_THEN_DISABLE, "whether it brakes the shaft after a fault is its own setting"),
 }
-"""Option code -> the value that is set, and what is not known where the drive does not have the object."""
 UNKNOWN_RAMP = "the deceleration of its quick stop is its own setting"
 
 # entries of a PDO mapping: index, subindex, bits

@@ -92,11 +92,10 @@ class MitOptions(RangeOptions):
     drive_watchdog: MaybeFlag = None
 
 
-UNREADABLE = (
+UNREADABLE = (  # note on a drive whose ranges are only in the config
     "the ranges of its frames cannot be read back: wrong ranges scale every torque, and only the motion shows it "
     "(compare motor or ranges with its data sheet)"
 )
-"""Note on a drive whose ranges are only in the config."""
 
 
 def range_problems(settings: DriveSettings, options: RangeOptions, torque: Field) -> Iterator[Problem]:

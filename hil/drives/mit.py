@@ -26,14 +26,13 @@ from servoctl.config.document import Problem
 
 RANGE_TOLERANCE = 1e-3  # largest relative difference of a range: the register may hold 12.566 for 4 pi
 
-NAMES = {
+NAMES = {  # register -> its name in the maker's tool
     damiao.CONTROL_MODE: "CTRL_MODE",
     damiao.TIMEOUT: "TIMEOUT",
     damiao.PMAX: "PMAX",
     damiao.VMAX: "VMAX",
     damiao.TMAX: "TMAX",
 }
-"""Register -> its name in the maker's tool."""
 
 
 ANSWERS = 3
@@ -43,21 +42,19 @@ LATEST = 100_000_000
 """A motor without status counts as disabled when it has replied for so long since the command [ns]: replies that are
 late, in a queue or on a busy bus, answer older commands."""
 
-TEMPERATURES = {
+TEMPERATURES = {  # kind of status -> temperatures in its replies
     "none": FrameReads(),
     "cubemars": FrameReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ())),
     "damiao": FrameReads(
         Reads(codec.ELECTRONICS, Quantity.TEMPERATURE, ()), Reads(codec.ROTOR, Quantity.MOTOR_TEMPERATURE, ())
     ),
 }
-"""Kind of status -> temperatures in its replies."""
 
-WORKING = {
+WORKING = {  # kind of status -> what it says of a motor that is enabled and without a fault
     "none": (),
     "cubemars": (Expects(codec.ERROR, 0xFF, 0),),
     "damiao": (Expects(codec.FIRST, 0xF0, codec.DAMIAO_ENABLED << 4),),
 }
-"""Kind of status -> what it says of a motor that is enabled and without a fault."""
 
 
 class MitDrive(LinearDrive):

@@ -69,7 +69,7 @@ POLLS = 20  # how often the console is asked for the rest of an answer
 LATE = 0.02
 """The watchdog may run out this much after its time: the pace of queries, and frames that wait for the bus [s]."""
 
-_CONDITIONS = {
+_CONDITIONS = {  # mode -> condition; in every other mode it is unknown what moves the shaft
     codec.STOPPED: Condition.DISABLED,
     codec.IN_FAULT: Condition.FAULT,
     codec.IN_POSITION: Condition.ENABLED,
@@ -77,18 +77,16 @@ _CONDITIONS = {
     codec.ZERO_VELOCITY: Condition.STOPPING,
     codec.BRAKE: Condition.STOPPING,
 }
-"""Mode -> condition; in every other mode it is unknown what moves the shaft."""
 
 _MOTION_REGISTERS = (codec.POSITION, codec.VELOCITY, codec.TORQUE)
 _mode, _fault = codec.STATE_MODE.reader(), codec.STATE_FAULT.reader()
 
 
-GAUGES = FrameReads(
+GAUGES = FrameReads(  # what the answer to `codec.GAUGES` brings
     Reads(codec.GAUGE_VOLTAGE, Quantity.SUPPLY, ()),
     Reads(codec.GAUGE_TEMPERATURE, Quantity.TEMPERATURE, ()),
     Reads(codec.GAUGE_MOTOR, Quantity.MOTOR_TEMPERATURE, ()),
 )
-"""What the answer to `codec.GAUGES` brings."""
 
 
 def _expected(heads: Mapping[WireField, int]) -> tuple[Expects, ...]:

@@ -134,13 +134,12 @@ class OdriveEncoder(TurnNode):
             raise DriveError(f"{what} (set axis0.config.can.encoder_msg_rate_ms)")
 
 
-GAUGES = {
+GAUGES = {  # cyclic message -> what it brings
     codec.GET_TEMPERATURE: FrameReads(
         Reads(codec.INVERTER, Quantity.TEMPERATURE, ()), Reads(codec.MOTOR, Quantity.MOTOR_TEMPERATURE, ())
     ),
     codec.GET_BUS_VOLTAGE_CURRENT: FrameReads(Reads(codec.BUS_VOLTAGE, Quantity.SUPPLY, ())),
 }
-"""Cyclic message -> what it brings."""
 RATES = "axis0.config.can: set temperature_msg_rate_ms and bus_voltage_msg_rate_ms, or leave monitor_period out"
 
 ATTEMPTS = 3  # how often errors are cleared before they count as permanent

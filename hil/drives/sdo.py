@@ -30,7 +30,7 @@ UPLOADED, UPLOADED_BITS = 0x42, 0xE2  # answer with an expedited upload
 
 U8, U16, U32, I8, I16, I32 = (Struct(f"<{code}") for code in "BHIbhi")
 
-VARIABLES = {
+VARIABLES = {  # index -> name, type
     0x1000: ("Device type", U32),
     0x1017: ("Producer heartbeat time", U16),
     0x6007: ("Abort connection option code", I16),
@@ -53,7 +53,6 @@ VARIABLES = {
     0x60B2: ("Torque offset", I16),
     0x6502: ("Supported drive modes", U32),
 }
-"""Index -> name, type."""
 
 RECORDS = {
     0x1016: ("Consumer heartbeat time", {1: ("Consumer 1", U32)}),
@@ -66,7 +65,7 @@ for _number in range(len(codec.RPDOS)):
         RECORDS[_base + 0x200 + _number] = f"{_pdo} mapping", {0: ("Number of entries", U8), **_entries}
 """Index -> name, and subindex -> name, type."""
 
-ABORTS = {
+ABORTS = {  # abort code -> what it says
     0x0504_0001: "Command is not known",
     0x0601_0000: "Unsupported access",
     0x0601_0001: "Object can only be written",
@@ -86,7 +85,6 @@ ABORTS = {
     0x0800_0021: "Value cannot be stored because of local control",
     0x0800_0022: "Value cannot be stored in the present state",
 }
-"""Abort code -> what it says."""
 
 
 class AbsentError(DriveError):

@@ -46,14 +46,13 @@ class Gauge(NamedTuple):
         return self.quantity - FIRST_GAUGE
 
 
-GAUGES = (
+GAUGES = (  # in the order of `Drive.gauges`
     Gauge(Quantity.TEMPERATURE, "temperature", "degC", "temperature of the drive"),
     Gauge(Quantity.MOTOR_TEMPERATURE, "motor_temperature", "degC", "temperature of the motor"),
     Gauge(Quantity.SUPPLY, "supply", "V", "bus voltage"),
     Gauge(Quantity.LOAD, "load", "", "load (I2t)"),
     Gauge(Quantity.WARNING, "warning", "", "own warning (1: it warns)"),
 )
-"""In the order of `Drive.gauges`."""
 
 
 @dataclass(frozen=True)

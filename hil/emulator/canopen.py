@@ -1,7 +1,7 @@
 """The CANopen side of an emulated node: NMT, SDO server, PDOs, SYNC, heartbeats, emergencies.
 
-Design: on SYNC a node first sends its measurements,
-then applies the received commands: a controlword acts at the SYNC after it, and shows in the statusword one SYNC later.
+Design: on SYNC a node first sends its measurements, then applies the received commands: a controlword acts at the
+SYNC after it, and shows in the statusword one SYNC later.
 
 Source: CiA 301, from the tables in python-canopen and in vendors' manuals.
 """

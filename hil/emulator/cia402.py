@@ -20,8 +20,7 @@ from hil.emulator.node import EmulatedDrive
 from hil.emulator.objects import Key
 from hil.loop.clock import Event, cancel, nanoseconds
 
-WORDS = {state: value for _, value, state in PATTERNS}
-"""State -> its part of the statusword."""
+WORDS = {state: value for _, value, state in PATTERNS}  # state -> its part of the statusword
 
 
 class ControlwordCommand(Enum):

@@ -11,18 +11,6 @@ from hil.frame import Frame
 from servoctl.types import Array
 
 
-class Disturbance:
-    """A disturbance of frames on a wire, or in an adapter behind it; this one disturbs nothing."""
-
-    def corrupts(self, frame: Frame, sender: Station) -> bool:
-        """Whether every station sees an error in this frame."""
-        return False
-
-    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
-        """Frames that a receiver gets for a frame, each with its delay [ns]."""
-        return [(0, frame)]
-
-
 class Selection(NamedTuple):
     """The frames that a disturbance concerns."""
 
@@ -40,21 +28,40 @@ class Selection(NamedTuple):
         return self.direction == "any" or (not sender.host and (receiver is None or receiver.host))
 
 
+class Disturbance:
+    """A disturbance of the selected frames on a wire, or in an adapter behind it; this one disturbs nothing."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection, self._random = selection, selection.random
+
+    def corrupts(self, frame: Frame, sender: Station) -> bool:
+        """Whether every station sees an error in this frame."""
+        return False
+
+    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
+        """Frames that a receiver gets for a frame, each with its delay [ns]."""
+        selected = self._selection.has(frame, sender, receiver)
+        return [(delay, frame) for delay in self._delays(frame, receiver)] if selected else [(0, frame)]
+
+    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
+        """Delays with which a receiver gets a selected frame [ns]."""
+        return [0]
+
+
 class Loss(Disturbance):
     """Loses a frame at a receiver with probability p and the next ones, `burst` frames in total."""
 
     def __init__(self, selection: Selection, p: float, burst: int) -> None:
-        self._selection, self._p, self._burst, self._left = selection, p, burst, 0
+        super().__init__(selection)
+        self._p, self._burst, self._left = p, burst, 0
 
-    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
-        if not self._selection.has(frame, sender, receiver):
-            return [(0, frame)]
-        if not self._left and self._selection.random.random() < self._p:
+    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
+        if not self._left and self._random.random() < self._p:
             self._left = self._burst
         if self._left:
             self._left -= 1
             return []
-        return [(0, frame)]
+        return [0]
 
 
 class Delay(Disturbance):
@@ -64,41 +71,39 @@ class Delay(Disturbance):
     """
 
     def __init__(self, selection: Selection, constant: int, jitter: int, spike: int, p: float) -> None:
-        self._selection, self._constant, self._jitter, self._spike, self._p = selection, constant, jitter, spike, p
+        super().__init__(selection)
+        self._constant, self._jitter, self._spike, self._p = constant, jitter, spike, p
         self._last: dict[Station, int] = {}
 
-    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
-        if not self._selection.has(frame, sender, receiver):
-            return [(0, frame)]
-        random = self._selection.random
-        delay = self._constant + round(self._jitter * random.random())
-        if self._spike and random.random() < self._p:
+    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
+        delay = self._constant + round(self._jitter * self._random.random())
+        if self._spike and self._random.random() < self._p:
             delay += self._spike
         arrival = max(self._last.get(receiver, 0), frame.time + delay)
         self._last[receiver] = arrival
-        return [(arrival - frame.time, frame)]
+        return [arrival - frame.time]
 
 
 class Duplicate(Disturbance):
     """Delivers a frame with probability p `count` more times, each `age` [ns] after the one before."""
 
     def __init__(self, selection: Selection, count: int, age: int, p: float) -> None:
-        self._selection, self._count, self._age, self._p = selection, count, age, p
+        super().__init__(selection)
+        self._count, self._age, self._p = count, age, p
 
-    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
-        if not self._selection.has(frame, sender, receiver) or self._selection.random.random() >= self._p:
-            return [(0, frame)]
-        return [(number * self._age, frame) for number in range(self._count + 1)]
+    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
+        return [number * self._age for number in range(self._count + 1)] if self._random.random() < self._p else [0]
 
 
 class Corruption(Disturbance):
     """Corrupts a frame with probability p, repetitions included; every station detects it."""
 
     def __init__(self, selection: Selection, p: float) -> None:
-        self._selection, self._p = selection, p
+        super().__init__(selection)
+        self._p = p
 
     def corrupts(self, frame: Frame, sender: Station) -> bool:
-        return self._selection.has(frame, sender, None) and self._selection.random.random() < self._p
+        return self._selection.has(frame, sender, None) and self._random.random() < self._p
 
 
 class HostFaults:

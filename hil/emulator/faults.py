@@ -25,14 +25,13 @@ End = Callable[[], None]  # ends the effect of a fault
 Begin = Callable[..., End | None]  # starts a fault by its injector and parameters; returns what ends it
 REBOOT_TIME = 0.3  # [s] time of a reboot if the fault gives none
 
-TARGETS = {
+TARGETS = {  # target of a kind -> in words
     "bus": "a bus, or all",
     "node": "a drive or an encoder node (`drive` is required)",
     "drive": "a drive (`drive` is required)",
     "host_or_node": "the host's connection, or that of a node where `drive` is given",
     "host": "the computer that runs the loop",
 }
-"""Target of a kind -> in words."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,7 @@ class FaultKind(NamedTuple):
     special: bool  # whether only nodes have it whose emulation names it
 
 
-KINDS: dict[str, FaultKind] = {}
-"""Kinds of fault by name."""
+KINDS: dict[str, FaultKind] = {}  # kinds of fault by name
 
 
 SPECIAL = True  # only nodes have this kind whose emulation names it

@@ -48,11 +48,10 @@ class Actuator:
         `state` stores four numbers, zero at first: torque [N m], impulse since the start of a step [N m s], target
         [N m], time of these [ns]; None: a list of its own.
         """
-        # limit: largest torque of the motor [N m]; infinite where only the drive limits it
-        self._lag, self.limit = options.lag, float("inf")
-        # powered: whether it makes torque at all; a fault sets it
-        # derating: fraction of the limit that is available; a fault sets it
-        self.derating, self.powered = 1.0, True
+        self._lag = options.lag
+        self.limit = float("inf")  # [N m] largest torque of the motor; infinite where only the drive limits it
+        self.derating = 1.0  # fraction of the limit that is available; a fault sets it
+        self.powered = True  # whether it makes torque at all; a fault sets it
         self.saturated = False  # whether the last command was above the limit
         self._asked = 0.0
         self._state = [0.0, 0.0, 0.0, 0.0] if state is None else state
@@ -123,7 +122,6 @@ class HeldStep:
         fixed = np.array([gains, [each.lag for each in options]], dtype=float)
         kernel = _kernel(loop)
         several = _repeated(kernel)
-        # engine: its engine: `c`, `vm` or `numpy`
         self.engine, why = run_fast(kernel, engine if loop.traced else loop.engine, several)
         if engine == "c" and loop.traced and self.engine != "c":
             raise CompileError(why)

@@ -19,7 +19,7 @@ from hil.emulator.timers import Watchdog
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, Event, cancel, nanoseconds
 
-COMMANDED = {
+COMMANDED = {  # registers of a command -> what a write of the mode resets them to
     **dict.fromkeys((0x010, 0x011, 0x012, *range(0x014, 0x01F), 0x026, 0x028, 0x029, 0x02A, 0x02C), 0.0),  # no effect
     codec.COMMAND_POSITION: 0.0,  # NaN: where the shaft is
     codec.COMMAND_VELOCITY: 0.0,
@@ -31,7 +31,6 @@ COMMANDED = {
     codec.ILIMIT_SCALE: 1.0,
     codec.IGNORE_BOUNDS: 0.0,
 }
-"""Registers of a command -> what a write of the mode resets them to."""
 
 INT32_ONLY = {0x100: 0x20, 0x101: 0x010A, 0x102: 5, 0x158: 1}
 """Model, firmware, version of the register map, and UUID mask -> value; answered only with 32 bits."""

@@ -39,14 +39,12 @@ class Encoder:
         self._gear, self._offset = settings.motor_rate(1.0), settings.offset
         self._noise, self._resolution = options.noise, options.resolution
         self._random = random.Random(f"{seed}/{settings.bus}/{settings.name}/{coordinate}")
-        # jump: added to the joint's displacement [joint unit]; faults set this and the following
-        # drift: [joint unit/s] rate of an error of the displacement
-        self.jump = self.drift = 0.0
+        self.jump = 0.0  # [joint unit] added to the displacement; faults set this and the following
+        self.drift = 0.0  # [joint unit/s] rate of an error of the displacement
         self.drifting = 0  # [ns] since when it drifts
-        # flipped: whether its sign is wrong
-        # stuck: whether it repeats one reading
-        # invalid: whether it reports NaN, where the protocol can
-        self.flipped = self.stuck = self.invalid = False
+        self.flipped = False  # whether its sign is wrong
+        self.stuck = False  # whether it repeats one reading
+        self.invalid = False  # whether it reports NaN, where the protocol can
         # range of the motor's angle, from minus half to plus half of it, in which it counts [rad]; None: no limit
         self.wrap: float | None = None
         self._held: tuple[float, float] | None = None
@@ -97,10 +95,8 @@ class Thermal:
     """Load and temperature of a motor, at first those without load; `limit`: torque whose load is 1 [N m]."""
 
     def __init__(self, options: ThermalOptions, limit: float) -> None:
-        # options: how it warms up
-        self.options, self._limit = options, limit
-        # load: load at the last `heat`
-        self.load, self._since = 0.0, 0
+        self.options, self._limit, self._since = options, limit, 0
+        self.load = 0.0  # at the last `heat`
 
     def heat(self, torque: float, now: int) -> None:
         """Lets a torque [N m] act from the last call until now [ns]."""
@@ -144,10 +140,9 @@ class Motor:
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
         self._brake_time, self._strength = brake_time, brake_torque * settings.torque_limit
         self._closing: Event | None = None
-        # enabled: whether the drive makes torque
-        # stuck: whether the brake does not open; faults set this and the following
-        # shorted: whether its phases are shorted: its torque then comes from the motion, and ends with it
-        self.enabled = self.shorted = self.stuck = False
+        self.enabled = False  # whether the drive makes torque
+        self.shorted = False  # whether its phases are: its torque then comes from the motion, and ends with it
+        self.stuck = False  # whether the brake does not open; faults set this and the following
         self.grip = 1.0  # strength of the brake relative to that of a good one; with 0 it never closes
         self._pressed = 0.0
         self.told: Callable[[str], None] = lambda word: None  # called with `torque on` or `torque off` at each change

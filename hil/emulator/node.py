@@ -78,9 +78,8 @@ class EmulatedNode(ABC):
         self.settings = settings  # its settings in the config
         self.encoder = encoder  # its encoder
         self._options = {**settings.options, **quirks}
-        # silent: whether it sends nothing; faults set this and the following
-        # heart_stopped: whether it sends no heartbeat
-        self.silent = self.heart_stopped = False
+        self.silent = False  # whether it sends nothing; faults set this and the following
+        self.heart_stopped = False  # whether it sends no heartbeat
         # index of an object, or None for all -> abort code of every access to it
         self.aborts: dict[int | None, int] = {}
         self.delay = 0  # [ns] delay of its frames
@@ -186,9 +185,8 @@ class EmulatedDrive(EmulatedNode):
         quirks: Mapping[str, Any],
     ) -> None:
         self.motor = motor  # its motor and brake
-        # refuses: whether it refuses to be enabled; faults set this and the following
-        # wrong_mode: whether it stays in another mode than commanded
-        self.refuses = self.wrong_mode = False
+        self.refuses = False  # whether it refuses to be enabled; faults set this and the following
+        self.wrong_mode = False  # whether it stays in another mode than commanded
         self.torque_table = 1.0  # its torque range, relative to the agreed one
         self._braking: Event | None = None
         super().__init__(world, medium, settings, encoder, quirks)

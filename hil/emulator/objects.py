@@ -37,13 +37,12 @@ INVALID = 1 << 31  # bit in the id of a PDO that is off
 MAPPED = 8  # largest number of objects in a PDO
 
 
-DEFAULT_MAPS = {
+DEFAULT_MAPS = {  # default mappings of a drive's PDOs; a receive PDO that stays on obeys every frame with its id
     0x1600: (0x6040_0010,),
     0x1601: (0x6040_0010, 0x6060_0008),
     0x1602: (0x6040_0010, 0x6071_0010),
     0x1A00: (0x6041_0010,),
 }
-"""Default mappings of a drive's PDOs; a receive PDO that stays on obeys every frame with its id."""
 
 
 def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dict[Key, ObjectEntry]:

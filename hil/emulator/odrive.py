@@ -21,11 +21,10 @@ SETPOINTS = frozenset({codec.SET_AXIS_STATE, INPUT_POS, INPUT_VEL, codec.SET_INP
 
 HARDWARE, FIRMWARE = (4, 4, 58), (0, 6, 10, 0)
 
-_LENGTHS = {
+_LENGTHS = {  # smallest number of bytes of a command
     codec.SET_AXIS_STATE: 4, codec.SET_CONTROLLER_MODE: 8, INPUT_POS: 8, INPUT_VEL: 8, codec.SET_INPUT_TORQUE: 4,
     codec.SET_LIMITS: 8,
 }  # fmt: skip
-"""Smallest number of bytes of a command."""
 
 
 class ODriveNode(EmulatedNode):

@@ -26,9 +26,8 @@ class _Motion:
     __slots__ = ("coordinates", "motors", "now", "x")
 
     def __init__(self, now: int, x: Array) -> None:
-        # now: [ns] the time
-        # x: q and v, shape (2n,)
-        self.now, self.x = now, x
+        self.now = now  # [ns]
+        self.x = x  # q and v, shape (2n,)
         # displacements and rates of the motors; None: not read yet
         self.motors: tuple[list[float], list[float]] | None = None
         self.coordinates: tuple[list[float], list[float]] | None = None  # q and v; None: not read yet
@@ -73,9 +72,12 @@ class SimulatedPlant:
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model, start)
         coulomb, viscous = (np.array([getattr(each, kind) for each in options]) for kind in ("coulomb", "viscous"))
-        self._contacts = Contacts(self._matrices, self.displacements, coulomb, viscous)
+        self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, coulomb, viscous)
         # what it demands of drives that brake by themselves
-        self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self._joint_torques)
+        self.loads = Loads(
+            lambda now: self._terms(*self.state(now), self._time(now)),
+            lambda now: self._advance.gains * [actuator.torque(now) for actuator in self.actuators],
+        )
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(loop_system).projected if projects else None
         self._origin = float(start.t)
@@ -146,9 +148,7 @@ class SimulatedPlant:
 
     def motion(self, now: int) -> tuple[list[float], list[float]]:
         """Displacements conjugate to the actuators, and their rates."""
-        seen = self._seen
-        if seen is None or seen.now != now:
-            seen = self._look(now)
+        seen = self._look(now)
         if seen.motors is None:
             n = self.model.n
             q, v = seen.x[:n], seen.x[n:]
@@ -158,9 +158,7 @@ class SimulatedPlant:
 
     def coordinate_motion(self, now: int) -> tuple[list[float], list[float]]:
         """The coordinates, and their rates."""
-        seen = self._seen
-        if seen is None or seen.now != now:
-            seen = self._look(now)
+        seen = self._look(now)
         if seen.coordinates is None:
             n, values = self.model.n, seen.x.tolist()
             seen.coordinates = values[:n], values[n:]
@@ -245,15 +243,9 @@ class SimulatedPlant:
         torques: Array = self._advance.actuators[[0, 2]]
         return torques
 
-    def _joint_torques(self, now: int) -> Array:
-        return self._advance.gains * [actuator.torque(now) for actuator in self.actuators]
-
     def _lost(self) -> Array | None:
         """Torque that is missing at the joints: less what a hand adds; None if it never did."""
         return -self._pushes if self._pushed else None
-
-    def _matrices(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array]:
-        return self._terms(q, v, t)[:3]
 
     def _terms(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array, Array]:
         """Mass matrix, rows of the motors, rows of the passive constraints, and force."""

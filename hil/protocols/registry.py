@@ -32,14 +32,13 @@ def _own(module: str, driver: str, twin: str, sensor: bool = False) -> Protocol:
     return Protocol(f"{drivers}:{driver}Drive", f"{emulation}:{twin}", reader, *encoders)
 
 
-BUILT_IN = {
+BUILT_IN = {  # word of `protocol` in a config -> its classes
     "cia402": _own("cia402", "Cia402", "CiA402", sensor=True),
     "mit": _own("mit", "Mit", "Mit"),
     "moteus": _own("moteus", "Moteus", "Moteus"),
     "odrive": _own("odrive", "Odrive", "ODrive", sensor=True),
     "robstride": _own("robstride", "Robstride", "RobStride"),
 }
-"""Word of `protocol` in a config -> its classes."""
 
 
 class ProtocolEntry(NamedTuple):

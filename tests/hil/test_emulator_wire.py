@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hil.bus import Bus, BusError, Link
 from hil.bus.load import BusRates, frame_bits
-from hil.emulator.disturbances import Disturbance
+from hil.emulator.disturbances import Disturbance, Selection
 from hil.emulator.station import Station
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import Frame
@@ -373,7 +373,7 @@ def played(quick: bool, seed: int) -> list[object]:
     ]
     if not quick:
         wire.connect(wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
-        wire.disturbances.append(Disturbance())  # one that does nothing
+        wire.disturbances.append(Disturbance(Selection(random.Random(), "any", None, 0)))  # one that does nothing
     for _ in range(200):
         station, identity = rng.choice(stations), rng.randrange(0x80)
         frame = Frame(identity, rng.randbytes(rng.randrange(9)), extended=rng.random() < 0.2)
