@@ -10,7 +10,7 @@ from interfaces import EACH, keys_of
 from hil.bus import BusError, socketcan
 from hil.bus.load import BusRates, FrameTraffic, describe_load, frame_bits
 from hil.bus.open import open_bus
-from hil.emulator.disturbances import Disturbance
+from hil.emulator.disturbances import Disturbance, Selection
 from hil.emulator.station import Station
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import FD_SIZES, Frame, fd_size
@@ -169,7 +169,7 @@ def test_an_error_frame_takes_its_time_at_the_nominal_rate() -> None:
             return self.left >= 0
 
     bench, frame = Bench(), Frame(0x123, bytes(range(48)), fd=True, brs=True)
-    bench.wire.disturbances.append(Once())
+    bench.wire.disturbances.append(Once(Selection(random.Random(0), "any", None, 0)))
     bench.sender.send(frame)
     bench.world.advance(SECOND // 1000)
     bits = frame_bits(48, False, True, True)

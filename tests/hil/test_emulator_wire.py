@@ -200,10 +200,14 @@ def test_load_equals_the_sum_of_the_frames() -> None:
     assert bench.wire.load() == pytest.approx(7 * most_bits(Frame(0x20, bytes(6))) / 250_000 / 0.010, abs=1e-12)
 
 
+ALL = Selection(random.Random(0), "any", None, 0)  # of frames
+
+
 class Corrupt(Disturbance):
     """Voids the next frames."""
 
     def __init__(self, count: int) -> None:
+        super().__init__(ALL)
         self.count = count
 
     def corrupts(self, frame: Frame, sender: Station) -> bool:
@@ -373,7 +377,7 @@ def played(quick: bool, seed: int) -> list[object]:
     ]
     if not quick:
         wire.connect(wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
-        wire.disturbances.append(Disturbance(Selection(random.Random(), "any", None, 0)))  # one that does nothing
+        wire.disturbances.append(Disturbance(ALL))  # one that does nothing
     for _ in range(200):
         station, identity = rng.choice(stations), rng.randrange(0x80)
         frame = Frame(identity, rng.randbytes(rng.randrange(9)), extended=rng.random() < 0.2)
