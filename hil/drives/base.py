@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
 from hil.drives.settings import GAUGES, DriveSettings, Quantity, SensorSettings
-from hil.drives.wire import Feeds, FrameReads, Unwrapping, Wire
+from hil.drives.wire import Feeds, Unwrapping, Wire
 from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
@@ -207,8 +207,6 @@ class Drive(Node):
     ramps_alone: ClassVar[bool] = False
     # whether it closes its brake on `brake_frames` and holds torque until the brake is closed
     holds_while_braking: ClassVar[bool] = False
-    # kinds of its frames that bring temperatures, supply or load in this config
-    gauge_frames: Sequence[FrameReads] = ()
     polls: tuple[Feeds, ...] = ()  # frames that ask for gauges while it is enabled
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {}  # gauge that its protocol can bring -> what that needs
     # what its protocol does on each step from torque to off
@@ -239,7 +237,7 @@ class Drive(Node):
     @property
     def shows(self) -> frozenset[Quantity]:
         """Temperatures, supply and load that its frames bring in this config."""
-        return frozenset(reads.quantity for frame in self.gauge_frames for reads in frame.reads)
+        return frozenset()
 
     @staticmethod
     def ends(settings: DriveSettings) -> FrameEnds:

@@ -15,7 +15,7 @@ from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, MonitoredObjects, drive_problems
+from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, begin_enabling, first_answers, polls, refuse_fault, silent
 from hil.drives.guard import traffic as poll_traffic
 from hil.drives.options import options_of
@@ -115,7 +115,7 @@ class Cia402Encoder(TableNode):
         return Frame(codec.NMT, codec.nmt(command, self.settings.node))
 
 
-WARNING = FrameReads(Reads(codec.WARNING, Quantity.WARNING, ()))  # bit 7 of the statusword
+WARNING = Reads(codec.WARNING, Quantity.WARNING, ())  # bit 7 of the statusword
 OWN_OBJECT = "monitor_period and the maker's object in monitor_objects"
 
 BOOT_TIME = 1.0  # [s] longest time for the boot-up message after NMT reset communication
@@ -175,19 +175,16 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         super().__init__(settings, period)
         rated = settings.rated_torque or nan
         torque = (Operation.TIMES, rated), (Operation.OVER, 1000.0), *joint_torque(settings)
-        self._actual_torque = FrameReads(Reads(codec.TORQUE, Quantity.TORQUE, torque))
+        self._status = FrameReads(Reads(codec.TORQUE, Quantity.TORQUE, torque), WARNING)
         self.encoding = Encoding(
             Frame(codec.RPDO1 + settings.node, bytes(codec.COMMAND_SIZE)),
             codec.TARGET, (*motor_torque(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated)),
             Rounding.INTEGER, -0x8000, 0x7FFF, torque,
         )  # fmt: skip
-        self._objects = MonitoredObjects(settings.node, self._options.monitored)
-        self.gauge_frames = [WARNING, *self._objects.frames]
         self.polls = self._questions()
-        node = settings.node
+        node, answers = settings.node, setup.answers(settings.node, self._options.monitored)
         enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
-        reads = self._actual_torque.reads + WARNING.reads
-        self.messages += (Message(codec.TPDO2 + node, codec.STATUS_SIZE, reads, (enabled,)), *self._objects.messages)
+        self.messages += (Message(codec.TPDO2 + node, codec.STATUS_SIZE, self._status.reads, (enabled,)), *answers)
         masters = (*(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
         self.handlers |= dict.fromkeys((codec.SYNC, *masters, codec.HEARTBEAT + self._options.master), self._on_foreign)
         self.handlers |= {
@@ -210,7 +207,8 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._heartbeat_every = _heartbeat_every(settings, period)
 
     def _questions(self) -> tuple[Feeds, ...]:
-        return polls(self._objects.questions, self._options.monitor_period, self._period, self.settings.node)
+        questions = setup.questions(self.settings.node, self._options.monitored)
+        return polls(questions, self._options.monitor_period, self._period, self.settings.node)
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
@@ -255,10 +253,11 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         state = codec.state_of(word) if len(frame.data) == codec.STATUS_SIZE else None
         if state is None:
             return False
-        WARNING.take(frame.data, self.gauges)
+        values = self._status.values(frame.data)
+        self._show(values)
         self._state, self._obeys, self._error = state, bool(word & codec.OBEYS), codec.ERROR.read(frame.data)
         self._statuses += 1
-        self._torque = self._actual_torque.values(frame.data)[Quantity.TORQUE]
+        self._torque = values[Quantity.TORQUE]
         self.saturated = bool(word & codec.LIMITED)
         self._judge()
         return True
@@ -266,7 +265,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     def _on_answer(self, frame: Frame) -> bool:
         """Takes what the loop asks for over SDO: gauges, and once it has told it to stop, its statusword."""
         self._sdo.take(frame.data)
-        self._objects.take(frame.data, self.gauges)
+        self._take_answer(frame)
         state = codec.read_status(frame.data) if self._asked else None
         if state is not None:
             self._state, self._obeys = state, True
@@ -375,7 +374,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._started = True
         yield from self.reset()
         self.polls = self._questions()
-        yield from first_answers(self, self._objects.quantities, self._period)
+        yield from first_answers(self, list(options.monitored), self._period)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Stops our heartbeat and checks that the drive notices; `configure` must have run before."""

@@ -7,7 +7,7 @@ their number, the transmission type, and switch it on.
 Source: CiA 301 for communication objects, CiA 402 for option codes; see `hil.codecs.cia402`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import floor, isfinite, pi
 from typing import Annotated, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from hil.drives.base import DriveError
 from hil.drives.options import Flag, MonitorPeriod
 from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import GAUGES, DriveSettings, Quantity
-from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads
+from hil.drives.wire import Expects, Message, Operation, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
@@ -28,9 +28,8 @@ from servoctl.tree.fields import NumberField, Section, fault, in_words
 class MonitoredObject(NamedTuple):
     """An object that holds a temperature, a voltage or a load."""
 
-    # number, sub: its index and subindex
-    number: int
-    sub: int
+    number: int  # its index
+    sub: int  # its subindex
     unit: float  # [degree C, V, or 1 for the largest lasting load] what one count of it is
 
 
@@ -59,33 +58,19 @@ def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
     return objects
 
 
-class MonitoredObjects:
-    """The objects of the drive with this node id; `objects`: what each holds -> the object."""
+def questions(node: int, objects: Mapping[Quantity, MonitoredObject]) -> list[Frame]:
+    """Frames that ask the drive with this node id for each of the objects."""
+    places = [(each.number, each.sub) for each in objects.values()]
+    return [Frame(codec.SDO_REQUEST + node, codec.request_object(*place)) for place in places]
 
-    def __init__(self, node: int, objects: Mapping[Quantity, MonitoredObject]) -> None:
-        self._by_head: dict[int, FrameReads] = {}
-        self.quantities = list(objects)  # what each holds
-        self.messages: list[Message] = []  # their answers; the size of an object shows only in its answer
-        # frames that ask for each, in the same order
-        self.questions = [
-            Frame(codec.SDO_REQUEST + node, codec.request_object(each.number, each.sub)) for each in objects.values()
-        ]
-        for quantity, (index, sub, unit) in objects.items():
-            for head, field in codec.answer_heads(index, sub).items():
-                reads = FrameReads(Reads(field, quantity, ((Operation.TIMES, unit),)))
-                self._by_head[head] = reads
-                selects = (Expects(codec.HEAD, codec.HEAD.mask, head),)
-                self.messages.append(Message(codec.SDO_ANSWER + node, 8, reads.reads, selects=selects))
 
-    @property
-    def frames(self) -> list[FrameReads]:
-        return list(self._by_head.values())
-
-    def take(self, data: bytes, gauges: list[float]) -> None:
-        """Writes the value in an answer into `Drive.gauges`; other answers change nothing."""
-        reads = self._by_head.get(int.from_bytes(data[:4], "little")) if len(data) == 8 else None
-        if reads is not None:
-            reads.take(data, gauges)
+def answers(node: int, objects: Mapping[Quantity, MonitoredObject]) -> Iterator[Message]:
+    """Their answers; the size of an object shows only there."""
+    for quantity, (index, sub, unit) in objects.items():
+        for head, field in codec.answer_heads(index, sub).items():
+            reads = Reads(field, quantity, ((Operation.TIMES, unit),))
+            selects = (Expects(codec.HEAD, codec.HEAD.mask, head),)
+            yield Message(codec.SDO_ANSWER + node, 8, (reads,), selects=selects)
 
 
 HEARTBEAT = 0.1  # [s] period of the drive's heartbeat

@@ -117,7 +117,7 @@ def linear(largest: float, field: Field) -> Chain:
 class LinearDrive(TableDrive):
     """A drive of such a protocol: it replies to each command, and brakes by its own damping.
 
-    `command` is one without gains, of any torque.
+    `command` is one without gains, of any torque; `gauges` are in each reply.
     """
 
     fields: ClassVar[LinearFields]
@@ -128,7 +128,7 @@ class LinearDrive(TableDrive):
     unverified = UNREADABLE
     ramps = True
 
-    def __init__(self, settings: DriveSettings, period: float, command: Frame) -> None:
+    def __init__(self, settings: DriveSettings, period: float, command: Frame, *gauges: Reads) -> None:
         super().__init__(settings, period)
         self._ranges = options_of(self.Options, settings).table
         self._replies = 0
@@ -142,6 +142,7 @@ class LinearDrive(TableDrive):
             Reads(fields.position, Quantity.POSITION, (*position, follow, *joint(settings))),
             Reads(fields.velocity, Quantity.VELOCITY, (*velocity, *joint_rate(settings))),
             Reads(fields.torque, Quantity.TORQUE, (*torque, *joint_torque(settings))),
+            *gauges,
             unwrapping=self.unwrapping,
         )
         field, largest = fields.command_torque, ranges.torque

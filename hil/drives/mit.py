@@ -20,7 +20,7 @@ from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, St
 from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
-from hil.drives.wire import Expects, FrameReads, Message, Reads
+from hil.drives.wire import Expects, Message, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
@@ -43,11 +43,9 @@ LATEST = 100_000_000
 late, in a queue or on a busy bus, answer older commands."""
 
 TEMPERATURES = {  # kind of status -> temperatures in its replies
-    "none": FrameReads(),
-    "cubemars": FrameReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ())),
-    "damiao": FrameReads(
-        Reads(codec.ELECTRONICS, Quantity.TEMPERATURE, ()), Reads(codec.ROTOR, Quantity.MOTOR_TEMPERATURE, ())
-    ),
+    "none": (),
+    "cubemars": (Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ()),),
+    "damiao": (Reads(codec.ELECTRONICS, Quantity.TEMPERATURE, ()), Reads(codec.ROTOR, Quantity.MOTOR_TEMPERATURE, ())),
 }
 
 WORKING = {  # kind of status -> what it says of a motor that is enabled and without a fault
@@ -78,17 +76,15 @@ class MitDrive(LinearDrive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         command = Frame(settings.node, codec.NO_MOTION, fd=settings.fd, brs=settings.brs)
-        super().__init__(settings, period, command)
         options = options_of(MitOptions, settings)
+        super().__init__(settings, period, command, *TEMPERATURES[options.status])
         self._status, self._host = options.status, options.host
         self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
         self._lengths = codec.SIZES if options.status == "none" else (8,)
-        self._gauges, working = TEMPERATURES[options.status], WORKING[options.status]
-        self.gauge_frames = (self._gauges,)
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         mask = 0xF if options.status == "damiao" else 0xFF
         self._own = Expects(codec.FIRST, mask, settings.node & mask)
-        reads = self.motion.reads + self._gauges.reads
+        reads, working = self.motion.reads, WORKING[options.status]
         self.messages = tuple(
             Message(self._host, size, reads, working, (self._own,), True, True) for size in self._lengths
         )
@@ -133,7 +129,6 @@ class MitDrive(LinearDrive):
             return False
         self._take_sample(frame)
         self.alive = frame.time
-        self._gauges.take(frame.data, self.gauges)
         self._replies += 1
         self._first_reply = self._first_reply if self._replies_since_request else frame.time
         self._replies_since_request += 1

@@ -124,16 +124,14 @@ class MoteusDrive(TurnNode, TableDrive):
         self._command_id = codec.identifier(settings.node, options.source)
         reply = codec.reply_identifier(settings.node, options.source)
         working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
-        self.messages = (
-            Message(reply, codec.STATE_SIZE, self.motion.reads, _expected(working), sample=True, alive=True),
-            Message(reply, codec.GAUGE_SIZE, GAUGES.reads, _expected(codec.GAUGE_HEADS)),
-        )
+        self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
+        state = Message(reply, codec.STATE_SIZE, self.motion.reads, _expected(working), sample=True, alive=True)
+        gauges = Message(reply, codec.GAUGE_SIZE, GAUGES.reads, _expected(codec.GAUGE_HEADS))
+        self.messages = (state, gauges) if self.polls else (state,)
         foreign = codec.command_identifiers(settings.node, options.source)
         self.handlers = {reply: self._on_reply, **dict.fromkeys(foreign, self._on_command)}
         self.encoding = self._encoding(settings.watchdog)
         self._query = self._frame(codec.query())
-        self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
-        self.gauge_frames = (GAUGES,) if self.polls else ()
         self._mode, self._replies = codec.STOPPED, 0
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
@@ -188,7 +186,7 @@ class MoteusDrive(TurnNode, TableDrive):
         if len(data) == codec.STATE_SIZE and codec.has_heads(data, codec.STATE_HEADS):
             self._take(int(_mode(data)), int(_fault(data)), self.motion.values(data), frame.time)
         elif len(data) == codec.GAUGE_SIZE and codec.has_heads(data, codec.GAUGE_HEADS):
-            GAUGES.take(data, self.gauges)
+            self._show(GAUGES.values(data))
         elif (text := codec.console_text(data)) is not None:
             self._text += text
             self._polled += 1

@@ -8,7 +8,6 @@ that is not enabled coasts: it cannot brake by itself.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from math import isnan, nan
 from typing import Annotated, ClassVar
 
@@ -19,7 +18,7 @@ from hil.drives.guard import after, silent
 from hil.drives.options import EncoderBits, Flag, MonitorPeriod, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
-from hil.drives.wire import LARGEST_SINGLE, TURN, Encoding, Expects, FrameReads, Message, Reads, Rounding, motor_torque
+from hil.drives.wire import LARGEST_SINGLE, TURN, Encoding, Expects, Message, Reads, Rounding, motor_torque
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -135,10 +134,11 @@ class OdriveEncoder(TurnNode):
 
 
 GAUGES = {  # cyclic message -> what it brings
-    codec.GET_TEMPERATURE: FrameReads(
-        Reads(codec.INVERTER, Quantity.TEMPERATURE, ()), Reads(codec.MOTOR, Quantity.MOTOR_TEMPERATURE, ())
+    codec.GET_TEMPERATURE: (
+        Reads(codec.INVERTER, Quantity.TEMPERATURE, ()),
+        Reads(codec.MOTOR, Quantity.MOTOR_TEMPERATURE, ()),
     ),
-    codec.GET_BUS_VOLTAGE_CURRENT: FrameReads(Reads(codec.BUS_VOLTAGE, Quantity.SUPPLY, ())),
+    codec.GET_BUS_VOLTAGE_CURRENT: (Reads(codec.BUS_VOLTAGE, Quantity.SUPPLY, ()),),
 }
 RATES = "axis0.config.can: set temperature_msg_rate_ms and bus_voltage_msg_rate_ms, or leave monitor_period out"
 
@@ -177,7 +177,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         "its watchdog disarms it and it coasts; the test is done in IDLE: it proves that the loss is noticed",
     )
     gauge_needs: ClassVar[Mapping[Quantity, str]] = dict.fromkeys(
-        (reads.quantity for frame in GAUGES.values() for reads in frame.reads),
+        (each.quantity for reads in GAUGES.values() for each in reads),
         "monitor_period, and temperature_msg_rate_ms and bus_voltage_msg_rate_ms in axis0.config.can",
     )
     unverified = (
@@ -198,18 +198,21 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         self._heartbeats = 0
         self._state = codec.IDLE
         self._error = self._active = 0  # errors by the last heartbeat, and by the last Get_Error
-        gauges = {} if self._options.monitor_period is None else {self._id(c): g for c, g in GAUGES.items()}
-        self.gauge_frames = tuple(gauges.values())
+        gauges = (
+            {}
+            if self._options.monitor_period is None
+            else {self._id(command): reads for command, reads in GAUGES.items()}
+        )
         working = (Expects(codec.ERROR, 0xFFFF_FFFF, 0), Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP))
         heartbeat, errors = self._id(codec.HEARTBEAT), self._id(codec.GET_ERROR)
         self.messages += (
             Message(heartbeat, codec.SIZE, expects=working, alive=True),
             Message(errors, codec.SIZE, expects=working[:1]),
-            *(Message(identity, codec.SIZE, frame.reads) for identity, frame in gauges.items()),
+            *(Message(identity, codec.SIZE, reads) for identity, reads in gauges.items()),
         )
         self.handlers |= dict.fromkeys(map(self._id, codec.MASTER_COMMANDS), self._on_foreign)
         self.handlers |= {heartbeat: self._on_heartbeat, errors: self._on_errors}
-        self.handlers |= {identity: partial(self._on_gauges, frame) for identity, frame in gauges.items()}
+        self.handlers |= dict.fromkeys(gauges, self._on_gauges)
         self._voltage_times: list[int] = []
         if self._options.current_limit is None:
             self.unverified += (
@@ -263,8 +266,8 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         self._judge()
         return True
 
-    def _on_gauges(self, reads: FrameReads, frame: Frame) -> bool:
-        reads.take(frame.data, self.gauges)
+    def _on_gauges(self, frame: Frame) -> bool:
+        self._take_answer(frame)
         if frame.id == self._id(codec.GET_BUS_VOLTAGE_CURRENT) and len(self._voltage_times) < 3:
             self._voltage_times.append(frame.time)
         return True

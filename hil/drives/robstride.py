@@ -17,14 +17,12 @@ from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
 from hil.drives.options import Flag, MonitorPeriod, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import Handler
-from hil.drives.wire import Expects, FrameReads, Message, Operation, Reads
+from hil.drives.wire import Expects, Message, Operation, Reads
 from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
 from servoctl.tree.fields import NumberField
 
-TEMPERATURE = FrameReads(Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),)))
-"""The temperature in feedback."""
-VOLTAGE = FrameReads(Reads(codec.VALUE, Quantity.SUPPLY, ()))  # the bus voltage in the answer to a read
+TEMPERATURE = Reads(codec.TEMPERATURE, Quantity.TEMPERATURE, ((Operation.OVER, codec.TEMPERATURE_STEP),))  # in feedback
 
 _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 
@@ -56,21 +54,19 @@ class RobstrideDrive(LinearDrive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         motion = Frame(codec.identifier(codec.MOTION, 0, settings.node), codec.NO_MOTION, extended=True)
-        super().__init__(settings, period, motion)
+        super().__init__(settings, period, motion, TEMPERATURE)
         self._options = options = options_of(RobstrideOptions, settings)
         self.watchdog = options.drive_watchdog
         self._known: dict[int, int | None] = {}
         node, host = settings.node, options.host
         ask = self._frame(codec.READ, codec.read_parameter(codec.BUS_VOLTAGE))
         self.polls = polls([ask], options.monitor_period, period, node)
-        self.gauge_frames = (TEMPERATURE, VOLTAGE) if self.polls else (TEMPERATURE,)
-        reads, answer = self.motion.reads + TEMPERATURE.reads, codec.identifier(codec.READ, node, host)
+        answer = codec.identifier(codec.READ, node, host)
         working = codec.feedback_identifier(node, host, codec.RUN)  # its id holds mode and faults
         asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
-        self.messages = (
-            Message(working, codec.SIZE, reads, sample=True, alive=True),
-            Message(answer, codec.SIZE, VOLTAGE.reads, selects=(asked,)),
-        )
+        feedback = Message(working, codec.SIZE, self.motion.reads, sample=True, alive=True)
+        voltage = Message(answer, codec.SIZE, (Reads(codec.VALUE, Quantity.SUPPLY, ()),), selects=(asked,))
+        self.messages = (feedback, voltage) if self.polls else (feedback,)
         self._by_family: dict[IdFamily, Handler] = {
             IdFamily(codec.FEEDBACK_BITS, codec.feedback_identifier(node, host)): self._on_feedback,
             IdFamily(codec.FEEDBACK_BITS, answer): self._on_parameter,
@@ -105,7 +101,6 @@ class RobstrideDrive(LinearDrive):
             return False
         self._take_sample(frame)
         self.alive = frame.time
-        TEMPERATURE.take(frame.data, self.gauges)
         self._replies += 1
         mode, faults = codec.mode_and_faults(frame.id)
         self.fault = codec.fault_text(faults)
@@ -119,8 +114,7 @@ class RobstrideDrive(LinearDrive):
         if parameter is None:
             return False
         self._known[parameter.number] = parameter.value if parameter.known else None
-        if parameter.number == codec.BUS_VOLTAGE and parameter.known:
-            VOLTAGE.take(frame.data, self.gauges)
+        self._take_answer(frame)
         return True
 
     @staticmethod

@@ -7,7 +7,7 @@ from math import isfinite, nan
 from hil.codecs.field import Field
 from hil.drives.base import Condition, Drive, Node, Sample
 from hil.drives.guard import Feed, begin_enabling, motor_torque, refuse_fault
-from hil.drives.settings import DriveSettings, Quantity
+from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity
 from hil.drives.wire import (
     COARSE,
     TURN,
@@ -109,6 +109,27 @@ class TableDrive(TableNode, Drive):
         """The frame of a torque at the joint; raises as `command`."""
         motor_torque(self.settings, torque)  # refuses a torque beyond the limit
         return encoding.frame_of(torque)
+
+    @property
+    def shows(self) -> frozenset[Quantity]:
+        quantities = (reads.quantity for message in self.messages for reads in message.reads)
+        return frozenset(quantity for quantity in quantities if quantity >= FIRST_GAUGE)
+
+    def _take_values(self, values: Mapping[Quantity, float], time: int) -> bool:
+        self._show(values)
+        return super()._take_values(values, time)
+
+    def _take_answer(self, frame: Frame) -> None:
+        """Takes the gauges in the answer to a poll."""
+        for message in self.messages:
+            fits = (message.id, message.length) == (frame.id, len(frame.data))
+            if fits and all(each.holds(frame.data) for each in message.selects):
+                self._show(FrameReads(*message.reads).values(frame.data))
+
+    def _show(self, values: Mapping[Quantity, float]) -> None:
+        for quantity, value in values.items():
+            if quantity >= FIRST_GAUGE:
+                self.gauges[quantity - FIRST_GAUGE] = value
 
     def _on_foreign(self, frame: Frame) -> bool:
         """Notes a frame that only another master sends."""

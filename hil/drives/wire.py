@@ -13,7 +13,7 @@ from math import ceil, floor, isfinite, pi, trunc, ulp
 from typing import NamedTuple
 
 from hil.codecs.field import ID_BYTES, Field, bytes_of, single_towards_zero
-from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
+from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.frame import Frame
 
 
@@ -231,8 +231,3 @@ class FrameReads:
             reads.quantity: chained(reads.chain, float(number), self._unwrapping)
             for reads, number in zip(self.reads, numbers, strict=True)
         }
-
-    def take(self, data: bytes, gauges: list[float]) -> None:
-        """Writes the gauges of a payload into `Drive.gauges`."""
-        for quantity, value in self.values(data).items():
-            gauges[quantity - FIRST_GAUGE] = value
