@@ -36,10 +36,13 @@ def parts(thing: Any) -> list[Part]:
 
 def _parts(thing: Any) -> dict[str, tuple[Part, ...]]:
     """Field -> the parts in it."""
-    found = {
-        name: value if type(value) is tuple else (value,) for name, value in getattr(thing, "__dict__", {}).items()
-    }
-    return {name: each for name, each in found.items() if each and all(isinstance(part, Part) for part in each)}
+    found: dict[str, tuple[Part, ...]] = {}
+    for name, value in getattr(thing, "__dict__", {}).items():
+        if isinstance(value, Part):
+            found[name] = (value,)
+        elif type(value) is tuple and value and all(isinstance(part, Part) for part in value):
+            found[name] = value
+    return found
 
 
 @cache

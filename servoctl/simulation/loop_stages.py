@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,11 @@ from servoctl.simulation.estimated import loop_memory, shown_parts
 from servoctl.simulation.runge_kutta import rk4_steps
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
+
+
+def _structure(system: System) -> list[Any]:
+    """What two loops of one model must have alike, so that functions of one serve the other."""
+    return [structure(part) for part in (system.law, system.passive, system.friction, system.estimator)]
 
 
 class LoopStages(ABC):
@@ -44,10 +50,11 @@ class LoopStages(ABC):
         """
         before = self.system
         alike = system.model.rows_kernel is before.model.rows_kernel and dict(system.inputs) == dict(before.inputs)
-        parts = ("law", "passive", "friction", "estimator")
-        if not alike or any(structure(getattr(system, part)) != structure(getattr(before, part)) for part in parts):
-            return None
-        return self._of(system)
+        return self._of(system) if alike and _structure(system) == self._structure else None
+
+    @cached_property
+    def _structure(self) -> list[Any]:
+        return _structure(self.system)
 
     def _of(self, system: System) -> Self:
         """This loop with another system of the same structure."""
