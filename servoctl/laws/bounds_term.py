@@ -13,7 +13,7 @@ theta weights the drift by what it adds to `h' + p h` of the next sample. The dr
 now and half a period after the command begins to act, at the state that the last command leads to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -201,20 +201,20 @@ class BoundsTerm(AttachedTerm):
 
     def reported(self, terms: Terms, u: Array) -> Array:
         """h of each name under the inputs u, shape (names,)."""
-        found: dict[str, Any] = {}
         h = list(terms.matrices.bounds.violation) if terms.matrices.bounds is not None else []
         if self.reactions:
             signs, forces = self._forces(terms)
             h += list(signs * (forces.T @ u - forces.rhs - np.array(self.values)))
-        for name, value in zip(self._names, h, strict=True):
-            found[name] = minimum(found[name], value) if name in found else value
-        return np.array(list(found.values()))
+        return self._by_name(h, minimum)
 
     def of_names(self, rows: Array) -> Array:
         """The largest of the values of the rows of each name, shape (names,)."""
+        return self._by_name(rows, maximum)
+
+    def _by_name(self, values: Iterable[Any], join: Callable[[Any, Any], Any]) -> Array:
         found: dict[str, Any] = {}
-        for name, value in zip(self._names, rows, strict=True):
-            found[name] = maximum(found[name], value) if name in found else value
+        for name, value in zip(self._names, values, strict=True):
+            found[name] = join(found[name], value) if name in found else value
         return np.array(list(found.values()))
 
     def _forces(self, terms: Terms) -> tuple[Array, InputRows]:

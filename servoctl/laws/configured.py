@@ -34,7 +34,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import State
 
-NEARBY = 5  # number of states near the start at which the reach of the actuators on reactions is looked at
+NEARBY = 5  # number of states near the start at which a law is looked at: reactions, relative degrees
 
 
 @dataclass(frozen=True)

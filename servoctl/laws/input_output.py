@@ -34,7 +34,7 @@ from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import TimeFunction
-from servoctl.laws.configured import ConstraintFollowing
+from servoctl.laws.configured import NEARBY, ConstraintFollowing
 from servoctl.laws.corrections import Poles
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
@@ -109,9 +109,6 @@ def first_degree(constraint: Constraint) -> int:
     return 1 if constraint.kind == "nonholonomic" else 2
 
 
-STATES = 6  # number of states at which the relative degree of a row is decided
-
-
 @dataclass(frozen=True)
 class InputOutput(ConstraintFollowing):
     """The law as the user configures it; `correction` and `corrections` are `Poles`."""
@@ -162,17 +159,14 @@ class InputOutput(ConstraintFollowing):
         Raises:
             TaskError: There are no finite terms at the start and near it.
         """
-        states = [around, *model.samples(around, STATES - 1)]
-        assembled = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
-        terms = [at for at in assembled if at.finite and at.positive]
-        if terms:
+        if terms := self._terms_near(model, around):
             return terms
-        rows = assembled[0].matrices.task
+        rows = model.matrices(around).task
         known = np.isfinite(rows.A).all(axis=1) & np.isfinite(rows.b)
         wrong = [row.name for row, finite in zip(model.task_rows, known, strict=True) if not finite]
         of = f"task rows {', '.join(wrong)} have" if wrong else "the plant's terms of motion have"
         raise TaskError(
-            f"law.kind: input_output: {of} no finite value at the start and at {STATES - 1} states near it "
+            f"law.kind: input_output: {of} no finite value at the start and at {NEARBY} states near it "
             "(move the start, or correct the equations)"
         )
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.linalg import frobenius, product
+from servoctl.engine.linalg import frobenius
 from servoctl.engine.loops import repeat
 from servoctl.engine.products import called
 from servoctl.engine.symbol import above, at_least, symbols, to_sx, where, within
@@ -137,11 +137,9 @@ def search_function(size: SearchSize) -> Any:
 
 @dataclass(frozen=True)
 class Limited:
-    """The inputs inside their limits, and what they give up."""
+    """The inputs inside their limits, and what rows and search say of them."""
 
     u: Array  # shape (m,); never outside the limits
-    given_up: tuple[Array, ...]  # per level: `e - T u`, shape (r,)
-    at_limit: Array  # per input: 1 at its upper limit, -1 at its lower one, 0 between
     slack: Array  # per row of G: what it lacks, `max(0, g - G u)`; 0 up to rounding where it is met; shape (k,)
     binding: Array  # per row of G: 1 if it holds the answer at equality or lacks something, else 0; shape (k,)
     # per input: 1 or -1 if it is active at its upper or lower limit, else 0; then per row as `binding`
@@ -225,10 +223,9 @@ def within_limits(
     if b:  # an active input takes its limit itself: x / root would differ from it by rounding
         u = where(above(active[:b], 0.0), upper, where(above(0.0, active[:b]), lower, u))
         u = within(u, lower, upper)
-    given_up = tuple(e - product(T, u) for T, e in levels)
-    at_limit, binding = _at_limit(u, lower, upper) if b else np.zeros(m), -active[b:]
+    binding = -active[b:]
     kept = np.concatenate([active[:b], np.zeros(m - b), binding])
-    return Limited(u, given_up, at_limit, slack, binding, kept, iterations, above(done, 0.0))
+    return Limited(u, slack, binding, kept, iterations, above(done, 0.0))
 
 
 def _begin(start: Start, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -240,12 +237,6 @@ def _begin(start: Start, lower: Array, upper: Array) -> tuple[Array, Array]:
         return start.u, rows
     u = where(high[:m], upper, where(low[:m], lower, start.u))
     return u, np.concatenate([where(high[:m], 1.0, where(low[:m], -1.0, 0.0)), rows])
-
-
-def _at_limit(u: Array, lower: Array, upper: Array) -> Array:
-    """Per input: 1 at its upper limit, -1 at its lower one, 0 between."""
-    sides: Array = where(above(upper, u), where(above(u, lower), 0.0, -1.0), 1.0)
-    return sides
 
 
 def _beyond(problem: LeastSquaresProblem, u: Array) -> tuple[Array, Array]:

@@ -27,7 +27,8 @@ def test_costs_equal_those_of_a_cascade_of_quadratic_programs() -> None:
         assert found.converged, index
         assert (found.u >= problem.lower).all() and (found.u <= problem.upper).all()
         np.testing.assert_allclose(found.slack, np.maximum(0.0, problem.g - problem.G @ found.u), rtol=0, atol=1e-10)
-        kinds.append([costs[0] > 1e-6, (costs[1:-1] > 1e-6).any(), (found.at_limit != 0).any(), found.iterations > 0])
+        at_limit = (found.u == problem.lower) | (found.u == problem.upper)
+        kinds.append([costs[0] > 1e-6, (costs[1:-1] > 1e-6).any(), at_limit.any(), found.iterations > 0])
         solved += known
         if known:
             np.testing.assert_allclose(costs, expected, rtol=0, atol=1e-5, err_msg=str(index))
@@ -74,7 +75,7 @@ def test_one_binding_row_shifts_the_inputs_in_the_null_space_as_in_closed_form()
         expected = least + N @ G[0] * (g - G @ least) / (G @ N @ G.T).item()
         np.testing.assert_allclose(found.u, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
         assert found.binding.tolist() == [1.0] and found.slack.tolist() == [0.0]
-        assert np.abs(found.given_up[0]).max() <= 1e-11 * np.abs(expected).max()
+        assert np.abs(e - T @ found.u).max() <= 1e-11 * np.abs(expected).max()
 
 
 def test_without_freedom_the_least_of_the_task_is_given_up_as_in_closed_form() -> None:
@@ -137,7 +138,7 @@ def test_no_limits_are_the_same_as_infinite_ones(started: bool) -> None:
         np.testing.assert_allclose(found.u, same.u, rtol=0, atol=1e-10)
         np.testing.assert_allclose(found.slack, same.slack, rtol=0, atol=1e-10)
         assert found.active.tolist() == same.active.tolist() and found.iterations == same.iterations
-        assert found.converged and found.at_limit.tolist() == same.at_limit.tolist()
+        assert found.converged
         active += found.active.any()
     assert active > 20
 
