@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import casadi as ca
 import numpy as np
 import pytest
 
 from servoctl.assembly import Run, load
+from servoctl.assembly.evaluate import evaluate
 from servoctl.cli import main
 from servoctl.engine.cost import decomposition_cost
 from servoctl.engine.decomposition import decompose_function
@@ -467,39 +469,76 @@ def test_a_law_with_an_estimator_passes_its_own_test(tmp_path: Path) -> None:
     assert passes(built(made, tmp_path, "-O2")) >= 10 + 1 + len(run.loop.memory_names)
 
 
-@needs_compiler
-def test_a_law_with_an_estimator_repeats_a_run_from_positions_alone(tmp_path: Path) -> None:
-    """Measured positions go in, the commands of the run come out, within the last digits."""
-    run = load("two_mass_spring", ESTIMATED, "vm")
-    write(export(run).files, tmp_path)
-    library = tmp_path / "law.so"
+def law_in_c(run: Run, folder: Path) -> tuple[Any, Any]:
+    """The exported law as a function of pointers, and room for its answer."""
+    write(export(run).files, folder)
+    library, name = folder / "law.so", "two_mass_spring_law"
     subprocess.run(
-        [str(CC), "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", library, "two_mass_spring_law.c", "-lm"],
-        cwd=tmp_path, check=True,
+        [str(CC), "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", library, f"{name}.c", "-lm"],
+        cwd=folder, check=True,
     )  # fmt: skip
-    law = ctypes.CDLL(str(library)).two_mass_spring_law
-    count = len(run.loop.memory_names)
 
     class Answer(ctypes.Structure):
         _fields_ = (
             ("u", ctypes.c_double * 1), ("rank", ctypes.c_int), ("residual", ctypes.c_double),
-            ("pivot", ctypes.c_double), ("status", ctypes.c_int), ("memory_rate", ctypes.c_double * count),
+            ("pivot", ctypes.c_double), ("status", ctypes.c_int),
+            ("memory_rate", ctypes.c_double * len(run.loop.memory_names)),
         )  # fmt: skip
 
-    logged = run.simulate()
-    realism = run.system.realism
+    function, out = getattr(ctypes.CDLL(str(library)), name), Answer()
+
+    def law(t: float, *arrays: Array) -> int:
+        pointers = (x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in arrays)
+        return int(function(None, ctypes.c_double(t), *pointers, ctypes.byref(out)))
+
+    return law, out
+
+
+@needs_compiler
+def test_a_law_with_an_estimator_repeats_a_run_from_positions_alone(tmp_path: Path) -> None:
+    """Measured positions go in, the commands of the run come out, within the last digits."""
+    run = load("two_mass_spring", ESTIMATED, "vm")
+    law, out = law_in_c(run, tmp_path)
+    logged, realism = run.simulate(), run.system.realism
     assert realism is not None
-    out, memory, largest = Answer(), run.loop.memory_start.copy(), 0.0
+    memory, largest = run.loop.memory_start.copy(), 0.0
     late = logged.u[1:]  # the drive makes each command one period later
     rows = zip(logged.t[:-1], logged.q, logged.v, late, logged["status"], strict=False)
     for t, q, v, u, status in rows:
         seen = np.ascontiguousarray(realism.measured(np.hstack([q, v]), np.zeros(2 * len(q) + 1))[: len(q)])
-        pointers = (x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (seen, memory))
-        assert law(None, ctypes.c_double(t), *pointers, ctypes.byref(out)) == status
+        assert law(t, seen, memory) == status
         largest = max(largest, abs(out.u[0] - u[0]))
         memory += 0.001 * np.array(out.memory_rate)
     assert np.abs(logged.u).max() > 1.0
     assert largest < 1e-12 * np.abs(logged.u).max()
+
+
+@needs_compiler
+def test_a_law_with_an_observer_keeps_the_commands_under_way_as_its_header_says(tmp_path: Path) -> None:
+    """The period times the rate gives the memory of a run, and a torque that the drive got counts."""
+    changes = ["run.period=0.001", "run.output_step=0.001", "run.duration=0.1", "realism.delay=0.0015"]
+    run = load("two_mass_spring", [*changes, "law.observer=auto", "realism.parameter_error.m1=0.3"], "vm")
+    law, out = law_in_c(run, tmp_path)
+    header = (tmp_path / "two_mass_spring_law.h").read_text()
+    assert "Call the law every 0.001 s; after each call add 0.001 times memory_rate to the memory." in header
+    assert "the drives really got into commands.sent1" in header and "add 0.001 s times this" in header
+    names, logged = run.loop.memory_names, run.simulate()
+    kept, memory = np.column_stack([logged[f"memory.{name}"] for name in names]), run.loop.memory_start.copy()
+    for k in range(len(logged.t) - 1):
+        np.testing.assert_allclose(memory, kept[k], rtol=0, atol=1e-9 * np.abs(kept).max())
+        law(float(logged.t[k]), logged.q[k].copy(), logged.v[k].copy(), memory)
+        memory = memory + 0.001 * np.array(out.memory_rate)
+    # a drive that got 1 N more than asked: half of it acts within the next period, and is no disturbance then
+    expected, sent = (
+        next(i for i, name in enumerate(names) if name.startswith(part)) for part in ("exp", "commands.s")
+    )
+    after = []
+    for more in (0.0, 1.0):
+        given = memory + more * (np.arange(len(names)) == sent)
+        law(float(logged.t[-1]), logged.q[-1].copy(), logged.v[-1].copy(), given)
+        after.append(given[expected] + 0.001 * out.memory_rate[expected])
+    T = evaluate(run, float(logged.t[-1]), logged.q[-1], logged.v[-1])["T"][0, 0]
+    assert after[1] - after[0] == pytest.approx(0.5 * T, rel=1e-6)
 
 
 def test_friction_and_rotors_of_a_config_have_their_units_in_the_header() -> None:

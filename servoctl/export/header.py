@@ -99,17 +99,17 @@ def _about(facts: Facts) -> list[str]:
     ]
     if stops:
         lines.append(f"- The config has on_infeasible: fault; stop also at {', '.join(stops)}.")
-    if (h := facts.border.period) is not None:
+    if (h := facts.loop.memory_period) is not None:
+        lines.append(f"- Call the law every {h:g} s; after each call add {h:g} times memory_rate to the memory.")
+    if facts.border.period is not None:
         lines += [
-            f"- The law estimates speeds and the disturbance from positions: call it every {h:g} s, and then add",
-            f"  {h:g} times memory_rate to the memory.",
-            "- Then put the time to the next call into the entry estimation.elapsed of the memory, where it is not the",
-            "  period.",
+            "- The law estimates speeds and the disturbance from positions. After each call put the time to the next",
+            "  one into the entry estimation.elapsed of the memory, where it is not the period.",
         ]
     if facts.loop.system.commands is not None:
         lines += [
-            "- The memory has earlier commands: commands.sent1, commands.sent2, ..., the newest first. After each call",
-            "  put the torques that the drives really got into commands.sent1, where they differ from the command.",
+            "- The memory has the commands under way, commands.sent1 the newest. After each call put the torques that",
+            "  the drives really got into commands.sent1, where they differ from the command.",
         ]
     return lines
 
@@ -138,7 +138,8 @@ def _memory(facts: Facts) -> tuple[str, str]:
     if not names:
         return "", ""
     starts = ", ".join(f"{name} = {value:g}" for name, value in zip(names, facts.loop.memory_start, strict=True))
-    rate = f"  double memory_rate[{len(names)}]; /* add elapsed time [s] times this to the memory */\n"
+    time = "elapsed time [s]" if facts.loop.memory_period is None else f"{facts.loop.memory_period:g} s"
+    rate = f"  double memory_rate[{len(names)}]; /* add {time} times this to the memory */\n"
     return rate, f"    memory  {comment(starts)} at the start\n"
 
 
