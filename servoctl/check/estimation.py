@@ -16,7 +16,7 @@ from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.hold import Closed, EstimateFilter, close, hold, last_stable, linear_controller
+from servoctl.laws.hold import Closed, EstimateFilter, close, hold, linear_controller, stable_range
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust import observed, observer_lag
 from servoctl.laws.robust_design import decay_rates
@@ -182,14 +182,8 @@ def _largest_gain(one: AttachedEstimator, damping: float, stiffness: float) -> f
 
     if not stable(1.0):
         return 0.0
-    low = 1.0
-    for high in np.geomspace(1.0, MOST, 12)[1:]:
-        if not stable(float(high)):
-            break
-        low = float(high)
-    else:
-        return float("inf")
-    return last_stable(stable, low, low * MOST ** (1 / 11), 12)[0]
+    last, beyond = stable_range(stable, np.geomspace(1.0, MOST, 12).tolist(), 12)
+    return beyond if beyond == float("inf") else last
 
 
 def _slowest(matrix: Array, h: float) -> float:

@@ -30,7 +30,7 @@ from pydantic import Field
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import EACH, RATE, TIME, Correction, Gain, PFeedback, assigned, per_row, sliding_errors
-from servoctl.laws.hold import RowFeedback, growth, last_stable
+from servoctl.laws.hold import RowFeedback, growth, stable_range
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
@@ -157,7 +157,7 @@ class Funnel(Correction):
         def stable(slope: float) -> bool:
             return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), timing, period) < 1.0
 
-        return last_stable(stable, 0.0, 4.0 / period, 50)[0]
+        return stable_range(stable, (0.0, 4.0 / period), 50)[0]
 
     def _fits(self, rows: Sequence[Row]) -> None:
         for row in rows:

@@ -19,9 +19,10 @@ cycles late, is stable for `kappa h < 2 sin(pi / (2 (2 d + 1)))`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -328,10 +329,8 @@ def longest_spacing(row: RowFeedback, timing: Timing, method: str = "rk4") -> fl
     stable = 1e-2 / (row.speed * (1 + timing.at(1.0).lateness))
     if _radius(row, timing, stable, method) >= 1.0:
         return 0.0
-    unstable = stable
-    while _radius(row, timing, unstable, method) < 1.0:
-        stable, unstable = unstable, unstable * 1.1
-    return last_stable(lambda h: _radius(row, timing, h, method) < 1.0, stable, unstable, 60)[0]
+    points = (stable * 1.1**k for k in count())
+    return stable_range(lambda h: _radius(row, timing, h, method) < 1.0, points, 60)[0]
 
 
 @lru_cache(KEPT)
@@ -369,9 +368,21 @@ SAMPLE = 0.05  # sampling interval of a response in continuous time, in units of
 SETTLED, LONGEST = 12.0, 1 << 17  # length of a response in slowest time constants, and its largest number of samples
 
 
-def last_stable(stable: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
-    """`low`, which is stable, and `high`, which is not, after so many bisections of the interval between them."""
-    for _ in range(halvings):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if stable(middle) else (low, middle)
-    return low, high
+def stable_range(stable: Callable[[float], bool], points: Iterable[float], halvings: int) -> tuple[float, float]:
+    """The last value up to which a loop is stable, and the first beyond it; infinite if it is stable at every point.
+
+    Args:
+        stable: Whether the loop is stable with a value.
+        points: Values to look at, rising; the first one is stable.
+        halvings: Bisections between the last stable point and the first unstable one.
+    """
+    rising = iter(points)
+    low = next(rising)
+    for high in rising:
+        if not stable(high):
+            for _ in range(halvings):
+                middle = (low + high) / 2.0
+                low, high = (middle, high) if stable(middle) else (low, middle)
+            return low, high
+        low = high
+    return low, math.inf

@@ -29,7 +29,7 @@ from pydantic import Field
 
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import sliding_errors
-from servoctl.laws.hold import EstimateFilter, close, hold, last_stable, linear_controller
+from servoctl.laws.hold import EstimateFilter, close, hold, linear_controller, stable_range
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
@@ -211,12 +211,7 @@ def largest_rate(
 
     grid = np.geomspace(1e-3, LARGEST, 60) / observer.timing.h
     low = chosen if chosen > 0.0 and stable(chosen) else 0.0
-    high = float("inf") if low == chosen else chosen
-    for rate in grid[(grid > low) & (grid < high)].tolist():
-        if not stable(rate):
-            high = rate
-            break
-        low = rate
-    if high == float("inf"):
-        return high
-    return last_stable(stable, low, high, 40)[0]
+    end = [] if low == chosen else [chosen]
+    points = grid[(grid > low) & (grid < chosen)] if end else grid[grid > low]
+    last, beyond = stable_range(stable, [low, *points.tolist(), *end], 40)
+    return beyond if beyond == float("inf") else last

@@ -10,6 +10,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.hold import stable_range
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
@@ -18,9 +19,8 @@ from servoctl.mechanics.timing import Timing
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
-LARGEST_FACTOR = 100.0  # if the loop is still stable at this factor on the gains, the margin counts as infinite
-SCAN = 1.25  # ratio between the factors on the gains that are tried until the loop is unstable
-ACCURATE = 1e-4  # relative accuracy of a limit
+FACTORS = [1.25**k for k in range(22)]  # on the gains; a loop that is stable up to the last, 108, has no limit
+HALVINGS = 12  # of the interval that contains a limit: to 1e-4 of it
 
 LONGEST = 20
 """A delay of more periods is taken from the frequency response, which is exact for whole periods; a search would need
@@ -156,19 +156,12 @@ def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
     if loop.timing.period is None or not 0.0 < estimate < LONGEST * loop.timing.period:
         return estimate
 
-    def unstable(time: float) -> bool:
+    def stable(time: float) -> bool:
         later = time if actuator is None else time * np.eye(loop.at.m)[actuator]
-        return not LocalLoop(loop.at, loop.timing, later).stable
+        return LocalLoop(loop.at, loop.timing, later).stable
 
-    low, high = 0.0, estimate / 4.0
-    while not unstable(high):
-        if high > 4.0 * estimate:
-            return estimate
-        low, high = high, high + estimate / 4.0
-    while high - low > ACCURATE * high:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if unstable(middle) else (middle, high)
-    return (low + high) / 2.0
+    low, high = stable_range(stable, [k * estimate / 4.0 for k in range(18)], HALVINGS)
+    return estimate if high == math.inf else (low + high) / 2.0
 
 
 def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: Array | None) -> float | None:
@@ -177,19 +170,12 @@ def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: A
     if scaled_gains(base, 1.0) is None:
         return None
 
-    def unstable(factor: float) -> bool:
+    def stable(factor: float) -> bool:
         at = local(run, state, memory, real=real, law=scaled_gains(base, factor))
-        return not LocalLoop(at, loop.timing).stable
+        return LocalLoop(at, loop.timing).stable
 
-    low, high = 1.0, SCAN
-    while not unstable(high):
-        if high > LARGEST_FACTOR:
-            return math.inf
-        low, high = high, high * SCAN
-    while high - low > ACCURATE * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if unstable(middle) else (middle, high)
-    return math.sqrt(low * high)
+    low, high = stable_range(stable, FACTORS, HALVINGS)
+    return (low + high) / 2.0
 
 
 def scaled_gains(loop: Loop, factor: float) -> Array | None:

@@ -22,7 +22,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
-from servoctl.laws.hold import last_stable
+from servoctl.laws.hold import stable_range
 from servoctl.linear.box import box_machines, nearest
 from servoctl.linear.convert import settled_memory
 from servoctl.linear.jacobians import local
@@ -118,7 +118,7 @@ def _margin(linear: Linear) -> float:
     else:
         return math.inf
     opened = opened[unstable]
-    return last_stable(lambda k: not _grows(linear, linear.A + (k - 1.0) * opened).any(), low, high, HALVINGS)[1]
+    return stable_range(lambda k: not _grows(linear, linear.A + (k - 1.0) * opened).any(), (low, high), HALVINGS)[1]
 
 
 def _grows(linear: Linear, A: Array) -> Array:
