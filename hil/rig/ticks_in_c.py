@@ -12,6 +12,8 @@ its reaction is that of a run without C, in the same tick. So whatever C does no
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
 from hil.drives.base import Drive, Node
 from hil.drives.settings import GAUGES
 from hil.frame import Frame
@@ -69,6 +71,7 @@ class TicksInC:
         self._dispatch, self._drives, self._nodes, self._sensing = dispatch, drives, nodes, sensing
         self._stages, self._limits, self._record = stages, limits, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
+        self._encodings = [self._tick.encoding + i for i in range(len(drives))]
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._of_drives = [self._x[part][: len(drives)] for part in ("displacements", "rates")]
@@ -286,6 +289,12 @@ class TicksInC:
                 self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
             self._dispatch.keep_alive()
         return self.acts
+
+    def carried(self, torques: Array) -> Array | None:
+        """The torques in the frames that send these, shape (m,) [actuator units]; None: no frame sends one of them."""
+        encode, places = self._functions.tick_encode, self._encodings
+        carried = np.array([encode(place, torque) for place, torque in zip(places, torques.tolist(), strict=True)])
+        return carried if np.isfinite(carried).all() else None
 
     def _encode(self) -> int:
         """Encodes torques that Python has decided, and sends them where C has the buses; not 0: it does not."""

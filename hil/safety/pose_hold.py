@@ -70,6 +70,7 @@ class PoseHold:
         width = WALL * (upper - lower)
         self._lower, self._upper = lower + width, upper - width
         self._held: Array | None = None
+        self._asked, self._answer = np.zeros(0), Hold(*[np.zeros(0)] * 3)
         # last pose at which every measurement was sound, shape (n,); None before the first
         self.sound: Array | None = None
         self._path = self._slowing = np.zeros(len(drives))
@@ -86,8 +87,10 @@ class PoseHold:
         self._integral = np.zeros(len(positions))
 
     def gravity(self, q: Array) -> Hold:
-        """Torques that hold a pose by the model, and W there."""
-        return self._hold(q, np.zeros(len(q)))
+        """Torques that hold a pose by the model, and W there; computed once where the same array comes again."""
+        if q is not self._asked:
+            self._asked, self._answer = q, self._hold(q, np.zeros(len(q)))
+        return self._answer
 
     def see(self, reading: Reading, sound: Sequence[bool]) -> None:
         """Remembers the pose of a tick, if every measurement is sound."""

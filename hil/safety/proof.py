@@ -102,12 +102,30 @@ class AxisMotion:
         travel: Array = self.y[-1] - self.y[0]
         return travel
 
+    def _moves(self) -> Array:
+        """Which axes move now, shape (m,)."""
+        moves: Array = np.abs(self.v[-1]) > 3.0 * self._speed_step
+        return moves
+
+    def _one_way(self, ticks: int) -> Array:
+        """Which axes move, and one way in the last ticks: friction that has changed its sign drives nothing."""
+        moves = self._moves()
+        if not moves.any():
+            return moves
+        v = np.array(self.v[-ticks - 1 :])
+        one_way: Array = moves & (v * np.sign(v[-1]) >= -self._speed_step).all(axis=0)
+        return one_way
+
     def driven(self) -> Driven | None:
         """A motor that drives its axis the wrong way or too strongly, or makes no torque, while the axis moves."""
         for ticks in (*WINDOWS, LONGER[len(self.v) % len(LONGER)]):
             if len(self.v) <= ticks + 1:
                 return None
+            one_way = self._one_way(ticks)
+            if not one_way.any():
+                continue
             share, doubt, driven = self._shares(ticks)
+            driven &= one_way
             if not driven.any():
                 continue
             lowest, highest = np.where(driven, share + doubt, 1.0), np.where(driven, share - doubt, 1.0)
@@ -130,11 +148,9 @@ class AxisMotion:
         change = v[-few:].mean(axis=0) - v[:few].mean(axis=0)
         time = dt.sum() * (1.0 - (few - 1) / ticks)
         acting = self.W @ change + time * np.mean(self.held[-ticks:], axis=0)
-        steps = self._speed_step
-        one_way = (v * np.sign(v[-1]) >= -steps).all(axis=0)  # friction that has changed its sign drives nothing
         unexplained, own = acting - self.projector @ sent, np.diag(self.projector)
-        moves = np.abs(v[-1]) > 3.0 * steps
-        driven = (unexplained * v[-1] > 0.0) & one_way & moves & (sent != 0.0)
+        moves = self._moves()
+        driven = (unexplained * v[-1] > 0.0) & moves & (sent != 0.0)
         # W is that of the first pose; a turn changes it by about its angle
         turned = np.abs(self.travel) @ self._turns
         wrong = turned * (np.abs(self.W) @ np.abs(change))

@@ -155,7 +155,7 @@ class Stages:
         for number, drive in enumerate(self._rig.drives):
             if sound[number] and drive.settings.name not in doubted:
                 self._rates[number] = reading.speeds[number]
-        self._watch(tick, reading)
+        self._watch(tick, reading, sound)
         if self.over:
             return None
         self._controller.elapsed = tick.elapsed / SECOND
@@ -189,7 +189,7 @@ class Stages:
         opening = self.mode is Phase.ZERO and self._since(now) < min(BRAKES_OPEN, self._plan.time_in_zero / 2)
         return opening and any(drive.settings.brake for drive in self._rig.drives)
 
-    def _watch(self, tick: Tick, reading: Reading) -> None:
+    def _watch(self, tick: Tick, reading: Reading, sound: Sequence[bool]) -> None:
         """Reports every event of this tick and reacts to the worst."""
         monitor, now = self._monitor, tick.began
         present, waited = self._rig.present
@@ -198,7 +198,6 @@ class Stages:
         if self._stop_request is not None:
             monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
         monitor.lateness(tick)
-        sound = self._sound(reading)
         positions, speeds = (
             [value if usable else nan for value, usable in zip(values, sound, strict=False)]
             for values in (reading.positions, reading.speeds)
