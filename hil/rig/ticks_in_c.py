@@ -32,6 +32,7 @@ from servoctl.types import Array
 GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, or no node takes it
 PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
 
+PHASES = list(Phase)
 MEASURED = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases whose ticks C measures."""
 
@@ -72,12 +73,14 @@ class TicksInC:
         self._stages, self._limits, self._record = stages, limits, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
         self._encodings = [self._tick.encoding + i for i in range(len(drives))]
+        stages.keep_in(*[self._x[name] for name in ("integral", "anchor", "rest")])
+        machine.take_pose(stages.pose, [drive.settings.torque_limit for drive in drives])
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._of_drives = [self._x[part][: len(drives)] for part in ("displacements", "rates")]
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
-        self._rules = -1  # number of rules that C knows
+        self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._axes: Sequence[tuple[float, float]] = ()
         self._pause = 0
         self._ahead = False  # whether the last decisions are C's: the limits of Python do not know them
@@ -119,13 +122,27 @@ class TicksInC:
         return paused
 
     def _renew(self) -> None:
-        """Gives the present limits and rules to C, if they have changed: a warning is judged only once."""
+        """Gives the present limits and rules to C, if others hold now: a warning is judged only once."""
         if self._limits.axes is not self._axes:
             self._axes = self._limits.axes
             self.machine.take_limits(self._axes)
-        if len(self._stages.rules) != self._rules:
-            self._rules = len(self._stages.rules)
-            self.machine.take_rules(self._stages.rules)
+        if (rules := (len(self._stages.rules), self._stages.mode)) != self._rules:
+            self._rules = rules
+            self.machine.take_rules(self._stages.rules, self._stages.mode)
+
+    def _source(self) -> bool:
+        """Tells C what makes the torques of the next tick; returns whether C decides it."""
+        tick, source = self._tick, self._stages.source
+        if source is None or (source.torques and not self.machine.holds):
+            return False
+        self._renew()
+        tick.source = source.torques
+        if source.torques:
+            tick.entered, tick.end, tick.ramp_time = source.entered, source.end, source.ramp_time
+            tick.stays, tick.stands, tick.learns, tick.wire_steps = source[4:]
+            self._x["aim"][:], self._x["aim_speed"][:] = self._stages.aim
+            self._x["bias"][:], self._x["at_release"][:] = self._stages.pose.bias, self._stages.pose.at_release
+        return True
 
     def _load(self, free: bool, command: Array, written: int) -> None:
         """Gives the state to C, if it is one that C knows."""
@@ -220,6 +237,8 @@ class TicksInC:
 
     def _count(self) -> None:
         why = self.machine.trouble
+        if not why:  # the stage ends
+            return
         self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
 
     @property
@@ -250,8 +269,7 @@ class TicksInC:
         if not self.loaded:
             return None
         stages = self._stages
-        if self.sockets is None and not tick.skipped and stages.ordinary:
-            self._renew()
+        if self.sockets is None and not tick.skipped and self._source():
             if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
                 stages.follow(tick, self.clamped)
                 self.decided = self.acts = self._ahead = True
@@ -320,10 +338,10 @@ class TicksInC:
             deadline: Deadline of the first one [ns].
             live: Values of the gains that may change.
         """
-        sockets, decides = self.sockets, self._stages.ordinary
+        sockets, decides = self.sockets, self._source()
         assert sockets is not None
-        self._renew()
-        end = sockets.run(decides, most, deadline, nanoseconds(self._stages.next_task_time), live)
+        stage = PHASES.index(self._stages.mode)
+        end = sockets.run(decides, stage, most, deadline, nanoseconds(self._stages.next_task_time), live)
         ticks, last = sockets.struct.ticks, sockets.struct.last
         self._dispatch.unknown += sockets.struct.unknown
         self.count += ticks

@@ -157,7 +157,7 @@ class DriveTest:
         # correction: torque to send for one that is to act, as a share of it, shape (m,): 1 unless a drive is misled
         self.proof, self.correction = TorqueProof(plan, settings, period), np.ones(len(settings))
         self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
-        self._in_steps, self._period = WireSteps(settings, rig.carried), period
+        self.in_steps, self._period = WireSteps(settings, rig.carried), period
 
     @property
     def corrects(self) -> bool:
@@ -212,7 +212,7 @@ class DriveTest:
 
     def sent(self, torques: Array) -> Array:
         """Torques in steps of the wire, shape (m,), which the test takes note of."""
-        stepped = self._in_steps(torques)
+        stepped = self.in_steps(torques)
         self.proof.sent(stepped)
         return stepped
 

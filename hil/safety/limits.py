@@ -95,11 +95,11 @@ class WireSteps:
 
     def __init__(self, drives: Sequence[DriveSettings], carried: Callable[[Array], Array]) -> None:
         self._limits, self._carried = np.array([drive.torque_limit for drive in drives]), carried
-        self._rest = np.zeros(len(drives))
+        self.rest = np.zeros(len(drives))  # what the frames have not carried yet [actuator units]; changed in place
 
     def __call__(self, torques: Array) -> Array:
         """Torques within the limits, which their frames carry exactly, shape (m,) [actuator units]."""
-        wanted = np.clip(torques + self._rest, -self._limits, self._limits)
+        wanted = np.clip(torques + self.rest, -self._limits, self._limits)
         carried = self._carried(wanted)
-        self._rest = wanted - carried
+        self.rest[:] = wanted - carried
         return carried

@@ -45,6 +45,11 @@ class Guiding:
     limits: Sequence[float]  # [actuator unit] largest torque of each drive, below its torque_limit
     grip: Sequence[float]  # [actuator unit] torque of each drive at which the spring slips
 
+    @property
+    def stiffness(self) -> float:
+        """Of the spring, over the inertia [1/s^2]."""
+        return (ANCHOR * self.damping) ** 2
+
 
 class PoseHold:
     """Torques that hold a pose or guide a machine.
@@ -63,19 +68,22 @@ class PoseHold:
         stop_rate: float = FASTEST_POLE,
         guiding: Guiding | None = None,
     ) -> None:
-        self._hold, self._period, self._stop_rate, self._guiding = hold, period, stop_rate, guiding
-        self._pole = min(FASTEST_POLE, POLE_SHARE / period)
-        self._largest = LARGEST_BIAS * np.array([drive.torque_limit for drive in drives])
+        self._hold, self._period, self._stop_rate, self.guiding = hold, period, stop_rate, guiding
+        self.pole = min(FASTEST_POLE, POLE_SHARE / period)
+        self.largest = LARGEST_BIAS * np.array([drive.torque_limit for drive in drives])
         lower, upper = np.array([drive.position_limits for drive in drives]).T
         width = WALL * (upper - lower)
-        self._lower, self._upper = lower + width, upper - width
-        self._held: Array | None = None
+        self.lower, self.upper = lower + width, upper - width  # [joint unit] the walls
+        self.weighs = 0.04 * self.largest  # [actuator unit] smallest gravity torque that `bias` follows
+        self.anchor = np.full(len(drives), np.nan)  # [joint unit] positions that are held; changed in place
         self._asked, self._answer = np.zeros(0), Hold(*[np.zeros(0)] * 3)
         # last pose at which every measurement was sound, shape (n,); None before the first
         self.sound: Array | None = None
         self._path = self._slowing = np.zeros(len(drives))
         self._followed = np.zeros(len(drives), dtype=bool)
-        self._integral = self._bias = self._at_release = np.zeros(len(drives))
+        self.integral = np.zeros(len(drives))  # of the error of the pose [joint unit s]; changed in place
+        # bias: what the stand needs beyond the model, at_release: its gravity torques [actuator units]
+        self.bias = self.at_release = np.zeros(len(drives))
         self._limits = np.array([drive.torque_limit for drive in drives])
         # number of a motor whose measurement is not trusted any more -> its rate by the model, from its last trusted
         # one [joint unit/s]: `stop` brings it to rest blindly
@@ -83,8 +91,13 @@ class PoseHold:
 
     def begin(self, positions: Sequence[float]) -> None:
         """Holds these positions of the joints from now on [joint unit]."""
-        self._held = np.array(positions)
-        self._integral = np.zeros(len(positions))
+        self.anchor[:] = positions
+        self.integral[:] = 0.0
+
+    @property
+    def begun(self) -> bool:
+        """Whether a pose is held."""
+        return bool(np.isfinite(self.anchor).all())
 
     def gravity(self, q: Array) -> Hold:
         """Torques that hold a pose by the model, and W there; computed once where the same array comes again."""
@@ -118,7 +131,7 @@ class PoseHold:
             elapsed: Time since the last tick [s].
             limited: Whether a limit has changed the torques of the last tick.
         """
-        m, s, w = len(self._largest), self._stop_rate, self._pole
+        m, s, w = len(self.largest), self._stop_rate, self.pole
         y, rates = np.array(reading.positions), np.array(reading.speeds)
         usable = np.array(sound[:m]) & np.array(driven) & np.isfinite(y) & np.isfinite(rates)
         here = self._balance(reading, all(sound))
@@ -167,42 +180,58 @@ class PoseHold:
             motion: Displacements from the pose, and speeds, that other torques cause on purpose; None: none.
         """
         gravity = self.gravity(reading.q)
-        if self._held is None or not reading.valid:
+        if not (self.begun and reading.valid):
             torques: list[float] = gravity.u.tolist()
             return torques
-        away, speed = (0.0, 0.0) if motion is None else motion
-        w, error = self._pole, self._held + away - reading.positions
+        aim, speed = self.aim(motion)
+        w, W, error = self.pole, gravity.inertia.tolist(), aim - reading.positions
         if learn:
-            integral = self._integral + self._period * error
-            if (np.abs(w**3 * gravity.inertia @ integral) <= self._largest).all():
-                self._integral = integral
-        self._bias, self._at_release = w**3 * gravity.inertia @ self._integral, gravity.u
+            integral = self.integral + self._period * error
+            if (np.abs(_product(W, w**3 * integral)) <= self.largest).all():
+                self.integral[:] = integral
+        self.bias, self.at_release = _product(W, w**3 * self.integral), gravity.u
         rates = np.array(reading.speeds) - speed
-        torques = (gravity.u + self._bias + gravity.inertia @ (3 * w**2 * error - 3 * w * rates)).tolist()
+        torques = (gravity.u + self.bias + _product(W, 3 * w**2 * error - 3 * w * rates)).tolist()
         return torques
+
+    def aim(self, motion: tuple[Array, Array] | None) -> tuple[Array, Array]:
+        """Displacements that are held, and their speeds, with a motion that other torques cause; both of shape (m,)."""
+        away, speed = (0.0, np.zeros(len(self.anchor))) if motion is None else motion
+        return self.anchor + away, speed
 
     def guide(self, reading: Reading) -> list[float]:
         """Torques while a hand guides the machine; the drives' own limits come on top."""
-        assert self._guiding is not None
-        gravity, guiding = self.gravity(reading.q), self._guiding
+        assert self.guiding is not None
+        gravity, guiding = self.gravity(reading.q), self.guiding
         torques = gravity.u
-        if self._held is not None and reading.valid:
-            y, rates, stiffness = np.array(reading.positions), np.array(reading.speeds), (ANCHOR * guiding.damping) ** 2
-            stretch = self._held - y
-            most = np.max(np.abs(stiffness * gravity.inertia @ stretch) / np.array(guiding.grip), initial=0.0)
+        if self.begun and reading.valid:
+            y, rates, stiffness = np.array(reading.positions), np.array(reading.speeds), guiding.stiffness
+            W, stretch = gravity.inertia.tolist(), self.anchor - y
+            most = np.max(np.abs(stiffness * _product(W, stretch)) / np.array(guiding.grip), initial=0.0)
             stretch = stretch / max(1.0, float(most))
-            self._held = y + stretch
-            inside = np.clip(y, self._lower, self._upper) - y
-            walls = (2 * self._pole) ** 2 * inside - 4 * self._pole * rates * (inside != 0.0)
+            self.anchor[:] = y + stretch
+            inside = np.clip(y, self.lower, self.upper) - y
+            walls = (2 * self.pole) ** 2 * inside - 4 * self.pole * rates * (inside != 0.0)
             wanted = stiffness * stretch + walls - guiding.damping * rates
-            torques = torques + self._bias * self._alike(gravity.u) + gravity.inertia @ wanted
+            torques = torques + self.bias * self._alike(gravity.u) + _product(W, wanted)
         limits = np.array(guiding.limits)
         limited: list[float] = np.clip(torques, -limits, limits).tolist()
         return limited
 
     def _alike(self, gravity: Array) -> Array:
         """Gravity torque of each joint now, as a share of that at the end of the stand, from -1 to 1."""
-        before = self._at_release
-        share = np.divide(gravity, before, out=np.zeros_like(before), where=np.abs(before) > 0.04 * self._largest)
+        before = self.at_release
+        share = np.divide(gravity, before, out=np.zeros_like(before), where=np.abs(before) > self.weighs)
         alike: Array = np.clip(share, -1.0, 1.0)
         return alike
+
+
+def _product(matrix: Sequence[Sequence[float]], vector: Array) -> Array:
+    """A matrix times a vector, summed in the order of the columns, as in C."""
+    values, sums = vector.tolist(), []
+    for row in matrix:
+        total = 0.0
+        for factor, value in zip(row, values, strict=True):  # not by sum(), which compensates rounding
+            total += factor * value
+        sums.append(total)
+    return np.array(sums)

@@ -6,7 +6,9 @@ in doubt goes down it before the others. Task time stands still until the last s
 """
 
 from collections.abc import Sequence
-from math import nan
+from enum import IntEnum
+from math import inf, nan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,6 +48,28 @@ OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
 """Events after which a drive brakes by itself: the loop does not hear it any more."""
 
 
+class Torques(IntEnum):
+    """Whose torques are sent."""
+
+    LAW = 0  # those of the law
+    HOLD = 1  # those that hold the pose
+    BLEND = 2  # from these to those of the law
+    GUIDE = 3  # those while a hand guides the machine
+
+
+class TorqueSource(NamedTuple):
+    """What makes the torques of the next ticks where C may decide them; see `c/hold.c`."""
+
+    torques: Torques
+    entered: int = 0  # when the stage began [ns]
+    end: float = inf  # time in the stage from which on Python decides [s]
+    ramp_time: float = 1.0  # time of the blend [s]
+    stays: bool = False  # whether the stage goes on after the blend
+    stands: bool = False  # whether the pose is held; if not, no torque takes the place of those that hold it
+    learns: bool = False  # whether the integral of the pose runs
+    steps: bool = False  # whether torques are in steps of the wire
+
+
 class Stages:
     """Decides at every tick which torques are sent.
 
@@ -59,10 +83,10 @@ class Stages:
         self._limits, self._plan = limits, plan
         self._count = len(rig.drives)
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
-        self._pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
+        self.pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
         self._held: list[float] | None = None
         # test of the drives in stage zero; None: they are not tested
-        self.test = None if plan.proof is None else DriveTest(plan.proof, rig, monitor, limits, self._pose)
+        self.test = None if plan.proof is None else DriveTest(plan.proof, rig, monitor, limits, self.pose)
         # present phase
         self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
         # task_time: [s] task time of the law's last state
@@ -73,7 +97,7 @@ class Stages:
         self._entered: int | None = None
         self._engage_by: int | None = None
         self._stop_request: str | None = None
-        self._judged = 0
+        self._judged, self._brakes_held = 0, True
         self._rates = [0.0] * self._count
         self._silent = True
         self._handlers = {
@@ -97,10 +121,41 @@ class Stages:
         return self.mode is Phase.OVER
 
     @property
-    def ordinary(self) -> bool:
-        """Whether the next tick is one of the task alone: nothing asks for a stop, and the task is not over."""
-        going = self.mode is Phase.FULL and self._task / SECOND < self._plan.duration and not self._corrects
-        return going and self._stop_request is None and self._monitor.worst < Reaction.STOP and self._controller.direct
+    def source(self) -> TorqueSource | None:
+        """What makes the torques of the next tick, if C may decide it: nothing asks for a stop, or is on trial."""
+        plan, test = self._plan, self.test
+        if self._stop_request is not None or self._monitor.worst >= Reaction.STOP or not self._controller.direct:
+            return None
+        if self.mode is Phase.FULL:
+            going = self._task / SECOND < plan.duration and not self._corrects
+            return TorqueSource(Torques.LAW) if going else None
+        tested, entered = test is None or test.proof.over, self._entered or 0
+        stands, steps = plan.stands or test is not None, test is not None
+        if self._corrects or not tested or self._brakes_held or self._engage_by is not None:
+            return None
+        if self.mode is Phase.ZERO:
+            return TorqueSource(
+                Torques.HOLD, entered, plan.time_in_zero, stands=stands, learns=plan.stands, steps=steps
+            )  # fmt: skip
+        if self.mode is Phase.RAMP:
+            stays = plan.stage is Stage.RAMP
+            end = plan.ramp_time + plan.duration if stays else inf
+            return TorqueSource(Torques.BLEND, entered, end, plan.ramp_time, stays, stands, steps=steps)
+        if self.mode is Phase.FLOAT:
+            return TorqueSource(Torques.GUIDE, entered, plan.duration, steps=steps)
+        return None
+
+    @property
+    def aim(self) -> tuple[Array, Array]:
+        """Displacements that are held, and their speeds, shape (m,)."""
+        return self.pose.aim(None if self.test is None else self.test.proof.motion)
+
+    def keep_in(self, integral: Array, anchor: Array, rest: Array) -> None:
+        """Keeps what the holding of the pose and the steps of the wire remember in these arrays, shape (m,)."""
+        integral[:], self.pose.integral = self.pose.integral, integral
+        anchor[:], self.pose.anchor = self.pose.anchor, anchor
+        if self.test is not None:
+            rest[:], self.test.in_steps.rest = self.test.in_steps.rest, rest
 
     @property
     def rules(self) -> Sequence[Rule]:
@@ -109,8 +164,8 @@ class Stages:
 
     @property
     def next_task_time(self) -> float:
-        """Task time of the next tick of the task [s]."""
-        return self._task / SECOND
+        """Task time of the next tick [s]."""
+        return self._task / SECOND if self.mode is Phase.FULL else self.task_time
 
     @property
     def duration(self) -> float:
@@ -125,14 +180,15 @@ class Stages:
             clamped: Whether a limit has changed the torque of each drive in it.
             count: Number of ticks; no limit has changed a torque in the others.
         """
-        self._task += (count - 1) * tick.elapsed
+        in_task = self.mode is Phase.FULL
+        self._task += in_task * (count - 1) * tick.elapsed
         self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)
-        self._task += tick.elapsed
+        self._task += in_task * tick.elapsed
         self._monitor.ordinary(tick, clamped, count)
 
     def resume(self, q: Array, speeds: Sequence[float]) -> None:
         """Takes over pose and speeds of the joints after the last tick in C, when every measurement was sound."""
-        self._pose.sound, self._rates = q, list(speeds)
+        self.pose.sound, self._rates = q, list(speeds)
 
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""
@@ -147,8 +203,8 @@ class Stages:
             self._entered = now
         self._silent = self._silent and not reading.valid
         sound = self._sound(reading)
-        self._pose.see(reading, sound)
-        if self.mode is Phase.FULL:  # most of its ticks are done in C, which does not watch
+        self.pose.see(reading, sound)
+        if self.mode in WORKING and self.mode is not Phase.STOPPING:  # C does most of these ticks, and does not watch
             self._rig.ladder.begin_watch()
         self._rig.ladder.watch(reading.speeds, sound)
         doubted = {finding.channel for finding in reading.findings}
@@ -176,7 +232,8 @@ class Stages:
         allowed = self._allowed(wanted)
         if self._held is None:  # a stop may use all that the limits allow
             self._monitor.torques(now, self._limits.clamped)
-        self._controller.sent(allowed, moves=not (mode in STANDING or self._brakes_may_hold(now)))
+        self._brakes_held = self._brakes_may_hold(now)
+        self._controller.sent(allowed, moves=not (mode in STANDING or self._brakes_held))
         return allowed if self.test is None else self.test.correction * allowed
 
     def _allowed(self, wanted: Sequence[float]) -> Array:
@@ -254,7 +311,7 @@ class Stages:
                     continue
                 if event.kind is EventKind.ENCODER:
                     ladder.distrust(number)
-                    self._pose.blind[number] = self._rates[number]
+                    self.pose.blind[number] = self._rates[number]
                 elif event.kind in (EventKind.TRACKING, EventKind.TORQUELESS):  # its torque may not hold it
                     ladder.brake(number, now, must=True)
                 elif event.kind in DOUBTFUL:
@@ -294,8 +351,8 @@ class Stages:
 
     def _stand(self, reading: Reading, learn: bool = False) -> list[float]:
         if self.test is not None:
-            return self._pose.stand(reading, learn and self._plan.stands, self.test.proof.motion)
-        return self._pose.stand(reading, learn) if self._plan.stands else [0.0] * self._count
+            return self.pose.stand(reading, learn and self._plan.stands, self.test.proof.motion)
+        return self.pose.stand(reading, learn) if self._plan.stands else [0.0] * self._count
 
     def _sound(self, reading: Reading) -> list[bool]:
         """Whether the measurement of each drive, then of each encoder, is young enough to be used, and trusted."""
@@ -312,7 +369,7 @@ class Stages:
             rung is Rung.LOOP and drive.condition is enabled
             for drive, rung in zip(self._rig.drives, rungs, strict=True)
         ]
-        self._held, torques = self._pose.stop(
+        self._held, torques = self.pose.stop(
             reading, self._sound(reading), driven, self._limits.previous, elapsed, limited
         )
         return torques
@@ -351,7 +408,7 @@ class Stages:
             self._monitor.report(now, EventKind.START_POSE, name, problem)
         for name in moving(self._rig.drives) if self.test is not None else ():
             self._monitor.report(now, EventKind.HANDSHAKE, name, "it moves before it is enabled")
-        hold: list[float] = self._pose.gravity(reading.q).u.tolist() if self._plan.stands else [0.0] * self._count
+        hold: list[float] = self.pose.gravity(reading.q).u.tolist() if self._plan.stands else [0.0] * self._count
         for drive, torque in zip(self._rig.drives, hold, strict=True):
             limit = drive.settings.torque_limit
             if not abs(torque) <= limit:
@@ -359,7 +416,7 @@ class Stages:
                 self._monitor.report(now, EventKind.HANDSHAKE, drive.settings.name, detail)
         self._react(now)
         if self.mode is Phase.WAITING:
-            self._pose.begin(reading.positions)
+            self.pose.begin(reading.positions)
             if self.test is not None:
                 self.test.begin(reading)
             self._limits.previous = hold  # the drives make these torques from the instant that they are enabled
@@ -397,7 +454,7 @@ class Stages:
     def _float(self, tick: Tick, reading: Reading) -> list[float]:
         if self._since(tick.began) >= self._plan.duration:
             self._enter(Phase.STOPPING, tick.began)
-        return self._pose.guide(reading)
+        return self.pose.guide(reading)
 
     def _ramp(self, tick: Tick, reading: Reading) -> list[float]:
         plan, now = self._plan, tick.began
@@ -453,7 +510,7 @@ class Stages:
 
     def _brake_blind(self, now: int) -> None:
         """Closes the brakes of axes without a trusted encoder that stand by the model, and are held."""
-        for number, rate in self._pose.blind.items():
+        for number, rate in self.pose.blind.items():
             limits = self._rig.drives[number].settings
             held = 0.0 if self._held is None else self._held[number]
             rests = abs(self._limits.previous[number] - held) < RESTING * limits.torque_limit

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hil.sensing.prediction import StateFunction
+from servoctl.engine.kernel import BufferedCall
 from servoctl.engine.linalg import decompose, frobenius, solve_upper
 from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
@@ -63,6 +64,10 @@ class GravityCompensation:
         if not np.isfinite(hold.u).all():
             raise PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(q, 4)}")
         return hold
+
+    def buffered(self) -> BufferedCall:
+        """A call of it with buffers of its own."""
+        return self._function.buffered()
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices.without_task(), self._tolerance)

@@ -17,6 +17,7 @@ from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
 from hil.frame import EXTENDED, FD
 from hil.loop.controller import Controller
 from hil.safety.plan import Phase
+from hil.safety.pose_hold import PoseHold
 from hil.safety.rules import Rule
 from hil.sensing import arrival, plausibility, scale, tracking
 from hil.sensing.sensing import Sensing
@@ -121,7 +122,14 @@ HEAD_WITH_SOCKETS = (
 )
 
 
-TICK = ("common.c", "frames.c", "window.c", "sense.c", "tick.c")  # the files of a tick from frames to frames, in order
+TICK = (
+    "common.c",
+    "frames.c",
+    "window.c",
+    "sense.c",
+    "hold.c",
+    "tick.c",
+)  # the files of a tick from frames to frames, in order
 
 HEADERS = ("tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
 
@@ -133,7 +141,7 @@ BLOCKS = {"double": ("doubles", "numbers", "kept_numbers"), "long long": ("integ
 STATE = {
     "double": {
         "n": "q v law_q law_v moved half_moved quick_moved",
-        "m": "sent made least most where half_sent quick_sent before_u before_d carried previous",
+        "m": "sent made least most where half_sent quick_sent before_u before_d carried previous integral anchor rest",
         "channels": "position velocity torque next_torque accepted_position accepted_velocity accepted_torque travel "
         "rates before scale_start scale_moved scale_path wrapped added",
         "1": "window_elapsed half_elapsed quick_elapsed",
@@ -149,7 +157,10 @@ STATE = {
 }
 """Kind -> size -> arrays that are kept until a tick is complete: of each kind one block. Times are in ns."""
 RESULTS = {
-    "double": {"m": "torques raw allowed silences", "channels": "ages displacements slack expected"},
+    "double": {
+        "m": "torques raw allowed silences wanted limited held learned scaled left aim aim_speed bias at_release",
+        "channels": "ages displacements slack expected",
+    },
     "int": {"m": "clamped"},
 }
 """Kind -> size -> arrays with the results of a tick."""
@@ -209,7 +220,11 @@ class CompiledTick:
         self._law(controller, frozenset() if law is None else law.stops_on)
         self._channels(nodes, buses, sensing)
         self._drives(setup.drives, wires, nodes, buses)
-        self.take_rules(setup.rules)
+        hold = setup.gravity_compensation.buffered()
+        self.holds = hold.entry is not None  # whether C has the torques that hold a pose
+        if hold.entry is not None:
+            self._kept.append(hold)
+            self.connect(self.tick.hold, hold.entry)
         for name, entry in (
             ("predict", setup.prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
         ):  # fmt: skip
@@ -332,9 +347,25 @@ class CompiledTick:
             place = tick.watch[k]
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
 
-    def take_rules(self, rules: Sequence[Rule]) -> None:
-        """Judges these rules, and no others, in every tick."""
-        rules = [rule for rule in rules if Phase.FULL in rule.phases]  # in the others Python judges
+    def take_pose(self, pose: PoseHold, torque_limits: Sequence[float]) -> None:
+        """Takes the constants by which a pose is held, and a machine is guided."""
+        tick, w, guiding = self.tick, pose.pole, pose.guiding
+        tick.stiffness, tick.damping, tick.integral_gain = 3 * w**2, 3 * w, w**3
+        tick.most_bias, tick.wire_limits = self._numbers(pose.largest), self._numbers(torque_limits)
+        if guiding is not None:
+            tick.spring, tick.slowing, tick.wall, tick.wall_damping = (
+                guiding.stiffness, guiding.damping, (2 * w) ** 2, 4 * w,
+            )  # fmt: skip
+            tick.grip, tick.guide_limits = self._numbers(guiding.grip), self._numbers(guiding.limits)
+            tick.wall_lower, tick.wall_upper = self._numbers(pose.lower), self._numbers(pose.upper)
+            tick.weighs = self._numbers(pose.weighs)
+
+    def _numbers(self, values: Sequence[float] | Array) -> Any:
+        return self.pointer("double", np.array(values, dtype=float))
+
+    def take_rules(self, rules: Sequence[Rule], phase: Phase) -> None:
+        """Judges those of these rules that hold in a phase, and no others, in every tick that C decides."""
+        rules = [rule for rule in rules if phase in rule.phases]
         self.tick.rule, self.tick.rules = self._array("tick_rule", len(rules)), len(rules)
         for i, rule in enumerate(rules):
             place = self.tick.rule[i]

@@ -263,18 +263,19 @@ class SocketTicks:
             os.close(there)
             os.close(here)
 
-    def run(self, decides: bool, most: int, deadline: int, task_time: int, live: Array) -> int:
+    def run(self, decides: bool, stage: int, most: int, deadline: int, task_time: int, live: Array) -> int:
         """Does ticks, at most so many; returns where they end.
 
         Args:
-            decides: Whether the law's torques are sent; if not, the first tick ends after its read.
+            decides: Whether C decides the torques; if not, the first tick ends after its read.
+            stage: Number of the stage.
             most: That number.
             deadline: Of the first one [ns].
             task_time: Of the first one [ns].
             live: Values of the gains that may change.
         """
         struct, machine = self.struct, self._machine
-        self._log.struct.stage = self._log.struct.task
+        self._log.struct.stage = stage
         struct.decides, struct.deadline, struct.task_time = decides, deadline, task_time
         struct.lives, struct.live = len(live), machine.ffi.cast("double *", live.ctypes.data)
         end: int = machine.functions.stretch_run(machine.tick, self._struct, self._log.struct, struct, most)

@@ -152,13 +152,13 @@ class Checked(HilRun):
         for (start, size), each in zip(self._parts, state, strict=True):
             self.machine.ffi.memmove(start, each, size)
 
-    def _checks(self, decides: bool, most: int, deadline: int, task_time: int, live: Any) -> int:
+    def _checks(self, decides: bool, stage: int, most: int, deadline: int, task_time: int, live: Any) -> int:
         """The first ticks that C decides one at a time."""
         if self.checked == 40 or not decides:
-            return self._run(decides, most, deadline, task_time, live)
+            return self._run(decides, stage, most, deadline, task_time, live)
         _, frames = self.recorder.rings
         before, first = self._state(), frames.head
-        end = self._run(True, 1, deadline, task_time, live)
+        end = self._run(True, stage, 1, deadline, task_time, live)
         if self.in_c.struct.ticks:
             self._again(before, first, task_time / SECOND)
         return end

@@ -111,7 +111,7 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
     record_frames(s, &x->frames);
     record_row(k, g, x);
     ++x->ticks;
-    x->task_time += x->period;
+    if (!k->source) x->task_time += x->period;
     x->deadline += x->period;
     if (noteworthy(k, s, x) || sockets_now(s) - x->deadline >= x->period) break;
   }

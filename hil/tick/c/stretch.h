@@ -17,7 +17,7 @@ typedef struct {
   tick_feed *feed;
   const double *live; /* values of gains that may change, at the end of a row */
   int lives, wake;    /* wake: descriptor with a byte after each signal; -1: none */
-  int decides;        /* whether the law's torques are sent; if not, a tick ends after its read: Python decides */
+  int decides;        /* whether C decides the torques; if not, a tick ends after its read */
   int innovation, innovations;
   double outlier, duration;      /* of an innovation; of the task [s] */
   unsigned long long ends;       /* bit: status of the law after which Python looks at the tick */

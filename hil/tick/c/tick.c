@@ -64,6 +64,15 @@ int tick_act(tick *k)
   return 0;
 }
 
+/* A torque in steps of the wire, and what is left of it: hil.safety.limits.WireSteps. */
+static double in_steps(tick *k, int i, double torque)
+{
+  double most = k->wire_limits[i], wanted = smaller(larger(torque + k->rest[i], -most), most);
+  double carried = tick_encode(&k->encoding[i], wanted);
+  k->left[i] = wanted - carried;
+  return carried;
+}
+
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
 {
@@ -83,19 +92,27 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   k->law.function((const double **)k->law.arguments, k->law.results);
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
   if (k->stops >> (int)row[k->status_start] & 1) return give_back(k, "the law's status");
-  if (!all_finite(row, m)) return give_back(k, "a torque that is not finite");
+  memcpy(k->wanted, row, m * sizeof *row);
+  if (k->source && blend(k)) return GIVEN_BACK;
+  if (!all_finite(k->wanted, m)) return give_back(k, "a torque that is not finite");
   for (int i = 0; i < m; ++i) {
     const tick_drive *d = &k->drive[i];
-    double wanted = row[i], last = k->previous[i], most = d->torque_rate_limit * step, torque = wanted;
+    double wanted = k->wanted[i], last = k->previous[i], most = d->torque_rate_limit * step, torque = wanted;
     if (!(last - most <= torque && torque <= last + most && -d->torque_limit <= torque && torque <= d->torque_limit))
       torque = clamp(d, wanted, last, most);
     k->clamped[i] = torque != wanted;
-    k->torques[i] = torque;
+    k->limited[i] = torque;
+    k->torques[i] = k->source && k->wire_steps ? in_steps(k, i, torque) : torque;
   }
   if (tick_act(k)) return GIVEN_BACK;
-  memcpy(k->previous, k->torques, m * sizeof *x);
+  memcpy(k->previous, k->limited, m * sizeof *x);
   *k->limits_time = now;
-  if (k->own_memory) {
+  if (k->source) {
+    if (k->source == 3) memcpy(k->anchor, k->learned, m * sizeof *x);
+    else if (k->learns) memcpy(k->integral, k->learned, m * sizeof *x);
+    if (k->wire_steps) memcpy(k->rest, k->left, m * sizeof *x);
+  }
+  if (k->own_memory && !k->source) {
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
     for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];
   }

@@ -81,10 +81,17 @@ typedef struct {
   tick_rule *rule;
   const int *factor_index;
   const double *factor;
-  tick_call predict, sense, law, disturbance;
+  tick_call predict, sense, law, disturbance, hold;
   const double *torque_limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction, *floors;
   /* settings */
   int asks, free; /* whether the nodes are asked for samples; whether torques alone move the machine */
+  int source;     /* whose torques tick_decide sends: hil.safety.stages.Torques */
+  int stands, learns, wire_steps, stays; /* of sources 1 and 2: hil.safety.stages.TorqueSource */
+  double end, ramp_time, stiffness, damping, integral_gain;
+  long long entered;
+  const double *most_bias, *wire_limits;
+  double spring, slowing, wall, wall_damping; /* while a hand guides the machine */
+  const double *grip, *wall_lower, *wall_upper, *guide_limits, *weighs;
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
