@@ -146,7 +146,7 @@ class CanRig(DriveRig):
 
     def _take_over(self, in_c: TicksInC) -> bool:
         """Whether C measures the next tick."""
-        if self.off or not self._in_loop:
+        if (self.off and self.sends) or not self._in_loop:
             in_c.store()
             return False
         return in_c.take_over(self._moves_freely, self._command, self._written)

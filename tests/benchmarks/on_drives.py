@@ -49,7 +49,7 @@ class TimedRun(HilRun):
         return (self.times[phase][-1][1] - self.times[phase][0][1]) / self.ticks(phase)
 
 
-LAST = {Stage.SHADOW: Phase.SHADOW, Stage.FLOAT: Phase.FLOAT, Stage.FULL: Phase.FULL}
+LAST = {Stage.FLOAT: Phase.FLOAT, Stage.FULL: Phase.FULL}
 """Last stage of a run -> the phase that lasts as long as is asked for."""
 
 
@@ -94,7 +94,6 @@ def tick_c(quick: bool) -> Results:
 
 
 PHASES = {
-    Stage.SHADOW: (Phase.SHADOW,),
     Stage.FLOAT: (Phase.FLOAT,),
     Stage.FULL: (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING),
 }
