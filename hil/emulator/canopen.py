@@ -47,7 +47,6 @@ class CanOpenNode(EmulatedNode):
         self._masters: dict[int, tuple[int, Watchdog]] = {}
         self._handlers: dict[int, Callable[[bytes], None]] = {}
         self._received: dict[int, Pdo] = {}
-        self._sent: list[Pdo] = []
         self._load(lambda key: True)
 
     # The device behind the communication.
@@ -147,11 +146,6 @@ class CanOpenNode(EmulatedNode):
             self._sort()
         return 0
 
-    def _read_pdos(self) -> None:
-        self._taken = [Pdo(self.values, self._entries, number, False) for number in range(4)]
-        self._sent = [Pdo(self.values, self._entries, number, True) for number in range(4)]
-        self._sort()
-
     def _sort(self) -> None:
         self._received = {pdo.identity: pdo for pdo in self._taken if pdo.valid}
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.synchronous]
@@ -242,7 +236,10 @@ class CanOpenNode(EmulatedNode):
     def _load(self, chosen: Callable[[Key], bool]) -> None:
         self.values |= {key: entry.value for key, entry in self._entries.items() if chosen(key)}
         self._masters = {}
-        self._read_pdos()
+        self._taken, self._sent = (
+            [Pdo(self.values, self._entries, number, transmit) for number in range(4)] for transmit in (False, True)
+        )
+        self._sort()
 
     def _announce(self) -> None:
         self.send(codec.HEARTBEAT + self._id, bytes([BOOT_UP]))
