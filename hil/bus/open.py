@@ -83,13 +83,10 @@ def emulator_lateness(bus: Bus, clock: Clock, timeout: float) -> float | None:
 
 
 def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
-    """Whether an emulator of this version is on a bus.
+    """Whether an emulator of this version answers in time [s]; it sends one frame and discards what comes before the
+    answer.
 
-    It sends one frame and discards what comes before the answer.
-
-    Args:
-        bus: A loopback bus (`hil.bus.open.is_loopback`): nothing may be sent to real drives before they are checked.
-        timeout: Longest time to wait for the answer [s].
+    The bus is a loopback bus (`is_loopback`): nothing may be sent to real drives before they are checked.
 
     Raises:
         BusError: The bus is down, or another loop uses the emulated drives.
@@ -112,16 +109,14 @@ _SAMPLE_POINT = 75.0  # where the config gives none [%]
 
 
 def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: int = RECEIVE_BUFFER) -> PythonCanBus:
-    """Opens one bus and sends nothing on it.
+    """Opens one bus and sends nothing on it; BusError with the reason and the remedy if it cannot be opened.
 
     Args:
         name: Its name in the config.
         keys: `interface`, `channel`, `bitrate` [bit/s], `fd`, `data_bitrate` [bit/s], `data_sample_point`, and the keys
             that python-can takes for this interface.
+        clock: The run's clock.
         receive_buffer: Size to ask of the kernel [byte].
-
-    Raises:
-        BusError: It cannot be opened; the text gives the reason and the remedy.
     """
     where = f"bus {name}"
     interface = _known_interface(where, keys)

@@ -43,27 +43,18 @@ class UnreadableError(ValueError):
 
 
 class FrameChannel(ABC):
-    """Moves frames to and from an open bus."""
+    """Moves frames to and from an open bus; OSError or CanError where the interface refuses, or is down."""
 
     @abstractmethod
     def send(self, frame: Frame) -> None:
-        """Sends a frame without waiting.
-
-        Raises:
-            OSError, CanError: The interface refuses it.
-        """
+        """Sends a frame without waiting."""
 
     @abstractmethod
     def receive(self, timeout: float) -> Frame | None:
         """The next frame, not yet checked. Where nothing has come in yet, it waits for at most `timeout` [s].
 
-        Returns:
-            The frame, with the system time of its arrival [ns] and its length as the wire says it; or None. None may
-            come before the time is over: a later call then has the frame.
-
-        Raises:
-            OSError, CanError: The interface is down.
-            UnreadableError: What came in is not a frame.
+        The frame has the system time of its arrival [ns] and its length as the wire says it. None may come before
+        the time is over: a later call then has the frame. UnreadableError: what came in is not a frame.
         """
 
     @abstractmethod

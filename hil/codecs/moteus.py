@@ -183,11 +183,7 @@ def answered(data: bytes) -> Registers | None:
 
 
 def subframes(data: bytes) -> Iterator[Subframe]:
-    """The subframes of a payload.
-
-    Raises:
-        ValueError: The next one is unknown, or cut short.
-    """
+    """The subframes of a payload; ValueError where the next one is unknown, or cut short."""
     at = 0
     try:
         while at < len(data):

@@ -1,10 +1,7 @@
-"""What a config says about a drive or an encoder node, in the units of the joint.
+"""What a config says about a drive or an encoder node, in the units of the joint, and what their frames bring.
 
-What the frames of nodes bring: motion, and what drives show of their own state, with its limits.
-
-Design: one table of gauges. A protocol names those that its frames bring (`Drive.shows`), writes them into
-`Drive.gauges`, and describes their place in `Drive.wire` for the tick in C. Columns, warnings and the pre-flight list
-follow from the table.
+Design: one table of gauges. A protocol names the messages that bring them (`hil.drives.table`), for Python and the
+tick in C. Columns, warnings and the pre-flight list follow from the table.
 """
 
 from collections.abc import Mapping

@@ -138,11 +138,7 @@ class TableDrive(TableNode, Drive):
 
     @contextmanager
     def _seeded(self, torque: float) -> Iterator[Frame]:
-        """Repeats the first torque within the block, which enables the drive.
-
-        Raises:
-            DriveError: The drive is in fault, before or afterwards.
-        """
+        """Repeats the first torque within the block, which enables the drive; DriveError if it is in fault."""
         begin_enabling(self)
         self._feed.seed = seed = self._torque_frame(torque, self.encoding)
         try:

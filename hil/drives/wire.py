@@ -135,11 +135,7 @@ class Encoding(NamedTuple):
     steps: Chain = ()  # from the torque of the motor to the number in the frame, where `chain` ends before it
 
     def frame_of(self, torque: float) -> Frame:
-        """The frame that sends a torque at the joint.
-
-        Raises:
-            ValueError: The torque is not finite, or its number does not fit in the frame.
-        """
+        """The frame that sends a torque at the joint; ValueError if it is not finite, or does not fit in the frame."""
         zero, number = self.frame, self._number(torque)
         bits = single_towards_zero(number) if self.rounding is Rounding.SINGLE else int(number)
         data = self._place.written(bytes_of(zero), bits)

@@ -8,6 +8,7 @@ Design: frames are decoded from the tables of the protocols; no code is shared w
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 
@@ -64,6 +65,10 @@ class CommandReader(ABC):
     def identities(self) -> Collection[int]:
         """Keys (`station.key`) of the frames to read."""
 
+    def takes(self, number: int) -> bool:
+        """Whether frames with this key are read."""
+        return number in self.identities or (self.family is not None and number in self.family)
+
     def see(self, frame: Frame, sender: Station) -> None:
         """Reads a frame of the host, and notes which frames wait behind it."""
         self.read(frame)
@@ -74,10 +79,7 @@ class CommandReader(ABC):
 
         Two commands that wait together were held up by the bus: the time between them says nothing about their step.
         """
-        identities, family = self.identities, self.family
-        return any(
-            number in identities or (family is not None and number in family) for number in map(key, self._waiting)
-        )
+        return any(self.takes(key(frame)) for frame in self._waiting)
 
     @abstractmethod
     def read(self, frame: Frame) -> None:
@@ -155,22 +157,14 @@ class CommandObserver:
 
     def watch(self, wire: EmulatedWire) -> None:
         """Checks the frames on a wire."""
-        readers: dict[int, list[CommandReader]] = {}
-        families: dict[int, dict[int, list[CommandReader]]] = {}  # mask -> the bits under it -> readers
-        for reader in [each for each in self._readers if each.bus == wire.name]:
-            for identity in reader.identities:
-                readers.setdefault(identity, []).append(reader)
-            if reader.family is not None:
-                families.setdefault(reader.family.mask, {}).setdefault(reader.family.value, []).append(reader)
+
+        @lru_cache(4096)  # ids may hold data, so there may be any number of them
+        def readers(number: int) -> list[CommandReader]:
+            return [reader for reader in self._readers if reader.bus == wire.name and reader.takes(number)]
 
         def tap(frame: Frame, sender: Station) -> None:
-            if not sender.host or frame.remote:
-                return
-            number = frame.id | frame.extended << 29
-            for reader in readers.get(number, ()):
-                reader.see(frame, sender)
-            for mask, members in families.items():
-                for reader in members.get(number & mask, ()):
+            if sender.host and not frame.remote:
+                for reader in readers(key(frame)):
                     reader.see(frame, sender)
 
         wire.taps.append(tap)

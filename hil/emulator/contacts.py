@@ -81,11 +81,7 @@ class Contacts:
     def __init__(self, matrices: Matrices, displacements: TrueDisplacements, coulomb: Array, viscous: Array) -> None:
         """Starts with open brakes.
 
-        Args:
-            matrices: See `Matrices`.
-            displacements: Displacements of the joints.
-            coulomb: Dry friction of each joint, shape (m,) [actuator unit].
-            viscous: Viscous friction of each joint, shape (m,) [actuator unit per its speed].
+        `coulomb`, `viscous`: friction of each joint, shape (m,) [actuator unit, actuator unit per its speed].
         """
         self._matrices, self._displacements = matrices, displacements
         self._coulomb, self._viscous = coulomb, viscous
@@ -122,14 +118,10 @@ class Contacts:
         self._braked = [k for k, index in enumerate(self._grips.tolist()) if index in self.pressed]
 
     def __call__(self, before: Array, x: Array, t: float, h: float, keep: bool = True) -> Settled:
-        """The state at the end of a step.
+        """The state at the end of a step of length h [s], at time t [s].
 
-        Args:
-            before: q and v at its beginning, shape (2n,).
-            x: q and v at its end if nothing rubbed, shape (2n,).
-            t: Time of its end [s].
-            h: Its length [s].
-            keep: Whether the step is taken; False: it is only looked at.
+        `before`: q and v at its beginning, shape (2n,); `x`: those at its end if nothing rubbed; `keep`: the step is
+        taken, and not only looked at.
         """
         n = len(x) // 2
         q, v = x[:n], x[n:]
@@ -257,9 +249,8 @@ class _ActiveSet:
 class Loads:
     """Torques for wanted accelerations, by `q'' = Phi (Q + B u)`.
 
-    Args:
-        terms: Time [ns] -> mass matrix, rows of the motors, rows of the passive constraints, and force, now.
-        torques: Time [ns] -> torques at the joints now, shape (m,) [actuator units].
+    `terms`: time [ns] -> mass matrix, rows of the motors, rows of the passive constraints, and force, now.
+    `torques`: time [ns] -> torques at the joints now, shape (m,) [actuator units].
     """
 
     def __init__(self, terms: Callable[[int], tuple[Array, ...]], torques: Callable[[int], Array]) -> None:

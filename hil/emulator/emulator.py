@@ -163,10 +163,8 @@ class Emulator:
     ) -> "Emulator":
         """Drives on emulated wires in virtual time; raises as `Emulator`.
 
-        Args:
-            rig: What is emulated.
-            buses: Name -> its bit rates; None: one classic bus `main` at 1 Mbit/s.
-            plant: The machine of an earlier run, which begins again; None: a new one.
+        `buses`: name -> its bit rates; None: one classic bus `main` at 1 Mbit/s. `plant`: the machine of an earlier
+        run, which begins again; None: a new one.
         """
         world = World()
         buses = buses or {"main": BusRates.classic(1_000_000)}

@@ -23,19 +23,12 @@ _COMMON = ("kind", *TIMES, "drive", "bus")
 
 
 def read_faults(
-    entries: Iterable[Mapping[str, Any]],
-    nodes: Mapping[str, Target],
-    buses: Iterable[str],
-    fd_buses: Collection[str] = (),
+    entries: Iterable[Mapping[str, Any]],  # of the config, each `{kind, at, for, since, drive, bus, ...}`
+    nodes: Mapping[str, Target],  # name of each drive and sensor -> its properties, as `targets` lists them
+    buses: Iterable[str],  # names of the buses
+    fd_buses: Collection[str] = (),  # names of those that carry FD frames
 ) -> tuple[list[Fault], list[Problem]]:
-    """Reads a script; returns the faults, and all problems of the entries, each with its position in the script.
-
-    Args:
-        entries: Entries of the config, each `{kind, at, for, since, drive, bus, ...}`.
-        nodes: Name of each drive and sensor -> its properties, as `targets` lists them.
-        buses: Names of the buses.
-        fd_buses: Names of those that carry FD frames.
-    """
+    """Reads a script; returns the faults, and all problems of the entries, each with its position in the script."""
     known, faults, problems = list(buses), [], []
     for i, entry in enumerate(entries):
         reader = _Entry(str(i), entry, nodes, known, fd_buses)

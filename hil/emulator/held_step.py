@@ -104,20 +104,12 @@ class HeldStep:
     def __init__(
         self,
         system: System,
-        options: Sequence[ActuatorOptions],
-        gains: Sequence[float],
-        origin: float = 0.0,
-        engine: str = "auto",
+        options: Sequence[ActuatorOptions],  # of each actuator
+        gains: Sequence[float],  # torque or force at each joint per torque of the motor
+        origin: float = 0.0,  # [s] time of the plant when the world's time is 0
+        engine: str = "auto",  # `auto`, `c`, `vm` or `numpy`
     ) -> None:
-        """Compiles the step of a plant without law; CompileError if C is asked for and cannot be had.
-
-        Args:
-            system: The plant.
-            options: Properties of each actuator.
-            gains: Torque or force at each joint per torque of the motor.
-            origin: Time of the plant when the world's time is 0 [s].
-            engine: `auto`, `c`, `vm` or `numpy`.
-        """
+        """Compiles the step of a plant without law; CompileError if C is asked for and cannot be had."""
         loop = make_loop(system, "numpy" if engine == "numpy" else "auto")
         fixed = np.array([gains, [each.lag for each in options]], dtype=float)
         kernel = _kernel(loop)

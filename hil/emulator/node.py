@@ -221,10 +221,8 @@ class EmulatedDrive(EmulatedNode):
     ) -> None:
         """Brakes by its own control: see `hil.emulator.node`. It then holds its position until `stop_braking`.
 
-        Args:
-            ended: Called when it stands still, or after `limit`; None: never.
-            limit: Longest time [s].
-            deceleration: Deceleration of the motor [rad/s^2]; None: that from the speed limit in `RAMP_TIME`.
+        `ended` is called when it stands still, or after `limit` [s]; None: never. `deceleration` of the motor
+        [rad/s^2]; None: that from the speed limit in `RAMP_TIME`.
         """
         self.stop_braking()
         self.motor.told("brakes")

@@ -121,19 +121,11 @@ UPLOAD, DOWNLOAD = 2, 1
 def answer(
     request: bytes,
     entries: Mapping[Key, ObjectEntry],
-    aborts: Mapping[int | None, int],
-    read: Callable[[Key], int],
-    write: Callable[[Key, int], int],
+    aborts: Mapping[int | None, int],  # index of an object, or None for all -> abort code of every access to it
+    read: Callable[[Key], int],  # gives the present value of an object
+    write: Callable[[Key, int], int],  # returns 0, or an abort code
 ) -> bytes:
-    """The node's answer to a request, 8 bytes.
-
-    Args:
-        request: 8 bytes.
-        entries: The object dictionary.
-        aborts: Index of an object, or None for all -> abort code of every access to it.
-        read: Returns the present value of an object.
-        write: Writes an object; returns 0, or an abort code.
-    """
+    """The node's answer to a request; both have 8 bytes."""
     index, sub = struct.unpack_from("<HB", request, 1)
     key, command = (index, sub), request[0] >> 5
     code, entry = aborts.get(index, aborts.get(None, 0)), entries.get(key)

@@ -38,23 +38,14 @@ class SimulatedPlant:
 
     def __init__(
         self,
-        system: System,
+        system: System,  # with the plant, or a machine in its place; task and law are not used
         start: State,
-        step: int,
-        engine: str = "auto",
-        options: list[ActuatorOptions] | None = None,
-        gains: list[float] | None = None,
+        step: int,  # [ns] step of the integration
+        engine: str = "auto",  # `auto`, `c`, `vm` or `numpy`
+        options: list[ActuatorOptions] | None = None,  # of each actuator; None: the usual ones
+        gains: list[float] | None = None,  # torque or force at each joint per torque of the motor; None: 1
     ) -> None:
-        """Starts at the given state, at the world's time 0.
-
-        Args:
-            system: System with the plant, or a machine in its place; task and law are not used.
-            start: Initial state.
-            step: Step of the integration [ns].
-            engine: `auto`, `c`, `vm` or `numpy`.
-            options: Properties of each actuator; None: the usual ones.
-            gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
-        """
+        """Starts at the given state, at the world's time 0."""
         loop_system = open_loop(system, start)
         self.model = loop_system.model  # the plant
         m = self.model.m

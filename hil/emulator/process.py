@@ -115,23 +115,18 @@ class EmulatorServer:
 
     def __init__(
         self,
-        rig: EmulatedRig,
-        buses: Mapping[str, Bus],
+        rig: EmulatedRig,  # its faults are those of drives, encoders and actuators
+        buses: Mapping[str, Bus],  # name -> open bus
         clock: Clock,
+        # called with a line when a drive switches its torque on or off, or brakes; must not block
         tell: Callable[[str], None] = lambda line: None,
+        # time [s] -> motion of a hand that takes so long; None: no hand moves the machine
         hand: Callable[[float], Motion] | None = None,
     ) -> None:
         """Powers the drives on.
 
         ConfigError for a node with an unknown name, bus or protocol, or a fault that acts on emulated wires or on
         the loop.
-
-        Args:
-            rig: What is emulated; its faults are those of drives, encoders and actuators.
-            buses: Name -> open bus.
-            clock: Time of the drives.
-            tell: Called with a line when a drive switches its torque on or off, or brakes; must not block.
-            hand: Time [s] -> motion of a hand that takes so long; None: no hand moves the machine.
         """
         for fault in rig.faults:
             check_fault(fault)
@@ -215,12 +210,8 @@ class EmulatorServer:
 
 
 def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vcan: bool = False) -> dict[str, Bus]:
-    """Opens buses for emulated drives; only buses that do not leave this machine are allowed.
-
-    Args:
-        buses: Name -> interface and further keys, as in a config.
-        clock: Clock for the times of frames.
-        vcan: Whether virtual SocketCAN interfaces, vcan*, are allowed too.
+    """Opens buses for emulated drives; only those that do not leave this machine, and with `vcan` virtual SocketCAN
+    ones.
 
     Raises:
         ConfigError: A bus may be a physical one; names all such buses.

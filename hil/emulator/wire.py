@@ -11,18 +11,17 @@ Source: Bosch 1991, CAN Specification 2.0, part B; ISO 11898-1:2015 for FD.
 
 from collections import deque
 from collections.abc import Callable, Container
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link, report, worse
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station
+from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND, World
 
 Tap = Callable[[Frame, Station], None]  # called with each frame sent without error, and its sender
-MOST_ROUTES = 4096  # routes that are kept: ids may hold data, so there may be any number of them
 
 INTERFRAME = 3  # bits of the interframe space
 END_OF_FRAME = 7  # bits at the end of a frame that an error flag replaces
@@ -46,7 +45,7 @@ class EmulatedWire:
         self.stations: list[Station] = []  # all controllers, in the order in which they were attached
         self.disturbances: list[Disturbance] = []  # disturbances that act now
         self.taps: list[Tap] = []  # functions that see every frame
-        self._routes: dict[int, list[Station]] = {}
+        self._receivers = lru_cache(4096)(self._receivers_of)  # ids may hold data, so there may be any number of them
         self.busy = 0  # [ns] time for which the bus carried frames, interframe spaces included
         self.frames = 0  # number of frames sent without error
         self.errors = 0  # number of error frames
@@ -77,13 +76,13 @@ class EmulatedWire:
         """Attaches a controller; arguments as of `Station`."""
         station = Station(self, name, receive, ids, **options)
         self.stations.append(station)
-        self._routes.clear()
+        self._receivers.cache_clear()
         self.recount()
         return station
 
     def listen(self, station: Station, ids: Container[int]) -> None:
         station.ids = ids
-        self._routes.clear()
+        self._receivers.cache_clear()
 
     def load(self, since: int = 0, busy: int = 0) -> float:
         """Fraction of time in which the bus was busy, since a time [ns] with the value `busy` [ns] then."""
@@ -233,8 +232,7 @@ class EmulatedWire:
                 tap(timed, sender)
             except Exception as error:
                 failure = failure or error
-        number = frame.id | frame.extended << 29
-        for station in self._routes.get(number) or self._route(number):
+        for station in self._receivers(key(frame)):
             if station is not sender and station.online:
                 try:
                     if self.disturbances:
@@ -246,12 +244,8 @@ class EmulatedWire:
         if failure is not None:
             raise failure
 
-    def _route(self, number: int) -> list[Station]:
-        route = [s for s in self.stations if s.ids is None or number in s.ids]
-        if len(self._routes) > MOST_ROUTES:
-            self._routes.clear()
-        self._routes[number] = route
-        return route
+    def _receivers_of(self, number: int) -> list[Station]:
+        return [s for s in self.stations if s.ids is None or number in s.ids]
 
     def _disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
         arrivals = [(0, frame)]
