@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from odrive_database import odrive_database
 
 from hil.codecs import odrive
+from hil.codecs.field import packed
 from hil.drives.table import TableDrive
 from hil.frame import Frame
 
@@ -131,13 +132,33 @@ def test_encoder_estimates_of_the_dbc_are_decoded(position: float, velocity: flo
 def test_heartbeats_of_the_dbc_are_decoded(error: int, state: int, result: int, done: bool) -> None:
     values = {"Axis_Error": error, "Axis_State": state, "Procedure_Result": result, "Trajectory_Done_Flag": done}
     data = message("Heartbeat").encode(values)
-    assert (odrive.ERROR.read(data), odrive.STATE.read(data)) == (error, state)
+    fields = (odrive.ERROR, odrive.STATE, odrive.RESULT, odrive.TRAJECTORY_DONE)
+    assert [field.read(data) for field in fields] == [error, state, result, done]
+    assert packed(odrive.SIZE, dict(zip(fields, (error, state, result, done), strict=True))) == data
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 def test_errors_of_the_dbc_are_decoded(active: int, disarm: int) -> None:
     data = message("Get_Error").encode({"Active_Errors": active, "Disarm_Reason": disarm}, strict=False)
-    assert odrive.ERROR.read(data) == active
+    assert (odrive.ERROR.read(data), odrive.DISARM_REASON.read(data)) == (active, disarm)
+
+
+@given(FLOAT32, FLOAT32)
+def test_gauges_of_the_dbc_are_decoded(first: float, second: float) -> None:
+    data = message("Get_Temperature").encode({"FET_Temperature": first, "Motor_Temperature": second})
+    assert (odrive.INVERTER.number(data), odrive.MOTOR.number(data)) == (first, second)
+    data = message("Get_Bus_Voltage_Current").encode({"Bus_Voltage": first, "Bus_Current": second})
+    assert odrive.BUS_VOLTAGE.number(data) == first
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), FLOAT32, FLOAT32)
+def test_commands_of_the_dbc_are_decoded(control: int, entry: int, velocity: float, current: float) -> None:
+    data = message("Set_Controller_Mode").encode({"Control_Mode": control, "Input_Mode": entry}, strict=False)
+    assert (odrive.CONTROL_MODE.read(data), odrive.INPUT_MODE.read(data)) == (control, entry)
+    data = message("Set_Axis_State").encode({"Axis_Requested_State": control}, strict=False)
+    assert odrive.REQUESTED_STATE.read(data) == control
+    data = message("Set_Limits").encode({"Velocity_Limit": velocity, "Current_Limit": current})
+    assert (odrive.VELOCITY_LIMIT.number(data), odrive.CURRENT_LIMIT.number(data)) == (velocity, current)
 
 
 @given(st.lists(st.integers(0, 255), min_size=8, max_size=8))
