@@ -47,6 +47,7 @@ class CanOpenNode(EmulatedNode):
         self._masters: dict[int, tuple[int, Watchdog]] = {}
         self._handlers: dict[int, Callable[[bytes], None]] = {}
         self._received: dict[int, Pdo] = {}
+        self._events = [Timer(self.world, partial(self._repeat, number)) for number in range(4)]
         self._load(lambda key: True)
 
     # The device behind the communication.
@@ -86,7 +87,7 @@ class CanOpenNode(EmulatedNode):
         return frozenset(self._handlers)
 
     def timers(self) -> list[Timer]:
-        return [self._heartbeat]
+        return [self._heartbeat, *self._events]
 
     def boot(self) -> None:
         self._load(lambda key: True)
@@ -98,7 +99,7 @@ class CanOpenNode(EmulatedNode):
     def _disconnect(self) -> None:
         self._heartbeat.stop()
         self._stop_monitoring()
-        self.nmt = BOOT_UP
+        self.enter_nmt(BOOT_UP)
 
     def receive(self, frame: Frame) -> None:
         handler = self._handlers.get(frame.id)
@@ -116,6 +117,17 @@ class CanOpenNode(EmulatedNode):
         for pdo in self._sent:
             if pdo.valid and not pdo.synchronous and key in pdo.keys:
                 self._transmit(pdo)
+
+    def enter_nmt(self, state: int) -> None:
+        """Changes the state of NMT, and with it what is sent by itself."""
+        self.nmt = state
+        for number, (timer, pdo) in enumerate(zip(self._events, self._sent, strict=True)):
+            sends = state == OPERATIONAL and pdo.valid and not pdo.synchronous
+            period = self.values[0x1800 + number, 5] * MILLISECOND if sends else 0
+            timer.start(period, period)
+
+    def _repeat(self, number: int) -> None:
+        self._transmit(self._sent[number])
 
     def _serve(self, request: bytes) -> None:
         if self.nmt == STOPPED or len(request) != 8 or request[0] >> 5 == 4:
@@ -150,6 +162,7 @@ class CanOpenNode(EmulatedNode):
         self._received = {pdo.identity: pdo for pdo in self._taken if pdo.valid}
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.synchronous]
         self._waiting_for_sync = [pdo for pdo in self._received.values() if pdo.synchronous]
+        self.enter_nmt(self.nmt)
         self._listen()
 
     def _listen(self) -> None:
@@ -213,16 +226,16 @@ class CanOpenNode(EmulatedNode):
             return
         command, before = data[0], self.nmt
         if command == codec.START:
-            self.nmt = OPERATIONAL
+            self.enter_nmt(OPERATIONAL)
             if self.values[0x1001, 0] & 0x10 and not self.values.get((0x603F, 0), 0):
                 self.emergency(0, 0)  # the lost communication is back
             for pdo in self._sent:
                 if pdo.valid and not pdo.synchronous:
                     self._transmit(pdo)
         elif command == STOP:
-            self.nmt = STOPPED
+            self.enter_nmt(STOPPED)
         elif command == ENTER_PRE_OPERATIONAL:
-            self.nmt = PRE_OPERATIONAL
+            self.enter_nmt(PRE_OPERATIONAL)
         elif command in (RESET_NODE, codec.RESET_COMMUNICATION):
             self.disconnected(0)
             self._disconnect()
@@ -243,7 +256,7 @@ class CanOpenNode(EmulatedNode):
 
     def _announce(self) -> None:
         self.send(codec.HEARTBEAT + self._id, bytes([BOOT_UP]))
-        self.nmt = PRE_OPERATIONAL
+        self.enter_nmt(PRE_OPERATIONAL)
         self._heartbeat.start(self.values[0x1017, 0] * MILLISECOND)
 
     def _send_heartbeat(self) -> None:
@@ -279,4 +292,4 @@ class CanOpenNode(EmulatedNode):
         if self.nmt == OPERATIONAL:
             behaviour = self.values[0x1029, 1]
             if behaviour != 1:
-                self.nmt = STOPPED if behaviour == 2 else PRE_OPERATIONAL
+                self.enter_nmt(STOPPED if behaviour == 2 else PRE_OPERATIONAL)

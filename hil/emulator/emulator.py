@@ -23,7 +23,6 @@ from hil.emulator.station import Medium
 from hil.emulator.timers import Timer
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.loop.clock import SECOND, VirtualClock, World, nanoseconds
-from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -122,15 +121,11 @@ class Emulator:
     """Emulated drives, at first just powered on at the start pose, with closed brakes."""
 
     def __init__(self, rig: EmulatedRig, world: World, plant: SimulatedPlant, media: Mapping[str, Medium]) -> None:
-        """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too.
-
-        ConfigError names all nodes that have an unknown name, bus or protocol.
-        """
+        """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too."""
         self.world = world  # time of the drives
         self.plant = plant  # the machine
         self.clock = VirtualClock(world)  # the same time, for the loop
         self._rig = rig
-        _check(rig, media)
         self.nodes: dict[str, EmulatedNode] = {}  # name -> drive or encoder node
         self.motors: list[Motor] = []  # motors of the drives, in the order of the plant's actuators
         self.wires: dict[str, EmulatedWire] = {}  # name -> wire; empty if the drives are on real buses
@@ -161,7 +156,7 @@ class Emulator:
     def build(
         cls, rig: EmulatedRig, buses: Mapping[str, BusRates] | None = None, plant: SimulatedPlant | None = None
     ) -> "Emulator":
-        """Drives on emulated wires in virtual time; raises as `Emulator`.
+        """Drives on emulated wires in virtual time.
 
         `buses`: name -> its bit rates; None: one classic bus `main` at 1 Mbit/s. `plant`: the machine of an earlier
         run, which begins again; None: a new one.
@@ -206,21 +201,3 @@ class Emulator:
         torques = [motor.joint_torque() for motor in motors]
         on, braked = [motor.makes_torque for motor in motors], [motor.braked for motor in motors]
         return [*q.tolist(), *v.tolist(), *torques, *on, *braked]
-
-
-def _check(rig: EmulatedRig, media: Mapping[str, Medium]) -> None:
-    problems = []
-    measured = [name for name, twin in rig.twins.items() if twin.sensor]
-    for kind, nodes, known, protocols in (
-        ("actuator", rig.drives, rig.system.model.plant.actuators, list(rig.twins)),
-        ("coordinate", rig.sensors, rig.system.model.plant.coordinates, measured),
-    ):
-        for node in nodes:
-            if node.name not in known:
-                problems.append(f"{node.name}: no such {kind} (there are: {', '.join(known)})")
-            if node.bus not in media:
-                problems.append(f"{node.name}.bus: no bus {node.bus!r} (there are: {', '.join(media)})")
-            if node.protocol not in protocols:
-                problems.append(f"{node.name}.protocol: expected {' or '.join(protocols)}, got {node.protocol!r}")
-    if problems:
-        raise ConfigError(problems)

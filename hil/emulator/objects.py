@@ -71,9 +71,11 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
         for base, first, mapping in ((0x1400, 0x200, 0x1600), (0x1800, 0x180, 0x1A00)):
             carried = maps.get(mapping + number, ())
             entries |= {
-                (base + number, 0): ObjectEntry(U8, 2, "const"),
+                (base + number, 0): ObjectEntry(U8, 5, "const"),
                 (base + number, 1): ObjectEntry(U32, first + 0x100 * number + node),
                 (base + number, 2): ObjectEntry(U8, 255),
+                (base + number, 3): ObjectEntry(U16),  # inhibit time, which has no effect
+                (base + number, 5): ObjectEntry(U16),  # [ms] event timer, of what the node sends
                 (mapping + number, 0): ObjectEntry(U8, len(carried), high=MAPPED),
             }
             for sub in range(1, MAPPED + 1):

@@ -48,12 +48,6 @@ class Outlet:
         self.bus = bus
         self.refused = 0  # number of frames that the bus did not accept
         self.troubled = False
-        # called when a loop asks for an emulator; returns whether another loop has the drives
-        self.asked: Callable[[], bool] = lambda: False
-        self.began: Callable[[], None] = lambda: None  # called when a loop reports the start of its task
-        # called with the time [s] for which a loop asks for a hand that moves the machine
-        self.guided: Callable[[float], None] = lambda duration: None
-        self.lateness: Callable[[], int] = lambda: 0  # [ns] returns the largest lateness of the emulator so far
         self.begin(world)
 
     def begin(self, world: World) -> None:
@@ -88,15 +82,7 @@ class Outlet:
         """Does nothing: the real controller knows its bus."""
 
     def deliver(self, frame: Frame) -> None:
-        """Delivers a frame to its nodes, and answers a loop that asks for an emulator."""
-        if same(frame, QUESTION):
-            return self.bus.send(TAKEN if self.asked() else FREE)
-        if same(frame, START):
-            return self.began()
-        if same(frame, LATENESS_QUESTION):
-            return self.bus.send(lateness_answer(self.lateness()))
-        if (duration := hand_time(frame)) is not None:
-            return self.guided(duration)
+        """Delivers a frame to its nodes."""
         number = key(frame)
         failure: Exception | None = None
         for station in self._stations:
@@ -125,8 +111,7 @@ class EmulatorServer:
     ) -> None:
         """Powers the drives on.
 
-        ConfigError for a node with an unknown name, bus or protocol, or a fault that acts on emulated wires or on
-        the loop.
+        ConfigError for a fault that acts on emulated wires or on the loop.
         """
         for fault in rig.faults:
             check_fault(fault)
@@ -134,9 +119,6 @@ class EmulatorServer:
         self._motion: Motion | None = None
         # name of a bus -> the bus with its nodes
         self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
-        for outlet in self.outlets.values():
-            outlet.asked, outlet.began, outlet.guided = self._asked, self._begun, self._guided
-            outlet.lateness = lambda: self._latest
         self._power_on(rig.plant())
 
     def _power_on(self, plant: SimulatedPlant) -> None:
@@ -170,10 +152,19 @@ class EmulatorServer:
             if self._motion is not None:
                 self.emulator.plant.guide(self._motion, self.emulator.world.now)
 
-    def _guided(self, duration: float) -> None:
-        """Prepares a hand that will move the machine for a time [s]."""
-        if self._hand is not None:
+    def _answers(self, bus: Bus, frame: Frame) -> bool:
+        """Obeys a frame of a loop that is for the emulator itself; returns whether it is one."""
+        if same(frame, QUESTION):
+            bus.send(TAKEN if self._asked() else FREE)
+        elif same(frame, START):
+            self._begun()
+        elif same(frame, LATENESS_QUESTION):
+            bus.send(lateness_answer(self._latest))
+        elif (duration := hand_time(frame)) is None:
+            return False
+        elif self._hand is not None:
             self._motion = self._hand(duration)
+        return True
 
     def serve(self, stop: Callable[[], bool]) -> None:
         """Runs until `stop()`; BusError if a bus is down."""
@@ -189,7 +180,8 @@ class EmulatorServer:
                 while frame is not None:
                     self._latest = max(self._latest, self._clock.now() - frame.time)
                     self._follow()
-                    outlet.deliver(frame)
+                    if not self._answers(outlet.bus, frame):
+                        outlet.deliver(frame)
                     frame = outlet.bus.receive(0)
 
     def _tell(self, tell: Callable[[str], None], settings: SensorSettings, word: str) -> None:

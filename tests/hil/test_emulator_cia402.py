@@ -227,11 +227,13 @@ def test_a_mapping_changes_only_while_the_pdo_is_off_and_accepts_only_mappable_o
     assert write(host, 0x1600, 0x6041_0010, 4, 1) == 0x0604_0041  # nobody writes a statusword
 
 
-def test_a_change_sends_a_pdo_that_does_not_wait_for_sync() -> None:
+def test_an_event_timer_repeats_a_pdo_and_a_change_sends_it_at_once() -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
-    host.send(Frame(0, bytes([1, NODE])))  # TPDO1 carries the statusword, as it is delivered
-    host.collect(1.0)
+    assert not write(host, 0x1800, 10, 2, 5)  # TPDO1 carries the statusword, as it is delivered
+    host.send(Frame(0, bytes([1, NODE])))
+    times = [f.time / MILLISECOND for f in host.collect(35.5) if f.id == 0x181]
+    assert [round(b - a) for a, b in pairwise(times)] == [10, 10, 10]
     assert [f.data[0] & 0x6F for f in host.ask(Frame(0x201, b"\x06\x00"), 1.0) if f.id == 0x181] == [0x21]
 
 
