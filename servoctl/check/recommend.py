@@ -20,7 +20,7 @@ from servoctl.assembly.run import Run
 from servoctl.assembly.start_warnings import UNPROJECTED
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.corrections import CorrectionTerm, Poles
+from servoctl.laws.corrections import Poles
 from servoctl.laws.hold import RowFeedback
 from servoctl.linear.jacobians import local
 from servoctl.mechanics.constraint_rows import Row
@@ -175,7 +175,7 @@ def _stable_with_other_torques(run: Run, alpha: float) -> bool | None:
     law, model, loop = run.system.law, run.system.model, run.loop
     if not isinstance(law, AttachedConstraintFollowing) or run.system.estimator is not None or not loop.differentiable:
         return None
-    gains = CorrectionTerm.of(law.rows, Poles(-alpha).gains(law.rows))
+    gains = law.correction.with_gains(Poles(-alpha).gains(law.rows))
     other = loop.retuned(replace(run.system, law=law.with_terms([gains])))
     if other is None:
         return None

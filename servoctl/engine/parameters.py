@@ -23,10 +23,15 @@ class Part:
     """A frozen dataclass whose parameters are those of the thing that has it, in a field or in a tuple in a field.
 
     Attributes:
-        label: First word of the paths of its parameters, as in `correction.damping`.
+        label: Start of the paths of its parameters, as in `allocation.lower`; empty: they have their own names.
     """
 
     label: ClassVar[str]
+
+
+def path_in(part: Part, name: str) -> str:
+    """The path of a parameter of a part in the thing that has the part."""
+    return f"{part.label}.{name}" if part.label else name
 
 
 def parts(thing: Any) -> list[Part]:
@@ -73,7 +78,7 @@ def parameter_fields(thing: Any) -> dict[str, int | None]:
         return {}
     found = own_fields(thing)
     for part in parts(thing):
-        found |= {f"{part.label}.{name}": length for name, length in parameter_fields(part).items()}
+        found |= {path_in(part, name): length for name, length in parameter_fields(part).items()}
     return found
 
 

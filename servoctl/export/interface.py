@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.parameters import parameter_fields, parameter_values, parts
+from servoctl.engine.parameters import parameter_fields, parameter_values, parts, path_in
+from servoctl.laws.corrections import OfRows
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.motors import displacement_unit
 from servoctl.mechanics.plant import Plant
@@ -131,12 +132,16 @@ def _plant_remarks(plant: Plant) -> dict[str, str]:
 
 
 def _law_remarks(loop: Loop, law: AttachedLaw) -> dict[str, str]:
-    rows = ", ".join(row.name for row in loop.system.model.task_rows)
     inputs = ", ".join(f"{name} [{unit}]" for name, unit in loop.system.model.plant.actuators.items())
     remarks = _remarks(type(law))
+    orders: dict[str, str] = {}
     for part in parts(law):
-        remarks |= {f"{part.label}.{name}": remark for name, remark in _remarks(type(part)).items()}
-    orders = {"correction.damping": rows, "correction.stiffness": rows, "secondary.aim": inputs}
+        for inner in (part, *parts(part)):
+            found = {path_in(inner, name): remark for name, remark in _remarks(type(inner)).items()}
+            remarks |= found
+            if isinstance(inner, OfRows):
+                orders |= dict.fromkeys(found, ", ".join(loop.system.model.task_rows[i].name for i in inner.members))
+    orders |= {"secondary.aim": inputs}
     orders |= dict.fromkeys(("allocation.weights", "allocation.lower", "allocation.upper"), inputs)
     return remarks | {name: f"{remarks[name]}; in order: {order}" for name, order in orders.items() if name in remarks}
 

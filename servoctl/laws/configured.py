@@ -17,7 +17,7 @@ from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation, Kind
 from servoctl.laws.bounds import Bounds
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.corrections import Correction, CorrectionTerm, resolve_all
+from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of
 from servoctl.laws.funnel import FunnelTerm, funnels
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
@@ -189,8 +189,7 @@ class ConstraintFollowing(Law):
         Raises:
             TaskError: A correction does not fit; the message names every such row.
         """
-        gains = resolve_all(rows, self.correction, self.corrections)
-        correction = CorrectionTerm.of(rows, gains)
+        correction = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, self.correction, self.corrections)))
         funnel = funnels(rows, self.correction, self.corrections or {}, self.timings.correction)
         return [correction, funnel, None if self.robust is None else self._robust_term(self.robust, correction, funnel)]
 

@@ -15,12 +15,13 @@ Liu 2017, (52), whose alpha and beta are the damping and stiffness here; Zhao et
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
 
+from servoctl.engine.parameters import Part
 from servoctl.errors import TaskError
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
@@ -66,6 +67,80 @@ TIME = NumberField("a positive time [s]", above=0)
 EACH = "; a number, a list (one per row, in order) or a mapping by task name"
 
 
+@dataclass(frozen=True)
+class OfRows(Part):
+    """A correction of some rows, with its numbers for each of them, under the names that a config gives them."""
+
+    label: str  # type: ignore[misc]  # its path in a config
+    members: tuple[int, ...]  # indices of its rows among those of the task
+
+    @property
+    def gains(self) -> Sequence[tuple[Any, ...]]:
+        """Damping, stiffness and the gains of higher derivatives of each row."""
+        raise NotImplementedError
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
+        """The same correction with the numbers that have these gains."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GainsOfRows(OfRows):
+    """A correction that is known by its gains."""
+
+    damping: tuple[float, ...]  # [1/s] on the rate of the error
+    stiffness: tuple[float, ...]  # [1/s^2], of a nonholonomic row [1/s], on the error
+    higher: tuple[float, ...]  # on the second and higher derivatives of the error, as many for each row
+
+    @property
+    def gains(self) -> list[tuple[Any, ...]]:
+        width = len(self.higher) // max(1, len(self.members))
+        higher = [self.higher[i * width : (i + 1) * width] for i in range(len(self.members))]
+        return [(d, s, *rest) for d, s, rest in zip(self.damping, self.stiffness, higher, strict=True)]
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
+        damping, stiffness = (tuple(gain[i] for gain in gains) for i in (0, 1))
+        return replace(self, damping=damping, stiffness=stiffness, higher=tuple(c for gain in gains for c in gain[2:]))
+
+
+@dataclass(frozen=True)
+class BaumgarteOfRows(OfRows):
+    """Alpha and beta of each row."""
+
+    alpha: tuple[float, ...]  # [1/s] damping of the error
+    beta: tuple[float, ...]  # [rad/s] natural frequency of the error
+
+    @property
+    def gains(self) -> list[tuple[Any, ...]]:
+        return [(2.0 * alpha, beta * beta) for alpha, beta in zip(self.alpha, self.beta, strict=True)]
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
+        alpha, beta = tuple(gain[0] / 2.0 for gain in gains), tuple(math.sqrt(gain[1]) for gain in gains)
+        return replace(self, alpha=alpha, beta=beta)
+
+
+@dataclass(frozen=True)
+class PFeedbackOfRows(OfRows):
+    """P and rate of each row."""
+
+    by_rate: tuple[bool, ...]  # whether a row has a violation rate
+    P: tuple[float, ...]  # [s] time constant
+    rate: tuple[float, ...]  # [1/s] decay of a holonomic error
+
+    @property
+    def gains(self) -> list[tuple[Any, ...]]:
+        # phi'' + rate phi' = -(phi' + rate phi) / P
+        rows = zip(self.by_rate, self.P, self.rate, strict=True)
+        return [(rate + 1.0 / P, rate / P) if by_rate else (0.0, 1.0 / P) for by_rate, P, rate in rows]
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
+        pairs = []
+        for by_rate, (damping, stiffness, *_) in zip(self.by_rate, gains, strict=True):
+            root = math.sqrt(max(damping * damping / 4.0 - stiffness, 0.0))  # 1 / P and rate are the two decay rates
+            pairs.append((1.0 / (damping / 2.0 + root), damping / 2.0 - root) if by_rate else (1.0 / stiffness, 0.0))
+        return replace(self, P=tuple(P for P, _ in pairs), rate=tuple(rate for _, rate in pairs))
+
+
 class Correction(ABC):
     """The feedback on the violation of a row."""
 
@@ -84,6 +159,18 @@ class Correction(ABC):
         Raises:
             TaskError: The correction does not fit the kind of a row; the message names the row and one that does.
         """
+
+    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
+        """The correction of these rows.
+
+        Args:
+            path: Of the correction in a config.
+            members: Indices of the rows among those of the task.
+
+        Raises:
+            TaskError: As of `gains`.
+        """
+        return gains_of_rows(rows, self.gains(rows), path, members)
 
     def _needs_violation(self, rows: Sequence[Row]) -> None:
         """Refuses rows without a violation, and given ones without its rate: nothing would damp them."""
@@ -111,10 +198,13 @@ class Baumgarte(Correction):
     beta: Annotated[Gain, PerRow(RATE), Field(description=f"natural frequency of the error [rad/s]{EACH}")]
     label = "baumgarte"
 
-    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
+        return self.of_rows(rows, "", ()).gains
+
+    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
         self._needs_rate(rows)
-        pairs = zip(per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
-        return [(2.0 * alpha, beta * beta) for alpha, beta in pairs]
+        alpha, beta = per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta")
+        return BaumgarteOfRows(path, members, tuple(alpha), tuple(beta))
 
 
 @dataclass(frozen=True)
@@ -146,19 +236,17 @@ class PFeedback(Correction):
     ] = 0.0
     label = "p_feedback"
 
-    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
-        pairs: list[tuple[float, float]] = []
+    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
+        return self.of_rows(rows, "", ()).gains
+
+    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
         self._needs_violation(rows)
+        P, rates = per_row(self.P, rows, "P"), per_row(self.rate, rows, "rate")
         common = isinstance(self.rate, (int, float)) and any(row.has_rate for row in rows)
-        for row, P, rate in zip(rows, per_row(self.P, rows, "P"), per_row(self.rate, rows, "rate"), strict=True):
-            if row.has_rate:
-                # phi'' + rate phi' = -(phi' + rate phi) / P
-                pairs.append((rate + 1.0 / P, rate / P))
-                continue
-            if rate and not common:
+        for row, rate in zip(rows, rates, strict=True):
+            if rate and not row.has_rate and not common:
                 raise TaskError(f"{row.name}: p_feedback.rate does not fit a {row.kind} row (leave it out)")
-            pairs.append((0.0, 1.0 / P))
-        return pairs
+        return PFeedbackOfRows(path, members, tuple(row.has_rate for row in rows), tuple(P), tuple(rates))
 
 
 @dataclass(frozen=True)
@@ -198,6 +286,8 @@ class Poles(Correction):
 @dataclass(frozen=True)
 class PassiveBaumgarte(Baumgarte):
     """Baumgarte's terms on a plant's own rows; nonholonomic rows decay equally fast by `psi' = -2 alpha psi`."""
+
+    of_rows = Correction.of_rows
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_violation([row for row in rows if row.has_violation])
@@ -239,7 +329,21 @@ def resolve_all(
     own: Mapping[str, Correction] | None = None,
     field: str = "law.correction",
 ) -> list[tuple[float, ...]]:
-    """(damping, stiffness, gains of the higher derivatives from the second on) of every row.
+    """(damping, stiffness, gains of the higher derivatives from the second on) of every row; as of `corrections_of`."""
+    gains: list[tuple[float, ...]] = [(0.0, 0.0)] * len(rows)
+    for part in corrections_of(rows, common, own, field):
+        for i, gain in zip(part.members, part.gains, strict=True):
+            gains[i] = gain
+    return gains
+
+
+def corrections_of(
+    rows: Sequence[Row],
+    common: Correction | None,
+    own: Mapping[str, Correction] | None = None,
+    field: str = "law.correction",
+) -> list[OfRows]:
+    """The corrections with their numbers for each row; a row without one has gains of zero.
 
     Args:
         common: Correction of every row whose group has none of its own; None: gains of zero.
@@ -255,25 +359,29 @@ def resolve_all(
         for wrong in own or {}
         if wrong not in groups
     ]
-    gains: list[tuple[float, ...]] = [(0.0, 0.0)] * len(rows)
+    found: list[OfRows] = []
     for key, correction, members in assigned(rows, common, own or {}, field):
         if not isinstance(correction, Correction):
             problems.append(f"{key}: expected a correction such as Baumgarte(alpha=4, beta=4), got {correction!r}")
             continue
+        path = f"{key.removeprefix('law.')}.{correction.label}"
         try:
-            values = correction.gains([rows[i] for i in members])
+            part = correction.of_rows([rows[i] for i in members], path, tuple(members))
         except TaskError as error:
             problems += [f"{key}: {line}" for line in str(error).splitlines()]
             continue
-        for i, gain in zip(members, values, strict=True):
-            gains[i] = gain
+        found += [part] if members else []
+        for i, gain in zip(members, part.gains, strict=True):
             if not all(0.0 <= value < math.inf for value in gain[:2]):
                 problems.append(
                     f"{key}: {rows[i].name}: expected gains of at least 0, got damping and stiffness {gain}"
                 )
     if problems:
         raise TaskError("\n".join(problems))
-    return gains
+    corrected = {i for part in found for i in part.members}
+    bare = tuple(i for i in range(len(rows)) if i not in corrected)
+    none = gains_of_rows([rows[i] for i in bare], [(0.0, 0.0)] * len(bare), "correction", bare)
+    return [*found, none] if bare else found
 
 
 def sliding_errors(task: Rows, members: Sequence[int], by_rate: Sequence[bool], sliding: Sequence[Any]) -> list[Any]:
@@ -284,42 +392,63 @@ def sliding_errors(task: Rows, members: Sequence[int], by_rate: Sequence[bool], 
     ]
 
 
+def gains_of_rows(
+    rows: Sequence[Row], gains: Sequence[tuple[float, ...]], path: str, members: tuple[int, ...]
+) -> GainsOfRows:
+    """A correction by its gains, padded to the same number of higher derivatives for each row."""
+    width = max([0, *(row.degree - 2 for row in rows)])
+    higher = (c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width])
+    damping, stiffness = tuple(gain[0] for gain in gains), tuple(gain[1] for gain in gains)
+    return GainsOfRows(path, members, damping, stiffness, tuple(higher))
+
+
 @dataclass(frozen=True)
 class CorrectionTerm(AttachedTerm):
-    """The corrections of an attached law, as gains of each row."""
+    """The corrections of an attached law."""
 
     rows: tuple[Row, ...]
-    damping: tuple[float, ...]  # [1/s] on the rate of the error
-    stiffness: tuple[float, ...]  # [1/s^2], of a nonholonomic row [1/s], on the error
-    higher: tuple[float, ...]  # on the second and higher derivatives of the error, as many for each row
+    parts: tuple[OfRows, ...]
 
-    label = "correction"
+    label = ""
 
-    @classmethod
-    def of(cls, rows: Sequence[Row], gains: Sequence[tuple[float, ...]]) -> "CorrectionTerm":
-        """The term with the gains of `resolve_all`."""
-        width = max([0, *(row.degree - 2 for row in rows)])
-        higher = (c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width])
-        return cls(tuple(rows), tuple(gain[0] for gain in gains), tuple(gain[1] for gain in gains), tuple(higher))
+    @property
+    def every(self) -> list[tuple[Any, ...]]:
+        """Damping, stiffness and the gains of the higher derivatives of each row."""
+        gains = {i: gain for part in self.parts for i, gain in zip(part.members, part.gains, strict=True)}
+        return [gains[i] for i in range(len(self.rows))]
+
+    @property
+    def damping(self) -> tuple[Any, ...]:
+        """Of each row, on the rate of the error [1/s]."""
+        return tuple(gain[0] for gain in self.every)
+
+    @property
+    def stiffness(self) -> tuple[Any, ...]:
+        """Of each row, on the error [1/s^2], of a nonholonomic row [1/s]."""
+        return tuple(gain[1] for gain in self.every)
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""
-        width = len(self.higher) // len(self.rows)
-        count = max(0, self.rows[row].degree - 2)
-        return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
+        damping, stiffness, *higher = self.every[row]
+        return damping, stiffness, tuple(higher[: max(0, self.rows[row].degree - 2)])
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> "CorrectionTerm":
+        """The same corrections with the numbers that have these gains."""
+        parts = (part.with_gains([gains[i] for i in part.members]) for part in self.parts)
+        return replace(self, parts=tuple(parts))
 
     def decay(self, row: int, sliding: float) -> float:
         """kappa of a row [1/s]: without disturbances beta = phi' + sliding phi decays at this rate."""
-        return self.damping[row] - sliding if self.rows[row].has_rate else self.stiffness[row]
+        damping, stiffness, _ = self.gains(row)
+        return damping - sliding if self.rows[row].has_rate else stiffness
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         task, added = at.task, list[Any]([0.0] * len(self.rows))
-        for i, row in enumerate(self.rows):
+        for i, (row, (damping, stiffness, *higher)) in enumerate(zip(self.rows, self.every, strict=True)):
             if row.has_violation:
-                added[i] = -self.stiffness[i] * task.violation[i]
+                added[i] = -stiffness * task.violation[i]
             if row.has_rate:
-                added[i] = added[i] - self.damping[i] * task.violation_rate[i]
+                added[i] = added[i] - damping * task.violation_rate[i]
             if row.degree > 2 and task.higher is not None:
-                width = task.higher.shape[1]
-                added[i] = added[i] - np.dot(self.higher[i * width : (i + 1) * width], task.higher[i])
+                added[i] = added[i] - np.dot(higher, task.higher[i][: len(higher)])
         return np.array(added)

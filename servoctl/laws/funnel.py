@@ -29,7 +29,18 @@ from pydantic import Field
 
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
-from servoctl.laws.corrections import EACH, RATE, TIME, Correction, Gain, PFeedback, assigned, per_row, sliding_errors
+from servoctl.laws.corrections import (
+    EACH,
+    RATE,
+    TIME,
+    Correction,
+    Gain,
+    OfRows,
+    PFeedback,
+    assigned,
+    per_row,
+    sliding_errors,
+)
 from servoctl.laws.hold import RowFeedback, growth, stable_range
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
@@ -115,10 +126,13 @@ class Funnel(Correction):
     ] = None
     label = "funnel"
 
-    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
         """Those in the middle of the funnel."""
+        return self.of_rows(rows, "", ()).gains
+
+    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
         self._fits(rows)
-        return PFeedback(self.P, self.rate).gains(rows)
+        return PFeedback(self.P, self.rate).of_rows(rows, path, members)
 
     def numbers(self, rows: Sequence[Row], timing: Timing) -> list[FunnelNumbers]:
         """The numbers of each row.

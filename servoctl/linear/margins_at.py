@@ -183,17 +183,14 @@ def scaled_gains(loop: Loop, factor: float) -> Array | None:
     law = loop.system.law
     if not isinstance(law, AttachedConstraintFollowing):
         return None
-    gains = law.correction
-    damping, stiffness, higher = list(gains.damping), list(gains.stiffness), list(gains.higher)
-    if not any((*damping, *stiffness, *higher)):
+    gains = [law.correction.gains(i) for i in range(len(law.rows))]
+    if not any((*gain[:2], *gain[2]) != (0.0, 0.0) for gain in gains):
         return None
-    width = len(higher) // len(law.rows)
-    for i, row in enumerate(law.rows):
+    scaled = []
+    for row, (damping, stiffness, higher) in zip(law.rows, gains, strict=True):
         degree = row.degree if row.has_rate else 1
-        stiffness[i] *= factor**degree
-        damping[i] *= factor ** (degree - 1)
-        for k in range(width):
-            higher[i * width + k] *= factor ** max(degree - 2 - k, 0)
-    faster = replace(gains, damping=tuple(damping), stiffness=tuple(stiffness), higher=tuple(higher))
+        rest = (c * factor ** max(degree - 2 - k, 0) for k, c in enumerate(higher))
+        scaled.append((damping * factor ** (degree - 1), stiffness * factor**degree, *rest))
+    faster = law.correction.with_gains(scaled)
     found = loop.retuned(replace(loop.system, law=law.with_terms([faster])))
     return None if found is None else found.parameters
