@@ -306,35 +306,21 @@ def resolve(
     own: Mapping[str, Correction] | None = None,
     field: str = "law.correction",
 ) -> tuple[list[float], list[float]]:
-    """Damping and stiffness of every row; arguments and errors are those of `resolve_all`."""
-    gains = resolve_all(rows, common, own, field)
-    return [gain[0] for gain in gains], [gain[1] for gain in gains]
+    """Damping and stiffness of every row; arguments and errors are those of `corrections_of`."""
+    term = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, common, own, field)))
+    return list(term.damping), list(term.stiffness)
 
 
 def assigned(
     rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction], field: str = "law.correction"
 ) -> list[tuple[str, Correction, list[int]]]:
-    """Config key of each correction, the correction, and the indices of its rows; arguments as of `resolve_all`."""
+    """Config key of each correction, the correction, and the indices of its rows; arguments as of `corrections_of`."""
     parts = [
         (f"task.{group}.correction", correction, [i for i, row in enumerate(rows) if row.group == group])
         for group, correction in own.items()
     ]
     rest = [i for i, row in enumerate(rows) if row.group not in own]
     return [*(part for part in parts if part[2]), *([] if common is None else [(field, common, rest)])]
-
-
-def resolve_all(
-    rows: Sequence[Row],
-    common: Correction | None,
-    own: Mapping[str, Correction] | None = None,
-    field: str = "law.correction",
-) -> list[tuple[float, ...]]:
-    """(damping, stiffness, gains of the higher derivatives from the second on) of every row; as of `corrections_of`."""
-    gains: list[tuple[float, ...]] = [(0.0, 0.0)] * len(rows)
-    for part in corrections_of(rows, common, own, field):
-        for i, gain in zip(part.members, part.gains, strict=True):
-            gains[i] = gain
-    return gains
 
 
 def corrections_of(
