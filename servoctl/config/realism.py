@@ -58,7 +58,7 @@ class MachineConfig(Ruled):
         return self.urdf or self.mjcf
 
 
-class RealismConfig(Section):
+class RealismConfig(Ruled):
     """Effects of a real machine that its model does not have; an effect that is left out is zero."""
 
     noise: PerCoordinate = Field(
@@ -99,13 +99,23 @@ class RealismConfig(Section):
         "motors by the joints that they drive, then by name; a scene without motors gets the torques at its joints",
     )
 
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        for field in ("friction", "parameter_error"):
+            if given.get("machine") is not None and given.get(field):
+                yield (field,), OWN
+
+
+OWN = "the machine of realism.machine has its own (change its file)"
+
 
 def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of `realism` with `run`."""
     realism, run = values.get("realism"), values.get("run")
     if realism is None or not isinstance(run, Mapping):
         return
-    yield from _machine_problems(values)
+    if mapping(realism).get("machine") is not None and mapping(values, "hil", "emulation").get("parameters"):
+        yield Problem(("hil", "emulation", "parameters"), OWN)
     period = number_or(math.nan, run.get("period"))
     behind_drives = (
         isinstance(realism, Mapping) and realism.get("machine") is not None and values.get("hil") is not None
@@ -123,21 +133,6 @@ def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             ("realism", "jitter"),
             f"{jitter:g} s is longer than run.period, {period:g} s (commands would overtake each other)",
         )
-
-
-def _machine_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """What a machine from a scene has of its own."""
-    realism, hil = values["realism"], values.get("hil")
-    machine = realism.get("machine") if isinstance(realism, Mapping) else None
-    if not isinstance(machine, Mapping):
-        return
-    own = "the machine of realism.machine has its own (change its file)"
-    for field in ("friction", "parameter_error"):
-        if realism.get(field):
-            yield Problem(("realism", field), own)
-    emulation = hil.get("emulation") if isinstance(hil, Mapping) else None
-    if isinstance(emulation, Mapping) and emulation.get("parameters"):
-        yield Problem(("hil", "emulation", "parameters"), own)
 
 
 OF_KIND = {"disturbance": "model", "acceleration": "alpha_beta", "filter_time": "difference"}

@@ -206,8 +206,6 @@ def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
     if not has_robot(values):
         yield Problem(("law", "preload"), f"{NEEDS_ROBOT}, with plant.loops")
         return
-    if law.get("kind") == "input_output":
-        yield Problem(("law", "preload"), "does not fit law.kind input_output (use constraint_following)")
     loops = mapping(values, "plant", "loops")
     for name, wanted in mapping(law, "preload").items():
         path: FieldPath = ("law", "preload", name)

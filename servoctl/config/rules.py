@@ -26,8 +26,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         bound_problems,
         robot_problems,
         _law,
-        _observer,
-        _robust,
+        _terms,
         _poles,
         _corrections,
         realism_problems,
@@ -40,8 +39,6 @@ def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
     law, task, inputs = values.get("law"), values.get("task", []), values.get("inputs")
     if isinstance(law, Mapping) and law.get("class") is not None:
         yield from _own_law(values, law)
-    elif isinstance(law, Mapping) and law.get("parameters") is not None:
-        yield Problem(("law", "parameters"), "needs law.class (gains of constraint following are law.correction)")
     if isinstance(law, Mapping) and task == [] and law.get("class") is None:
         yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
     if isinstance(law, Mapping) and inputs is not None:
@@ -64,29 +61,16 @@ def _own_law(values: Mapping[str, Any], law: Mapping[str, Any]) -> Iterator[Prob
                 yield Problem(("task", i, key), own)
 
 
-def _observer(values: Mapping[str, Any]) -> Iterator[Problem]:
-    law, path = mapping(values, "law"), ("law", "observer")
-    if law.get("observer") is None:
-        return
-    if law.get("kind") == "input_output":
-        yield Problem(path, "does not fit law.kind input_output, whose derivatives come from the model (leave it out)")
-    if mapping(values, "run").get("period") is None and "hil" not in values:
-        yield Problem(path, "needs a sampled law (give run.period)")
-
-
-def _robust(values: Mapping[str, Any]) -> Iterator[Problem]:
+def _terms(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Terms of a law that need a period, or constant decay rates of every task."""
     law = mapping(values, "law")
-    for field in given(law, ("robust", "adaptive")):
-        if law.get("kind") == "input_output":
-            what = "does not fit law.kind input_output, whose derivatives come from the model (leave it out)"
-            yield Problem(("law", field), what)
+    if law.get("observer") is not None and mapping(values, "run").get("period") is None and "hil" not in values:
+        yield Problem(("law", "observer"), "needs a sampled law (give run.period)")
     kinds = [law.get("correction"), *(entry.get("correction") for _, entry in task_entries(values))]
     for field in given(law, ("robust", "adaptive")):
         if any(mapping(kind).get("funnel") is not None for kind in kinds):
             what = "cannot be used with a funnel, which has no constant decay rate (leave one out)"
             yield Problem(("law", field), what)
-    if len(given(law, ("robust", "adaptive"))) == 2:
-        yield Problem(("law", "adaptive"), "cannot be used with robust (leave one out)")
 
 
 def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -114,7 +114,15 @@ class TermConfig(Section):
     )
 
 
-class LawConfig(Section):
+_FROM_MODEL = ", whose derivatives come from the model (leave it out)"
+
+NOT_INPUT_OUTPUT = dict.fromkeys(("observer", "robust", "adaptive"), _FROM_MODEL) | {
+    "preload": " (use constraint_following)"
+}
+"""Field of a law that does not fit the kind input_output -> why, and what to do."""
+
+
+class LawConfig(Ruled):
     """The control law: that of constraint following, or a class of one's own."""
 
     class_: ClassPath | None = Field(
@@ -180,6 +188,16 @@ class LawConfig(Section):
     )
     damping: NotNegative = Field(default=1.0, description="D of damp [actuator unit per its speed]")
     residual_tolerance: Positive = Field(default=1e-8, description="infeasible above this times 1 + |bbar|_inf [-]")
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        if given.get("parameters") is not None and given.get("class") is None:
+            yield ("parameters",), "needs law.class (gains of constraint following are law.correction)"
+        for field, remedy in NOT_INPUT_OUTPUT.items() if given.get("kind") == "input_output" else ():
+            if given.get(field) is not None:
+                yield (field,), f"does not fit law.kind input_output{remedy}"
+        if given.get("robust") is not None and given.get("adaptive") is not None:
+            yield ("adaptive",), "cannot be used with robust (leave one out)"
 
 
 class IntegratorConfig(Ruled):
