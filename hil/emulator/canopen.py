@@ -69,9 +69,8 @@ class CanOpenNode(EmulatedNode):
         """Called on a reset of the node (`whole`), or of its communication alone."""
 
     def measure(self, everything: bool) -> None:
-        """Updates the measured objects: all, or only position and velocity.
-
-        CANopen has no NaN, so an invalid measurement leaves position and velocity as they are.
+        """Updates all measured objects, or position and velocity alone; an invalid measurement leaves them: there is no
+        NaN.
         """
         position, velocity = self.encoder.read(self.world.now)
         if isfinite(position + velocity):

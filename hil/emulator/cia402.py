@@ -94,10 +94,7 @@ RAMP_TIME = 1.0  # [s] longest time for which a drive brakes by itself
 
 
 class CiA402Encoder(CanOpenNode):
-    """An encoder node: position and velocity in the objects of a drive.
-
-    Options: those of the drive for CANopen and units.
-    """
+    """An encoder node: position and velocity in the objects of a drive; its options are those of the drive."""
 
     special_faults = frozenset({"heartbeat_loss", "sdo_abort"})
 

@@ -75,9 +75,8 @@ class CommandReader(ABC):
         self._waiting = tuple(sender.queue)
 
     def _together(self) -> bool:
-        """Whether this command waited already when the one before it was sent.
-
-        Two commands that wait together were held up by the bus: the time between them says nothing about their step.
+        """Whether this command waited already at the one before it: the bus held both up, so their time says
+        nothing.
         """
         return any(self.takes(key(frame)) for frame in self._waiting)
 

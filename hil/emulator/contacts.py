@@ -79,10 +79,7 @@ class Contacts:
     """Friction and brakes of all joints."""
 
     def __init__(self, matrices: Matrices, displacements: TrueDisplacements, coulomb: Array, viscous: Array) -> None:
-        """Starts with open brakes.
-
-        `coulomb`, `viscous`: friction of each joint, shape (m,) [actuator unit, actuator unit per its speed].
-        """
+        """Starts with open brakes; friction of each joint, shape (m,) [actuator unit, actuator unit per its speed]."""
         self._matrices, self._displacements = matrices, displacements
         self._coulomb, self._viscous = coulomb, viscous
         self._rubs, self._damps = bool(coulomb.any() or viscous.any()), bool(viscous.any())

@@ -65,10 +65,7 @@ class Loss(Disturbance):
 
 
 class Delay(Disturbance):
-    """Delays frames in an adapter by a constant, a uniform part and, with probability p, a spike [ns].
-
-    The order of the frames stays.
-    """
+    """Delays frames, in order, by a constant, a uniform part and, with probability p, a spike [ns]."""
 
     def __init__(self, selection: Selection, constant: int, jitter: int, spike: int, p: float) -> None:
         super().__init__(selection)
@@ -132,10 +129,7 @@ class HostFaults:
         self._stall = duration
 
     def begin_output(self, value: str, step: float) -> Callable[[], None]:
-        """Tampers with commands until the returned function is called.
-
-        `value` is sent instead: `nan`, `inf`, or `step`, which adds a step [actuator units].
-        """
+        """Sends `nan`, `inf`, or with `step` a step more [actuator units], until the returned function is called."""
         entry = (value, step)
         self._outputs.append(entry)
         return lambda: self._outputs.remove(entry)

@@ -62,10 +62,9 @@ class FaultTargets(Protocol):
 
 
 def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: int) -> None:
-    """Schedules the faults of a script whose time counts from now.
+    """Schedules the faults of a script that count from an event, `power_on` or `engaged`, which is now.
 
-    `since` is the present event, `power_on` or `engaged`; faults that count from the other one are left out. Each
-    fault has its own stream of random numbers.
+    Each fault has its own stream of random numbers.
     """
     for number, fault in enumerate(faults):
         if fault.since == since:

@@ -36,8 +36,8 @@ class ActuatorOptions:
 class Actuator:
     """The torque of one motor: a first-order lag behind the command, integrated exactly.
 
-    Design: its state is four numbers in an array of all motors, so that the compiled step of the machine can advance
-    them too.
+    Design: its state is four numbers in an array of all motors: the compiled step of the machine can advance them
+    too.
     """
 
     __slots__ = ("_asked", "_lag", "_state", "derating", "limit", "powered", "saturated")

@@ -290,10 +290,7 @@ class Target(NamedTuple):
 
 
 def targets(nodes: Iterable[SensorSettings], twins: Mapping[str, Twin]) -> dict[str, Target]:
-    """Name of each node -> its properties for fault scripts.
-
-    A node whose protocol is not among the emulations counts as one that can have every fault.
-    """
+    """Name of each node -> its properties for fault scripts; a node without emulation may have every fault."""
     return {node.name: _target(node, twins.get(node.protocol)) for node in nodes}
 
 

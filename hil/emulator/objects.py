@@ -46,10 +46,7 @@ DEFAULT_MAPS = {  # default mappings of a drive's PDOs; a receive PDO that stays
 
 
 def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dict[Key, ObjectEntry]:
-    """Objects 0x1000 to 0x1FFF of a node, with the predefined ids.
-
-    `maps`: index of a PDO's mapping -> mapped objects at power-on.
-    """
+    """Objects 0x1000 to 0x1FFF of a node; `maps`: index of a PDO's mapping -> mapped objects at power-on."""
     entries = {
         (0x1000, 0): ObjectEntry(U32, 0x0002_0192, "const"),  # servo drive, CiA 402
         (0x1001, 0): ObjectEntry(U8, 0, "ro", True),
