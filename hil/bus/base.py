@@ -70,11 +70,8 @@ class Bus(ABC):
     def receive(self, until: int) -> Frame | None:
         """The next frame, with its time of arrival; error frames and own echoes are counted and left out.
 
-        Args:
-            until: Time on the run's clock until which to wait [ns]; if it is past, only a frame already there is taken.
-
-        Returns:
-            The frame, or None if none came in time.
+        It waits until a time on the run's clock [ns], and then returns None; if that is past, only a frame already
+        there is taken.
 
         Raises:
             BusError: The bus is down.

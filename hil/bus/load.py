@@ -119,10 +119,7 @@ class BusLoad(NamedTuple):
 def describe_load(
     traffic: Callable[[float], Iterable[FrameTraffic]], period: float, rates: BusRates, max_bus_load: float
 ) -> BusLoad:
-    """Worst-case load of a bus by a loop, and the remedies if it is too much.
-
-    `traffic` gives all frames on the bus, in both directions, for a period of the loop [s].
-    """
+    """Worst-case load of a bus, and the remedies if it is too much; `traffic`: period of the loop [s] -> its frames."""
 
     def load(rate: float) -> float:
         return worst_load(traffic(1.0 / rate), rates)

@@ -33,10 +33,7 @@ def traffic(frames: Sequence[FrameTraffic], every: float | None, period: float) 
 
 
 def first_answers(drive: Drive, quantities: Sequence[Quantity], period: float) -> Steps:
-    """Asks once, so that the first values are known before the drive is enabled; what gives none is asked no more.
-
-    `quantities`: of each of its polls one that the answer brings.
-    """
+    """Asks once, before the drive is enabled, for one quantity of each poll; what is silent is asked no more."""
     if not drive.polls:
         return
     places = [quantity - FIRST_GAUGE for quantity in quantities]

@@ -115,10 +115,7 @@ def linear(largest: float, field: Field) -> Chain:
 
 
 class LinearDrive(TableDrive):
-    """A drive of such a protocol: it replies to each command, and brakes by its own damping.
-
-    `command` is one without gains, of any torque; `gauges` are in each reply.
-    """
+    """A drive of such a protocol: it replies to each command, also with its gauges, and brakes by its own damping."""
 
     fields: ClassVar[LinearFields]
     feedback = Feedback.REPLY

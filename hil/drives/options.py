@@ -50,10 +50,7 @@ EncoderBits = Annotated[int | None, NumberField("bits per turn, 1 to 32", least=
 
 
 def read_options(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, list[Problem]]:
-    """The options, a pydantic model, or their problems.
-
-    Unknown options are problems, whatever the settings of the model say.
-    """
+    """The options, a pydantic model, or their problems; unknown options are problems in any model."""
     known = {field.alias or name: field for name, field in kind.model_fields.items()}
     problems = [
         Problem((name,), f"no such option ({remedy(str(name), known)})") for name in values if name not in known

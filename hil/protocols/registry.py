@@ -169,10 +169,7 @@ def build(settings: SensorSettings, period: float) -> Node:
 
 
 def twins(nodes: Iterable[SensorSettings], lenient: bool = False) -> dict[str, Twin]:
-    """Protocol -> its emulation, for the protocols of these nodes.
-
-    ConfigError names the first that cannot be loaded; `lenient`: such are left out.
-    """
+    """Protocol -> its emulation; ConfigError for the first that cannot be loaded, `lenient`: such are left out."""
     found = {}
     for name in dict.fromkeys(node.protocol for node in nodes):
         try:
