@@ -184,14 +184,20 @@ class Checked(HilRun):
 
 
 def run_on_sockets(
-    folder: Path, kind: type[HilRun], duration: float = 0.5, sets: Sequence[str] = (), **hil: Any
+    folder: Path,
+    kind: type[HilRun],
+    duration: float = 0.5,
+    sets: Sequence[str] = (),
+    stage: Stage = Stage.FULL,
+    protocol: str = "cia402",
+    **hil: Any,
 ) -> tuple[Any, Any]:
     keys = {"interface": "emulated", "bitrate": 1_000_000}
-    config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, tick="c", **hil))
+    config = str(write_config(folder.parent / "cart.yaml", protocol, keys, duration, tick="c", **hil))
     setup = load(config, sets)
     with on_pair(setup, config) as environment:
         engaged = partial(environment.buses["main"].send, START)
-        run = kind(setup, replace(environment, engaged=engaged), Stage.FULL, duration)
+        run = kind(setup, replace(environment, engaged=engaged), stage, duration)
         return run, run.run(folder, lambda event: None)
 
 
@@ -257,6 +263,24 @@ def test_ticks_of_one_call_ask_for_the_bus_voltage_at_its_pace(tmp_path: Path) -
         answered += frame.id == 0x581 and frame.data[:4] == bytes.fromhex("43796000")
     assert set(np.diff(asked[3:])) == {5} and len(asked) > 30  # ticks of 10 ms; the first ones belong to the bring-up
     assert answered >= len(asked) - 1
+
+
+def test_nothing_is_sent_in_shadow(tmp_path: Path) -> None:
+    run, ended = run_on_sockets(tmp_path / "run", HilRun, 0.5, stage=Stage.SHADOW, protocol="odrive")
+    sent = [frame for _, ours, frame, _ in read_frames(tmp_path / "run") if ours]
+    assert sent == [] and ended.exit_code == 0 and run.rig.in_c.count > 20
+    assert (ended.trajectory.columns["sent.F"] == 0.0).all() and np.abs(ended.trajectory.columns["law.F"]).max() > 0.0
+
+
+@pytest.mark.parametrize(("stage", "phase"), [(Stage.ZERO, Phase.ZERO), (Stage.FLOAT, Phase.FLOAT)])
+def test_stages_before_the_task_run_in_c_and_their_log_replays_to_the_bit(
+    tmp_path: Path, stage: Stage, phase: Phase
+) -> None:
+    run, ended = run_on_sockets(tmp_path / "run", HilRun, 1.0, stage=stage)
+    again, columns = replay(tmp_path / "run"), ended.trajectory.columns
+    in_stage = columns["stage"] == STAGES.index(phase.value)
+    assert ended.exit_code == 0 and run.rig.in_c.count > 30 and in_stage.sum() > 30
+    assert again.agrees and np.isfinite(columns["sent.F"]).all() and (columns["task_time"][in_stage] == 0.0).all()
 
 
 class Later(HilRun):
