@@ -2,7 +2,8 @@
 
 Design: C measures and acts, Python decides. In every stage of `MEASURED`, C receives the frames, judges the samples and
 computes the state of the machine; Python decides the torques from this reading, and C encodes, sends and records them.
-In the task C decides too, several ticks in one call where nothing asks for Python.
+Where `Stages.source` says what makes the torques (the law, what holds a pose, the way between, a hand, nothing), C
+decides too, several ticks in one call as long as nothing asks for Python.
 
 C does a half of a tick, or leaves no trace of it. As soon as anything is not ordinary (a rare frame, an implausible
 sample, a torque that no frame carries), the state goes back to Python, which does the same half from the same frames:
@@ -112,14 +113,12 @@ class TicksInC:
         measures = self._stages.mode in MEASURED and self._dispatch.healthy
         if self.loaded and not (measures and free == self._tick.free):
             self.store()
-        if measures and not self.loaded and not self._paused():
-            self._load(free, command, written)
+        if measures and not self.loaded:
+            if self._pause:
+                self._pause -= 1
+            else:
+                self._load(free, command, written)
         return self.loaded
-
-    def _paused(self) -> bool:
-        paused = self._pause > 0
-        self._pause -= paused
-        return paused
 
     def _renew(self) -> None:
         """Gives the present limits and rules to C, if others hold now: a warning is judged only once."""
