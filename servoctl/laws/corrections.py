@@ -16,6 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -397,7 +398,7 @@ class CorrectionTerm(AttachedTerm):
 
     label = ""
 
-    @property
+    @cached_property
     def every(self) -> list[tuple[Any, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of each row."""
         gains = {i: gain for part in self.parts for i, gain in zip(part.members, part.gains, strict=True)}
