@@ -24,7 +24,7 @@ from servoctl.assembly.realism import check_realism, machine_of, realistic
 from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
-from servoctl.assembly.values import Collector, Problems, build_equations
+from servoctl.assembly.values import Problems, build_equations
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
@@ -279,7 +279,7 @@ def settings_of(run: RunConfig) -> Settings:
     return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
-def check_settings(loop: Loop, settings: Settings, problems: Collector, on_drives: bool) -> None:
+def check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives: bool) -> None:
     """Notes a duration and gains that do not fit the loop.
 
     Gains of a law for drives are judged at their period, where the drives are prepared.

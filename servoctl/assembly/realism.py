@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from servoctl.assembly.values import Collector, Problems, one_per_name
+from servoctl.assembly.values import Problems, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import FrictionConfig
 from servoctl.config.realism import RealismConfig
@@ -37,7 +37,7 @@ def realistic(
     settings: Settings,
     folder: Path,
     start: State,
-    problems: Collector,
+    problems: Problems,
     like: System | None = None,
 ) -> System:
     """The system with the effects of a real machine; unchanged without any, or if there are problems.
@@ -58,7 +58,7 @@ def realistic(
 
 
 def machine_of(
-    values: RealismConfig | None, settings: Settings, folder: Path, plant: Plant, problems: Collector
+    values: RealismConfig | None, settings: Settings, folder: Path, plant: Plant, problems: Problems
 ) -> MujocoMachine | None:
     """The machine from a scene; None without one, or if it does not fit the plant."""
     if values is None or values.machine is None:
@@ -74,7 +74,7 @@ def machine_of(
         return None
 
 
-def _with_effects(system: System, values: RealismConfig, period: float, start: State, problems: Collector) -> System:
+def _with_effects(system: System, values: RealismConfig, period: float, start: State, problems: Problems) -> System:
     before, plant = len(problems.found), system.model.plant
     realism = build_realism(values, plant, period, problems)
     friction = None if values.friction is None else build_friction(values.friction, plant, problems, "realism")
@@ -95,7 +95,7 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
     changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
 
 
-def build_realism(values: RealismConfig, plant: Plant, period: float, problems: Collector) -> Realism:
+def build_realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
     """Measurement, delay and actuators of a config, without friction and parameter errors."""
 
     def measured(field: str) -> tuple[float, ...]:
@@ -111,7 +111,7 @@ def build_realism(values: RealismConfig, plant: Plant, period: float, problems: 
     return Realism(noise, measured("quantisation"), timing, any(noise) or values.jitter > 0.0)
 
 
-def build_friction(values: FrictionConfig, plant: Plant, problems: Collector, *path: str) -> Friction:
+def build_friction(values: FrictionConfig, plant: Plant, problems: Problems, *path: str) -> Friction:
     """The friction of a config's section `friction`, which is in the section at `path`."""
 
     def each(field: str, default: float = 0.0) -> tuple[float, ...]:
@@ -123,13 +123,13 @@ def build_friction(values: FrictionConfig, plant: Plant, problems: Collector, *p
 
 
 def _each(
-    given: Any, names: Mapping[str, str], kind: str, problems: Collector, *path: str, default: float = 0.0
+    given: Any, names: Mapping[str, str], kind: str, problems: Problems, *path: str, default: float = 0.0
 ) -> tuple[float, ...]:
     """One number per coordinate or actuator; the default for names that a mapping leaves out."""
     return tuple(one_per_name(given, names, kind, problems, *path, default=default).tolist())
 
 
-def _limits(given: Any, plant: Plant, problems: Collector) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Smallest and largest torque per actuator; infinite where there is no limit."""
     names = list(plant.actuators)
     if not isinstance(given, Mapping):
@@ -141,7 +141,7 @@ def _limits(given: Any, plant: Plant, problems: Collector) -> tuple[tuple[float,
     return tuple(lower for lower, _ in pairs), tuple(upper for _, upper in pairs)
 
 
-def _simulated(model: Model, values: RealismConfig, start: State, problems: Collector) -> Model | None:
+def _simulated(model: Model, values: RealismConfig, start: State, problems: Problems) -> Model | None:
     """The model with the parameters of the simulated plant; None if they are those of the law's model."""
     plant, before = model.plant, len(problems.found)
     changed = changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
@@ -154,7 +154,7 @@ def _simulated(model: Model, values: RealismConfig, start: State, problems: Coll
 
 
 def retuned_model(
-    model: Model, changed: Mapping[str, Any], start: State, problems: Collector, *path: str
+    model: Model, changed: Mapping[str, Any], start: State, problems: Problems, *path: str
 ) -> Model | None:
     """The model with other parameters; None, and problems noted at a field, if the plant refuses them.
 
@@ -178,7 +178,7 @@ def retuned_model(
 
 
 def changed_parameters(
-    plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Collector, *where: str
+    plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems, *where: str
 ) -> dict[str, Any]:
     """Parameter -> (1 + e) times its value, for relative errors e of the field at `where`.
 

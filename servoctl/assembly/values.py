@@ -1,8 +1,8 @@
 """Numbers, limits and equations that are given by name, and the problems that are found in them, all at once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,91 +18,6 @@ from servoctl.reference.curve import Signal
 from servoctl.types import Array
 
 NO_SIGNALS: Mapping[str, Signal] = MappingProxyType({})
-
-
-class Collector(Protocol):
-    """Collects problems, so that all of them are reported at once."""
-
-    @property
-    def found(self) -> Sequence[Finding | str]:
-        """What is wrong so far."""
-
-    def add(self, what: object, *path: str | int) -> None:
-        """Notes what is wrong at a field."""
-
-
-def one_per_name(
-    given: Any,
-    names: Iterable[str],
-    kind: str,
-    problems: Collector,
-    *path: str | int,
-    default: float | None = 0.0,
-) -> Array:
-    """One number per name, shape (names,), from one number for all, a list in order, or a mapping.
-
-    Args:
-        given: The number, list or mapping.
-        names: In the plant's order.
-        kind: What is named, for messages: `coordinate` or `actuator`.
-        problems: Takes what is wrong; the result is zero then.
-        path: Field that holds the numbers.
-        default: For names that a mapping leaves out; None if it must have all.
-    """
-    names = list(names)
-    if isinstance(given, Mapping):
-        for wrong in [name for name in given if name not in names]:
-            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
-        missing = [name for name in names if name not in given]
-        if missing and default is None:
-            problems.add(f"no value for {', '.join(missing)} (give every {kind})", *path)
-        given = [given.get(name, default or 0.0) for name in names]
-    try:
-        values = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
-        problems.add(f"expected numbers, got {given!r}", *path)
-        return np.zeros(len(names))
-    if values.shape not in ((), (len(names),)):
-        got = len(values) if values.ndim == 1 else f"shape {values.shape}"
-        problems.add(f"expected {len(names)} values ({', '.join(names)}), got {got}", *path)
-        return np.zeros(len(names))
-    if not np.isfinite(values).all():
-        problems.add(f"expected finite numbers, got {values.tolist()}", *path)
-    return np.broadcast_to(values, len(names)).copy()
-
-
-def build_equation(
-    text: str, plant: Plant, problems: Collector, *path: str | int, signals: Mapping[str, Signal] = NO_SIGNALS
-) -> Expression | None:
-    """An equation in the plant's names and those of signals; None if it is wrong."""
-    try:
-        expression = parse(text)
-    except ExpressionError as error:
-        problems.add(error, *path)
-        return None
-    wrong = check_names(expression, plant.coordinates, parameter_fields(plant), signals)
-    for sentence in wrong:
-        problems.add(sentence, *path)
-    return None if wrong else expression.with_signals(signals)
-
-
-def build_equations(
-    given: Mapping[str, str] | None,
-    plant: Plant,
-    problems: Collector,
-    *path: str,
-    signals: Mapping[str, Signal] = NO_SIGNALS,
-) -> dict[str, Expression]:
-    """Actuator -> equation, without those that are wrong."""
-    equations: dict[str, Expression] = {}
-    for name, text in (given or {}).items():
-        if name not in plant.actuators:
-            problems.add(f"there is no actuator '{name}' ({remedy(name, plant.actuators)})", *path, name)
-            continue
-        expression = build_equation(str(text), plant, problems, *path, name, signals=signals)
-        if expression is not None:
-            equations[name] = expression
-    return equations
 
 
 class Problems:
@@ -146,3 +61,77 @@ def _along(path: FieldPath, other: FieldPath) -> bool:
     """Whether one of two paths is the start of the other."""
     shorter = min(len(path), len(other))
     return path[:shorter] == other[:shorter]
+
+
+def one_per_name(
+    given: Any,
+    names: Iterable[str],
+    kind: str,
+    problems: Problems,
+    *path: str | int,
+    default: float | None = 0.0,
+) -> Array:
+    """One number per name, shape (names,), from one number for all, a list in order, or a mapping.
+
+    Args:
+        given: The number, list or mapping.
+        names: In the plant's order.
+        kind: What is named, for messages: `coordinate` or `actuator`.
+        problems: Takes what is wrong; the result is zero then.
+        path: Field that holds the numbers.
+        default: For names that a mapping leaves out; None if it must have all.
+    """
+    names = list(names)
+    if isinstance(given, Mapping):
+        for wrong in [name for name in given if name not in names]:
+            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
+        missing = [name for name in names if name not in given]
+        if missing and default is None:
+            problems.add(f"no value for {', '.join(missing)} (give every {kind})", *path)
+        given = [given.get(name, default or 0.0) for name in names]
+    try:
+        values = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        problems.add(f"expected numbers, got {given!r}", *path)
+        return np.zeros(len(names))
+    if values.shape not in ((), (len(names),)):
+        got = len(values) if values.ndim == 1 else f"shape {values.shape}"
+        problems.add(f"expected {len(names)} values ({', '.join(names)}), got {got}", *path)
+        return np.zeros(len(names))
+    if not np.isfinite(values).all():
+        problems.add(f"expected finite numbers, got {values.tolist()}", *path)
+    return np.broadcast_to(values, len(names)).copy()
+
+
+def build_equation(
+    text: str, plant: Plant, problems: Problems, *path: str | int, signals: Mapping[str, Signal] = NO_SIGNALS
+) -> Expression | None:
+    """An equation in the plant's names and those of signals; None if it is wrong."""
+    try:
+        expression = parse(text)
+    except ExpressionError as error:
+        problems.add(error, *path)
+        return None
+    wrong = check_names(expression, plant.coordinates, parameter_fields(plant), signals)
+    for sentence in wrong:
+        problems.add(sentence, *path)
+    return None if wrong else expression.with_signals(signals)
+
+
+def build_equations(
+    given: Mapping[str, str] | None,
+    plant: Plant,
+    problems: Problems,
+    *path: str,
+    signals: Mapping[str, Signal] = NO_SIGNALS,
+) -> dict[str, Expression]:
+    """Actuator -> equation, without those that are wrong."""
+    equations: dict[str, Expression] = {}
+    for name, text in (given or {}).items():
+        if name not in plant.actuators:
+            problems.add(f"there is no actuator '{name}' ({remedy(name, plant.actuators)})", *path, name)
+            continue
+        expression = build_equation(str(text), plant, problems, *path, name, signals=signals)
+        if expression is not None:
+            equations[name] = expression
+    return equations
