@@ -133,11 +133,6 @@ def emergency(data: bytes) -> tuple[int, int, bytes] | None:
     return _EMERGENCY.unpack(data) if len(data) == 8 else None
 
 
-def request_status() -> bytes:
-    """Payload of the SDO request that reads the statusword."""
-    return _SDO.pack(0x40, 0x6041, 0, 0)
-
-
 def write_word(index: int, value: int) -> bytes:
     """Payload of the SDO request that sets an object of 16 bits, as the controlword outside NMT state operational."""
     return _SDO.pack(0x2B, index, 0, value)
@@ -155,7 +150,7 @@ def answer_heads(index: int, sub: int) -> dict[int, Field]:
 
 
 def read_status(data: bytes) -> Cia402State | None:
-    """The state in the answer to `request_status`; None for any other answer."""
+    """The state in the answer to a request of the statusword; None for any other answer."""
     if len(data) != 8:
         return None
     head, index, sub, value = _SDO.unpack(data)

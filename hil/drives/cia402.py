@@ -471,7 +471,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         if not self._started or self._nmt == codec.OPERATIONAL:
             return (frame,)
         self._asked += 1
-        request = codec.request_status() if self._asked % 2 else codec.write_word(0x6040, controlword)
+        request = codec.request_object(0x6041, 0) if self._asked % 2 else codec.write_word(0x6040, controlword)
         return frame, Frame(codec.SDO_REQUEST + self.settings.node, request)
 
 

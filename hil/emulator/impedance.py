@@ -33,7 +33,7 @@ class ImpedanceDrive(EmulatedDrive):
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._watchdog = Watchdog(self.world, self._starved)
         self._next: Event | None = None
-        self.fault, self._zero, self._wanted = 0, 0.0, ImpedanceCommand()
+        ImpedanceDrive.boot(self)
 
     def boot(self) -> None:
         self.fault, self._zero, self._wanted = 0, 0.0, ImpedanceCommand()
