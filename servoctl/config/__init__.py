@@ -1,8 +1,8 @@
 """What does a config say? YAML -> checked values with all defaults; all problems are reported at once.
 
-Design: three checks, one after the other. `yaml_loader`: is it YAML with only one meaning? `schema`: is each field
-valid? `rules`: do the fields fit each other? Names of coordinates, actuators and parameters are checked in `assembly`,
-which builds the plant; `LoadedConfig.where` tells it file and line of each field.
+Design: three checks, one after the other. `yaml_loader`: is it YAML with only one meaning? `schema`: is each section
+valid? `rules`: do the sections fit each other? Names of coordinates, actuators and parameters are checked in
+`assembly`, which builds the plant; `LoadedConfig.where` tells it file and line of each field.
 """
 
 from servoctl.config.document import FieldPath, Problem

@@ -1,4 +1,4 @@
-"""Do the fields of a config fit each other?
+"""Do the sections of a config fit each other? Rules between the fields of one section are in its class.
 
 Design: the rules read the values as written, not the checked model, so that their problems are reported together with
 errors of single fields. The rules skip a value of the wrong shape, because its own field reports it.

@@ -1,4 +1,4 @@
-"""Grammar of a config, field by field; rules between fields are in `rules`.
+"""Grammar of a config, field by field; rules between sections are in `rules`.
 
 Design: every field has its unit in its description. Every default is written into the model, so that a dump of a
 `Config` is the config as it ran. The models are frozen. Where a section is a class of `laws`, its fields carry unit and
