@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.assembly.model_error import ModelError, model_error, rate_refusals
 from servoctl.assembly.realism import changed_parameters, retuned_model
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ServoctlError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.uncertainty import ModelError, model_error, rate_refusals
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import State

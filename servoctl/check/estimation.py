@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.model_error import ModelError, rate_refusals, stable_rates
 from servoctl.check.sections import Section, shortened
+from servoctl.check.ultimate_bounds import observed, observer_lag
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import Closed, EstimateFilter, close, hold, linear_controller, stable_range
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
-from servoctl.laws.robust import observed, observer_lag
 from servoctl.laws.robust_design import decay_rates
-from servoctl.laws.uncertainty import ModelError, rate_refusals, stable_rates
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, task_spacing
+from servoctl.assembly.model_error import ModelError, model_error
 from servoctl.assembly.uncertainty import Machines, machines, refusal
 from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
+from servoctl.check.ultimate_bounds import dead_zone_time, leakage_rms, radius, settled
 from servoctl.errors import ServoctlError
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback
-from servoctl.laws.robust import RobustTerm, dead_zone_time, leakage_rms, radius, settled
-from servoctl.laws.uncertainty import ModelError, model_error
+from servoctl.laws.robust import RobustTerm
 from servoctl.types import State
 
 POSES = 25  # states of the path at which machines are compared

@@ -11,9 +11,10 @@ import pytest
 import servoctl as sc
 from hil.replay.replay import replay
 from servoctl.check.report import check
+from servoctl.check.ultimate_bounds import dead_zone_time, leakage_rms, radius, settled
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
-from servoctl.laws.robust import RobustTerm, dead_zone_time, leakage_rms, radius, settled
+from servoctl.laws.robust import RobustTerm
 from servoctl.laws.robust_design import Adaptive
 from servoctl.linear.reserve import reserve
 from servoctl.mechanics.constraint_rows import Row

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.assembly.model_error import task_map_error
 from servoctl.check.report import check
+from servoctl.check.ultimate_bounds import observed
 from servoctl.errors import ConfigError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.robust import observed
-from servoctl.laws.uncertainty import task_map_error
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State
 from tests.config_texts import plant_text
