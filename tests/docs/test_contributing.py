@@ -37,6 +37,16 @@ def test_every_path_that_it_names_is_there() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def test_every_file_that_a_page_names_is_there() -> None:
+    named = {
+        path
+        for page in [*(ROOT / ".docs" / "pages").rglob("*.md"), ROOT / "README.md"]
+        for path in re.findall(r"`((?:servoctl|hil|plants|configs|tests)/[\w./]+\.\w+)`", page.read_text())
+    }
+    assert len(named) > 10
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 def test_the_citation_is_of_this_version() -> None:
     citation = yaml.safe_load((ROOT / ".github/CITATION.cff").read_text())
     assert citation["version"] == servoctl.__version__
