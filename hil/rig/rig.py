@@ -146,7 +146,7 @@ class CanRig(DriveRig):
 
     def _take_over(self, in_c: TicksInC) -> bool:
         """Whether C measures the next tick."""
-        if (self.off and self.sends) or not self._in_loop:
+        if self.off or not self._in_loop:
             in_c.store()
             return False
         return in_c.take_over(self._moves_freely, self._command, self._written)
@@ -394,7 +394,7 @@ class CanRig(DriveRig):
         tick = setup.settings.values.tick
         if tick == "python":
             return "as the config says"
-        machine, why = machine_of(setup, controller, self.sends or self._asks)
+        machine, why = machine_of(setup, controller)
         if why and tick == "c":
             raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
         if machine is None:

@@ -23,7 +23,7 @@ from hil.recorder.memory import Ring
 from hil.rig.dispatch import Dispatch
 from hil.safety.limits import Limits
 from hil.safety.plan import Phase
-from hil.safety.stages import Stages, Torques
+from hil.safety.stages import Stages
 from hil.sensing.sensing import Sensing
 from hil.tick import handover
 from hil.tick.machine import CompiledTick, frame_reader
@@ -34,7 +34,7 @@ GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, o
 PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
 
 PHASES = list(Phase)
-MEASURED = (Phase.SHADOW, Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
+MEASURED = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases whose ticks C measures."""
 
 
@@ -132,14 +132,13 @@ class TicksInC:
     def _source(self) -> bool:
         """Tells C what makes the torques of the next tick; returns whether C decides it."""
         tick, source = self._tick, self._stages.source
-        if source is None or (source.torques not in (Torques.LAW, Torques.NONE) and not self.machine.holds):
+        if source is None or (source.torques and not self.machine.holds):
             return False
         self._renew()
         tick.source = source.torques
         if source.torques:
             tick.entered, tick.end, tick.ramp_time = source.entered, source.end, source.ramp_time
             tick.stays, tick.stands, tick.learns, tick.wire_steps = source[4:]
-        if source.torques in (Torques.HOLD, Torques.BLEND, Torques.GUIDE):
             self._x["aim"][:], self._x["aim_speed"][:] = self._stages.aim
             self._x["bias"][:], self._x["at_release"][:] = self._stages.pose.bias, self._stages.pose.at_release
         return True
@@ -293,9 +292,6 @@ class TicksInC:
         Args:
             now: Present time [ns]: a reply to the first torque may come before the last one is sent.
         """
-        if not self._tick.asks:  # nothing is sent
-            self._x["torques"][:], self.acts = torques, True
-            return True
         if not self.decided:
             self._renew()
             self._give_limits()

@@ -55,7 +55,6 @@ class Torques(IntEnum):
     HOLD = 1  # those that hold the pose
     BLEND = 2  # from these to those of the law
     GUIDE = 3  # those while a hand guides the machine
-    NONE = 4  # nothing is sent
 
 
 class TorqueSource(NamedTuple):
@@ -131,8 +130,6 @@ class Stages:
             going = self._task / SECOND < plan.duration and not self._corrects
             return TorqueSource(Torques.LAW) if going else None
         tested, entered = test is None or test.proof.over, self._entered or 0
-        if self.mode is Phase.SHADOW and self._entered is not None:
-            return TorqueSource(Torques.NONE, entered, plan.duration)
         stands, steps = plan.stands or test is not None, test is not None
         if self._corrects or not tested or self._brakes_held or self._engage_by is not None:
             return None

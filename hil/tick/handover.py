@@ -39,8 +39,7 @@ def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
 def load(machine: CompiledTick, drives: Sequence[Drive], nodes: Sequence[Node], sensing: Sensing) -> bool:
     """Gives the state to C; returns whether it is one that the tick in C knows."""
     state = sensing.state
-    working = in_order(drives, nodes) if machine.tick.asks else all([node.sample is not None for node in nodes])
-    if not (sensing.steady and working):
+    if not (sensing.steady and in_order(drives, nodes)):
         return False
     oldest = state.now - round(sensing.old * SECOND)  # C remembers only two questions, and an old answer is to neither
     for memory in state.memories:

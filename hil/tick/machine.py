@@ -397,19 +397,14 @@ class CompiledTick:
 ON_VM = "the law or the sensing does not run in C"
 
 
-def machine_of(setup: RigSetup, controller: Controller, asks: bool) -> tuple[CompiledTick | None, str]:
-    """Tables and state of the tick in C, or None and why C cannot do the ticks of a config.
-
-    Args:
-        asks: Whether the nodes are asked for samples.
-    """
+def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | None, str]:
+    """Tables and state of the tick in C, or None and why C cannot do the ticks of a config."""
     wires, why = wires_of((*setup.drives, *setup.sensors))
     why = why or _obstacle(setup, controller)
     if why:
         return None, why
     try:
         machine = CompiledTick(setup, controller, wires)
-        machine.tick.asks = asks
         return machine, ""
     except CompileError as error:
         return None, str(error)

@@ -155,7 +155,7 @@ class SocketTicks:
         self._struct.buses, self._struct.room, self._struct.commands = len(buses), ROOM, len(drives)
         self._struct.origin = clock.origin
         for node in nodes:
-            if node.feedback is Feedback.SYNC and machine.tick.asks:
+            if node.feedback is Feedback.SYNC:
                 self._kept["bus"][self.names.index(node.settings.bus)].synced = 1
         for place, (drive, _, encoding) in zip(self._kept["command"], drives, strict=True):
             self._write(place, encoding.frame, drive)

@@ -100,18 +100,6 @@ def test_each_stage_is_equal_to_the_bit_and_its_torques_are_sent_by_c(machine: s
     assert counted.decided[name] > 5 or name == "stopping"
 
 
-FAULTS_IN_SHADOW = [None, "silent", "drive_fault", "reboot"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", FAULTS_IN_SHADOW)
-def test_shadow_is_equal_to_the_bit_whatever_the_drives_report(kind: str | None) -> None:
-    """Drives that send by themselves; in the other machines somebody must ask them."""
-    fault = {"kind": kind, "at": 0.2, "since": "power_on", "drive": "F", "for": 0.05}
-    left, counted = compare("V rack odrive", Stage.SHADOW, *([fault] if kind else []), duration=0.4)
-    assert counted.decided["shadow"] > 20 and not any(ours for _, ours, _, _ in left["frames"])
-
-
 @cache
 def _phases(machine: str) -> dict[str, float]:
     """Name of a phase of a run without faults -> when it begins, since the loop began [s]."""

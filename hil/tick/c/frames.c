@@ -62,7 +62,7 @@ int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsign
     if (each->id != id || each->bus != bus) continue;
     known = 1;
     if (each->flags != (flags & KIND) || each->length != length || !as_expected(each->selects, each->selects_count, data)) continue;
-    if (k->asks && !as_expected(each->expects, each->expects_count, data)) return give_back(k, "the state of a drive");
+    if (!as_expected(each->expects, each->expects_count, data)) return give_back(k, "the state of a drive");
     for (int r = 0; r < each->reads_count; ++r) {
       const tick_reads *reads = &each->reads[r];
       double value = chained(&reads->chain, number_of(&reads->field, data), &k->wrapped[node], &k->added[node]);

@@ -3,7 +3,7 @@
 /* Number of a bus on which a sample of this tick is missing; -1: none is. */
 int tick_missing(const tick *k)
 {
-  for (int i = 0; i < k->channels && k->asks; ++i) {
+  for (int i = 0; i < k->channels; ++i) {
     const tick_channel *each = &k->channel[i];
     if (each->awaited && k->sample_time[i] < (each->synced ? *k->began : *k->written)) return each->bus;
   }
@@ -130,8 +130,8 @@ int tick_sense(tick *k, long long now)
     double age, rate;
     if (k->channel[i].synced && time != k->seen[i] && time == *k->sync && k->seen[i] < *k->sync_before)
       return give_back(k, "a SYNC without an answer");
-    if (k->asks && k->channel[i].mutes && k->sample_time[i] < *k->written) return give_back(k, "a drive without an answer");
-    if (k->asks && k->channel[i].replies && time != k->seen[i] &&
+    if (k->channel[i].mutes && k->sample_time[i] < *k->written) return give_back(k, "a drive without an answer");
+    if (k->channel[i].replies && time != k->seen[i] &&
         (time < *k->asked || seconds(time - *k->asked) > k->period || k->seen[i] >= *k->asked ||
          k->seen[i] < *k->asked_before))
       return give_back(k, "a command without an answer");

@@ -7,7 +7,6 @@ void tick_begin(tick *k, long long began)
   memcpy(k->kept_times, k->times, k->integers * sizeof *k->times);
   k->trouble = 0;
   *k->began = began;
-  if (!k->asks) return;
   if (began != *k->sync) {
     *k->sync_before = *k->sync;
     *k->sync = began;
@@ -73,21 +72,6 @@ static double in_steps(tick *k, int i, double torque)
   return carried;
 }
 
-/* The rest of a tick in which nothing is sent: an estimator starts again. */
-static int watch(tick *k)
-{
-  if (seconds(*k->began - k->entered) >= k->end) return give_back(k, 0);
-  for (int i = 0; i < k->m; ++i) {
-    k->torques[i] = 0.0;
-    k->clamped[i] = 0;
-  }
-  if (k->estimates) {
-    memcpy(k->controller_memory + k->own_memory, k->memory_start + k->own_memory, (k->memory - k->own_memory) * sizeof *k->memory_start);
-    memcpy(k->controller_memory + k->sent_at, k->torques, k->m * sizeof *k->torques);
-  }
-  return 0;
-}
-
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
 {
@@ -106,8 +90,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   if (k->estimates) x[2 * n + k->elapsed_at] = elapsed;
   k->law.function((const double **)k->law.arguments, k->law.results);
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
-  if (k->source != 4 && k->stops >> (int)row[k->status_start] & 1) return give_back(k, "the law's status");
-  if (k->source == 4) return watch(k);
+  if (k->stops >> (int)row[k->status_start] & 1) return give_back(k, "the law's status");
   memcpy(k->wanted, row, m * sizeof *row);
   if (k->source && blend(k)) return GIVEN_BACK;
   if (!all_finite(k->wanted, m)) return give_back(k, "a torque that is not finite");

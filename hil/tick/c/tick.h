@@ -84,7 +84,7 @@ typedef struct {
   tick_call predict, sense, law, disturbance, hold;
   const double *torque_limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction, *floors;
   /* settings */
-  int asks, free; /* whether the nodes are asked for samples; whether torques alone move the machine */
+  int free; /* whether torques alone move the machine */
   int source;     /* whose torques tick_decide sends: hil.safety.stages.Torques */
   int stands, learns, wire_steps, stays; /* of sources 1 and 2: hil.safety.stages.TorqueSource */
   double end, ramp_time, stiffness, damping, integral_gain;
