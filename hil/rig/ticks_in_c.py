@@ -268,7 +268,7 @@ class TicksInC:
         if not self.loaded:
             return None
         stages = self._stages
-        if self.sockets is None and not tick.skipped and self._source():
+        if self.sockets is None and not tick.skipped and self._dispatch.healthy and self._source():
             if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
                 stages.follow(tick, self.clamped)
                 self.decided = self.acts = self._ahead = True

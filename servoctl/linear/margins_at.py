@@ -20,7 +20,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
 FACTORS = [1.25**k for k in range(22)]  # on the gains; a loop that is stable up to the last, 108, has no limit
-HALVINGS = 12  # of the interval that contains a limit: to 1e-4 of it
+HALVINGS = 20  # of the interval that contains a limit: to 1e-6 of it
 
 LONGEST = 20
 """A delay of more periods is taken from the frequency response, which is exact for whole periods; a search would need

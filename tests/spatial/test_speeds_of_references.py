@@ -36,8 +36,8 @@ def test_a_reference_that_is_too_fast_names_joint_speed_time_and_limit(tmp_path:
     (tmp_path / "slides.urdf").write_text(SLIDES)
     (tmp_path / "c.yaml").write_text(CONFIG)
     # the quintic profile is fastest in the middle, at 15/8 of the mean speed
-    (sentence,) = speed_warnings(sc.load(tmp_path / "c.yaml", engine="vm"))
-    assert sentence == (
+    (found,) = speed_warnings(sc.load(tmp_path / "c.yaml", engine="vm"))
+    assert str(found) == (
         "task: moves along at 1.875 at t = 0.5 s or faster, its speed limit is 0.5 (slow the reference down)"
     )
 
@@ -54,9 +54,9 @@ def test_a_tool_path_is_compared_joint_by_joint(tmp_path: Path, factor: float, f
     (tmp_path / "references/figure_eight.csv").write_text("\n".join([lines[0], *rows]))
     text = (source / "arm_path.yaml").read_text().replace("duration: 6", f"duration: {6 * factor}")
     (tmp_path / "arm.yaml").write_text(text)
-    sentences = speed_warnings(sc.load(tmp_path / "arm.yaml", ["run.integrator.step=0.001"], engine="vm"))
-    assert bool(sentences) is fast
-    assert all(sentence.startswith("task: moves joint") for sentence in sentences)
+    findings = speed_warnings(sc.load(tmp_path / "arm.yaml", ["run.integrator.step=0.001"], engine="vm"))
+    assert bool(findings) is fast
+    assert all(str(found).startswith("task: moves joint") for found in findings)
 
 
 def test_a_machine_without_references_is_not_looked_at() -> None:
