@@ -314,7 +314,7 @@ def test_check_prints_neighbouring_rows_with_the_same_text_in_one_line() -> None
 def test_findings_are_listed_by_the_path_that_they_are_about(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A period that the gains do not bear refuses the run; an obstacle that no bound uses is worth a warning."""
+    """A period too long for the gains is an error; an obstacle that no bound uses is a warning."""
     post = tmp_path / "post.yaml"
     post.write_text("plant: {obstacles: {post: {sphere: {at: [1, 0, 0], radius: 0.1}}}}\n")
     changes = ["--set-file", str(post), "--set", "run.period=10*ms", "--set", "law.correction.baumgarte.alpha=150"]
@@ -324,3 +324,14 @@ def test_findings_are_listed_by_the_path_that_they_are_about(
     assert code == 2
     assert found == {"run.period": ("error", "--set run.period=10*ms"), "plant.obstacles.post": ("warning", "")}
     assert [each["text"] for each in report["findings"]] == report["errors"] + report["warnings"]
+
+
+def test_findings_of_a_config_that_cannot_be_read_are_json_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the grammar, then of names: on stdout by path, and on stderr in words as without --json."""
+    for change, path in (("run.duration=-1", "run.duration"), ("law.limits={G: 3}", "law.limits.G")):
+        code, out, err = answer(capsys, "check", "two_mass_spring", "--json", "--set", change)
+        (found,) = json.loads(out)["findings"]
+        assert (code, found["severity"], found["path"]) == (2, "error", path)
+        assert err.splitlines()[-1] == found["text"]

@@ -148,13 +148,14 @@ class Run:
     @property
     def warnings(self) -> list[str]:
         """What a person should know before it runs, one sentence each."""
-        return [str(finding) for finding in self.findings]
+        return [str(finding) for finding in self.findings if finding.severity == "warning"]
 
     @cached_property
     @np.errstate(all="ignore")
     def findings(self) -> list[Finding]:
-        """What a person should know before it runs."""
+        """Why it should not run, and what a person should know before it runs."""
         return [
+            *self.refused,
             *start_warnings(self.loop, self.start, self.task_map),
             *self._motion_warnings(),
             *robot_warnings(self.loop, self.start),

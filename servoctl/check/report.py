@@ -120,7 +120,7 @@ def check(run: Run) -> CheckReport:
     Args:
         run: A run, loaded with `strict=False` so that its problems are reported with the rest.
     """
-    report = CheckReport(findings=[*run.refused, *run.findings])
+    report = CheckReport(findings=list(run.findings))
     for part in PARTS:
         for section in part(run):
             report.add(section)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from servoctl.assembly import Run
     from servoctl.check.sections import CheckReport
     from servoctl.config import schema
+    from servoctl.config.load import LoadedConfig
     from servoctl.config.overrides import Override
     from servoctl.finding import Finding
 
@@ -28,21 +29,42 @@ def check(
     from servoctl.config import load_config
     from servoctl.errors import ConfigError
 
-    loaded = load_config(config, changes_of(set_file, overrides))
-    values = loaded.config
-    if no_import:
+    changes = changes_of(set_file, overrides)
+    try:
+        loaded = load_config(config, changes)
+        if no_import:
+            if as_json:
+                say_json({"grammar": "right"})
+            else:
+                say(f"{config}: the grammar is correct (nothing was imported)")
+            return
+        say_imports(loaded.config, note if as_json else say)
+        report = _examine(loaded, config, changes)
+    except ConfigError as error:
         if as_json:
-            say_json({"grammar": "right"})
-        else:
-            say(f"{config}: the grammar is correct (nothing was imported)")
-        return
-    say_imports(values, note if as_json else say)
+            from servoctl.check.sections import CheckReport
 
+            say_json(CheckReport(findings=error.findings).to_dict())
+        raise
+    if as_json:
+        say_json(report.to_dict())
+    else:
+        _say_report(report)
+    raise typer.Exit(ExitCode.WRONG_INPUT if report.errors else ExitCode.DONE)
+
+
+def _examine(loaded: "LoadedConfig", config: str, changes: "Sequence[Override]") -> "CheckReport":
+    """The report on a config whose grammar is right.
+
+    Raises:
+        ConfigError: Names, files or classes are wrong.
+    """
     from servoctl.assembly.make import make_run
     from servoctl.assembly.values import Problems
     from servoctl.check.report import check as examine
+    from servoctl.errors import ConfigError
 
-    problems = Problems(loaded)
+    problems, values = Problems(loaded), loaded.config
     try:
         run = make_run(loaded, strict=False, problems=problems)
     except ConfigError:
@@ -53,14 +75,10 @@ def check(
         raise
     report = examine(run)
     if values.tune is not None and not report.errors:
-        _check_tune(run, report, config, changes_of(set_file, overrides))
+        _check_tune(run, report, config, changes)
     if values.hil is not None:
         _check_rig(run, report)
-    if as_json:
-        say_json(report.to_dict())
-    else:
-        _say_report(report)
-    raise typer.Exit(ExitCode.WRONG_INPUT if report.errors else ExitCode.DONE)
+    return report
 
 
 def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:

@@ -4,8 +4,8 @@
     torque     of each actuator with a lag, at the last tick
     running    1 after the first tick, 0 before
 
-Design: the memory has the torque of the last tick, not of this one. Whoever runs the loop may replace the newest
-command by what the drives really got, and the torque of now follows from it.
+Design: the memory keeps the torque of the last tick, not of this one. So a loop on drives can replace the newest
+command by what the drives really got, and the torque of this tick follows from that.
 """
 
 from dataclasses import dataclass

@@ -40,11 +40,6 @@ def time_where(t: Array, condition: Array) -> float:
     return float(np.sum(np.diff(t)[condition[:-1]]))
 
 
-def least(x: Array) -> Any:
-    """Smallest value; None if all are NaN."""
-    return np.nanmin(x) if not np.all(np.isnan(x)) else None
-
-
 def greatest(x: Array) -> Any:
     """Largest value; None if all are NaN."""
     return np.nanmax(x) if not np.all(np.isnan(x)) else None

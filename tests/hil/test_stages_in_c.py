@@ -22,7 +22,7 @@ from tests.hil.rigs import RIGS, Rig, renewed
 
 ROBOTS = Rig("coordinated_robots", ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1"))
 MACHINES = {"robots": ROBOTS, **{name: RIGS[name] for name in ("V rack mit", "V rack moteus", "V rack odrive", "L")}}
-"""Drives that answer SYNC, commands and nobody, with gravity and brakes, and with an encoder of its own."""
+"""Machines whose drives answer SYNC, commands, or nothing; with gravity and brakes; with an encoder node."""
 
 
 class Counted(HilRun):
