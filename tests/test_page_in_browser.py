@@ -134,6 +134,8 @@ def test_several_runs_share_plots_and_table_and_can_be_hidden(
         lines = "window.page.group.plots[0].u.series.slice(1)"
         assert page.evaluate(f"{lines}.length") == 10
         assert page.locator("#tables thead th").all_inner_texts()[:4] == ["", "unit", "robots", "stiff"]
+        settled = page.locator("#tables tr", has_text=": settled").first.locator("td").all_inner_texts()
+        assert settled[1] == "s" and "[s]" not in settled[0], "a unit of its own, not that of the task"
         page.locator("input[data-run=stiff]").uncheck()
         assert page.evaluate(f"{lines}.map(s => s.show)") == 5 * [True] + 5 * [False]
         found.shot("page_two_runs")

@@ -79,9 +79,10 @@ function metricTables(runs, heads) {
     const rows = new Map();
     runs.forEach((run, r) => {
       for (const { name, part, unit, values } of metricsOf(run, heads)) {
-        for (const [what, value] of Object.entries(values)) {
+        for (const [head, value] of Object.entries(values)) {
+          const [, what, own] = head.match(/^(.*?)(?: \[(.*)\])?$/); // `holds [s]` has a unit of its own
           const key = part ? `${part} ${name}: ${what}` : what;
-          if (!rows.has(key)) rows.set(key, [key, unit, ...runs.map(() => "–")]);
+          if (!rows.has(key)) rows.set(key, [key, own ?? unit, ...runs.map(() => "–")]);
           rows.get(key)[2 + r] = cellOf(value);
         }
       }
