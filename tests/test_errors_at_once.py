@@ -248,3 +248,13 @@ def test_a_wrong_class_of_a_task_is_named_beside_a_wrong_class_of_the_plant(
     said = capsys.readouterr().err
     assert "plant.class: " in said and "none.py: there is no such file" in said
     assert "task.a.class: " in said and "nothing.py: there is no such file" in said
+
+
+def test_a_tolerance_of_another_method_hides_no_step_that_does_not_divide_the_period(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = "duration: 0.1, period: 5*ms, integrator: {step: 3*ms, rtol: 1e-6}"
+    text = RIGHT.replace("duration: 0.1, period: 0.001", run)
+    assert [line.partition(": ")[2].partition(":")[0] for line in told("run", text, tmp_path, capsys)] == [
+        "run.integrator.step", "run.integrator.rtol",
+    ]  # fmt: skip

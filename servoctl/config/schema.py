@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, 
 
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.corrections import CorrectionConfig
+from servoctl.config.document import number_or
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
@@ -235,26 +236,12 @@ class IntegratorConfig(Ruled):
                 yield (word,), "does not fit rk4, which has a fixed step (give step, or another method)"
 
     def with_step(self, period: float | None) -> Self:
-        """The same integrator with a step that divides the period [s].
-
-        Raises:
-            PydanticCustomError: The given step does not divide it.
-        """
-        if self.method != "rk4":
-            return self
-        if self.step is None:
-            return self.model_copy(update={"step": default_step(period)})
-        if period is not None and not divides(self.step, period):
-            parts = max(1, round(period / self.step))
-            nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
-            raise fault(
-                f"{self.step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})",
-                "step",
-            )
-        return self
+        """The same integrator; where no step is given, with one that divides the period [s]."""
+        given = self.method != "rk4" or self.step is not None
+        return self if given else self.model_copy(update={"step": default_step(period)})
 
 
-class RunConfig(Section):
+class RunConfig(Ruled):
     """Duration, sampling, integration and seed of a run."""
 
     duration: PositiveTime = Field(description="time to simulate [s]")
@@ -274,6 +261,18 @@ class RunConfig(Section):
         default=1e-3, description="a task error has settled once it stays below this [units of the row]"
     )
     seed: Natural = Field(default=0, description="seed of all random numbers of the run [-]")
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        integrator = given.get("integrator")
+        if not isinstance(integrator, Mapping) or integrator.get("method", "rk4") != "rk4":
+            return
+        step, period = number_or(math.nan, integrator.get("step")), number_or(math.nan, given.get("period"))
+        if step > 0.0 and period > 0.0 and not divides(step, period):
+            parts = max(1, round(period / step))
+            nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
+            what = f"{step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})"
+            yield ("integrator", "step"), what
 
     @field_validator("integrator", mode="after")
     @classmethod
