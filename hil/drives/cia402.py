@@ -195,7 +195,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._state: Cia402State | None = None  # by the last statusword; None: there was none since it was reset
         self._obeys, self._error = True, 0  # whether it obeys the controlword; error code in the last status
         self.watchdog = self._options.drive_watchdog
-        self._statuses = 0
         self._told_off: int | None = None  # number of statuses when it was first told to stop; None: it was not
         self._asked = 0  # requests over SDO since it was told to stop
         self._reports_ramp = True
@@ -256,7 +255,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         values = self._status.values(frame.data)
         self._show(values)
         self._state, self._obeys, self._error = state, bool(word & codec.OBEYS), codec.ERROR.read(frame.data)
-        self._statuses += 1
+        self._answers += 1
         self._torque = values[Quantity.TORQUE]
         self.saturated = bool(word & codec.LIMITED)
         self._judge()
@@ -269,7 +268,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         state = codec.read_status(frame.data) if self._asked else None
         if state is not None:
             self._state, self._obeys = state, True
-            self._statuses += 1
+            self._answers += 1
             self.alive = frame.time
             self._judge()
         return True
@@ -318,7 +317,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         state = self._state
         if not self.enable_requested:
             return super().confirmed_off and state is not Cia402State.FAULT_REACTION
-        return self._told_off is not None and self._statuses > self._told_off and state in OFF
+        return self._told_off is not None and self._answers > self._told_off and state in OFF
 
     @property
     def _controlword(self) -> int:
@@ -427,7 +426,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._emergency = 0
         for controlword in (codec.DISABLE_VOLTAGE, codec.FAULT_RESET, codec.DISABLE_VOLTAGE):
             self._controlword = controlword
-            done = partial(self._is_clear, after(lambda: self._statuses, 2), controlword == codec.FAULT_RESET)
+            done = partial(self._is_clear, self._answered(2), controlword == codec.FAULT_RESET)
             hint = "a statusword without fault (a drive that lost our heartbeat needs a new bring-up)"
             yield HandshakeStep([self.command(0.0)], done, 0.5, hint)
         self._judge()
@@ -464,7 +463,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     def _order(self, controlword: int, torque: float) -> Sequence[Frame]:
         """Frames of a controlword that stops the drive; over SDO too where it does not obey PDOs."""
         if self._told_off is None:
-            self._told_off = self._statuses
+            self._told_off = self._answers
             self.polls = ()  # its SDO server is needed for the stop
         self._controlword = controlword
         frame = self.command(torque)

@@ -1,6 +1,6 @@
 """What drives share whose numbers are linear over ranges, MIT frames and RobStride's own; the tables of ranges."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -11,8 +11,8 @@ from pydantic import PlainValidator
 
 from hil.codecs.field import Field, LinearFields
 from hil.codecs.mit import Ranges, gain_bits
-from hil.drives.base import Condition, Feedback, FrameEnds, HandshakeStep, Steps
-from hil.drives.guard import after, damping_of, outlasted, refuse_fault, silent
+from hil.drives.base import Feedback, FrameEnds, HandshakeStep, Steps
+from hil.drives.guard import damping_of, outlasted, refuse_fault, silent
 from hil.drives.options import MaybeFlag, Word, options_of
 from hil.drives.settings import DriveSettings, Quantity
 from hil.drives.table import TableDrive
@@ -128,7 +128,6 @@ class LinearDrive(TableDrive):
     def __init__(self, settings: DriveSettings, period: float, command: Frame, *gauges: Reads) -> None:
         super().__init__(settings, period)
         self._ranges = options_of(self.Options, settings).table
-        self._replies = 0
         fields, ranges = self.fields, self._ranges
         self.unwrapping = Unwrapping(ranges.position)
         follow = (Operation.UNWRAP, self.unwrapping.span)
@@ -154,19 +153,16 @@ class LinearDrive(TableDrive):
         ranges = options_of(cls.Options, settings).table
         return FrameEnds(speed=ranges.velocity * (1.0 - 2.0 / cls.fields.velocity.mask), torque=ranges.torque)
 
-    def _replied(self, more: int) -> Callable[[], bool]:
-        """A condition: so many replies have come since this call."""
-        return after(lambda: self._replies, more)
-
     def _outlast(self, torque: float, enable: Frame, enabled: str, seconds: float) -> Steps:
         """Enables the drive with one torque, and sends nothing until its watchdog must have run out."""
         with silent(self):
             held = self._torque_frame(torque, self.encoding)
-            over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
-            yield HandshakeStep([held, enable, held], over, 0.5, enabled)  # some begin without the torque before it
+            yield HandshakeStep(
+                [held, enable, held], self._decided, 0.5, enabled
+            )  # some begin without the torque before it
             refuse_fault(self)
             yield outlasted(seconds, self._period)
-        yield HandshakeStep([self.encoding.frame], self._replied(1), 0.5, "a reply after its watchdog")
+        yield HandshakeStep([self.encoding.frame], self._answered(1), 0.5, "a reply after its watchdog")
 
     def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
         """Damping in the motor around the torque that holds the joint; no effect on a motor that is off."""

@@ -129,7 +129,7 @@ class MitDrive(LinearDrive):
             return False
         self._take_sample(frame)
         self.alive = frame.time
-        self._replies += 1
+        self._answers += 1
         self._first_reply = self._first_reply if self._replies_since_request else frame.time
         self._replies_since_request += 1
         self._judge(frame.data)
@@ -142,11 +142,11 @@ class MitDrive(LinearDrive):
         elif self._status == "cubemars" and (code := codec.ERROR.read(reply)):
             self.condition = Condition.FAULT
             self.fault = f"{codec.CUBEMARS_FAULTS.get(code, 'unknown fault')} (error {code})"
-        elif self._answered or self.condition is Condition.FAULT:
+        elif self._obeyed or self.condition is Condition.FAULT:
             self.condition = self._requested
 
     @property
-    def _answered(self) -> bool:
+    def _obeyed(self) -> bool:
         """Whether a motor without status has answered the last request; that it is disabled must be certain."""
         certain = self.alive - self._first_reply >= LATEST
         return self._replies_since_request >= ANSWERS and (certain or self._requested is Condition.ENABLED)
@@ -178,11 +178,11 @@ class MitDrive(LinearDrive):
 
     def identify(self) -> Steps:
         """Checks that the replies have the length that fits `status`; of a Damiao, ranges, mode and watchdog too."""
-        rejected, replies = self.rejected, self._replied(1)
-        answered = lambda: replies() or self.rejected > rejected  # noqa: E731
+        rejected, answered = self.rejected, self._answered(1)
+        came = lambda: answered() or self.rejected > rejected  # noqa: E731
         remedy = "is the node id right, the bit rate, and the host's id?"
-        yield HandshakeStep([self.encoding.frame], answered, 0.5, f"a reply to a command of zero torque ({remedy})")
-        if not replies():
+        yield HandshakeStep([self.encoding.frame], came, 0.5, f"a reply to a command of zero torque ({remedy})")
+        if not answered():
             lengths = " or ".join(map(str, self._lengths))
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
         if self._status == "damiao":
@@ -202,9 +202,8 @@ class MitDrive(LinearDrive):
         """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
         if not self.readable:
             raise DriveError("answers only to commands of torque")
-        yield HandshakeStep(
-            self.queries(), self._replied(1), 0.5, "a reply to a request to refresh (is the node id right?)"
-        )
+        expected = "a reply to a request to refresh (is the node id right?)"
+        yield HandshakeStep(self.queries(), self._answered(1), 0.5, expected)
         yield from self._compare_registers()
 
     def _compare_registers(self) -> Steps:
@@ -250,8 +249,7 @@ class MitDrive(LinearDrive):
 
     def configure(self) -> Steps:
         """Disables the motor; its mode and limits cannot be set by MIT frames."""
-        frames = self.disable_frames()
-        came = self._replied(2)
+        frames, came = self.disable_frames(), self._answered(2)
         over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
         yield HandshakeStep(frames, over, 0.5, "an answer to the command to disable")
 
@@ -275,13 +273,14 @@ class MitDrive(LinearDrive):
         yield from self.reset()
 
     def enable(self, torque: float) -> Steps:
-        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         with self._seeded(torque) as seed:
             try:
                 # Some motors start with the last command that they received: it must be this one.
-                yield HandshakeStep([seed], self._replied(2), 0.5, "replies to the first torque")
+                yield HandshakeStep([seed], self._answered(2), 0.5, "replies to the first torque")
                 self._request(Condition.ENABLED)
-                yield HandshakeStep([self._special(codec.ENABLE)], over, 0.5, "an answer to the command to enable")
+                yield HandshakeStep(
+                    [self._special(codec.ENABLE)], self._decided, 0.5, "an answer to the command to enable"
+                )
             finally:
                 if self.condition is not Condition.ENABLED:
                     self._request(Condition.DISABLED)
@@ -295,9 +294,8 @@ class MitDrive(LinearDrive):
         frames = [*self.disable_frames()]
         if self._status == "damiao":
             frames.append(self._special(codec.CLEAR_FAULT))
-        came = self._replied(2)
-        clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
-        yield HandshakeStep(frames, clear, 0.5, "a reply without a fault (else switch its power off and on)")
+        expected = "a reply without a fault (else switch its power off and on)"
+        yield HandshakeStep(frames, self._disabled(2), 0.5, expected)
 
     def disable_frames(self) -> Sequence[Frame]:
         """The command to disable; the motor counts as disabled after its answer."""

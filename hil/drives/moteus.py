@@ -132,7 +132,7 @@ class MoteusDrive(TurnNode, TableDrive):
         self.handlers = {reply: self._on_reply, **dict.fromkeys(foreign, self._on_command)}
         self.encoding = self._encoding(settings.watchdog)
         self._query = self._frame(codec.query())
-        self._mode, self._replies = codec.STOPPED, 0
+        self._mode = codec.STOPPED
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
         self._revocation: Frame | None = None  # a command of ours may have enabled it again: what takes it back
@@ -215,7 +215,7 @@ class MoteusDrive(TurnNode, TableDrive):
     def _take(self, mode: int, fault: int, motion: Mapping[Quantity, float], time: int) -> None:
         """Takes its state; a drive with an encoder fault reports NaN: its fault counts, and the sample is missing."""
         self.alive = time
-        self._replies += 1
+        self._answers += 1
         self._judge(mode, fault)
         self._take_values(motion, time)
 
@@ -278,14 +278,14 @@ class MoteusDrive(TurnNode, TableDrive):
         return (self._query,)
 
     def explanation(self) -> str:
-        if not self._replies:
+        if not self._answers:
             return ""
         return f"it is in {codec.mode_text(self._mode)}{f', {self.fault}' if self.fault else ''}"
 
     def identify(self) -> Steps:
         """Checks that the drive is off, knows all registers that are used, and its position as the config says."""
         remedy = "is the id right, are both bit rates, and sample point 0.666?"
-        yield HandshakeStep([self._query], after(lambda: self._replies, 1), 0.5, f"an answer to a query ({remedy})")
+        yield HandshakeStep([self._query], self._answered(1), 0.5, f"an answer to a query ({remedy})")
         if self._mode not in (codec.STOPPED, codec.IN_FAULT, codec.TIMED_OUT, codec.BRAKE):
             raise DriveError(f"is in {codec.mode_text(self._mode)} already (stop it; is there another master?)")
         for register in ASKED:
@@ -347,7 +347,7 @@ class MoteusDrive(TurnNode, TableDrive):
         """
         yield from self.reset()
         with silent(self):
-            sent = after(lambda: self._replies, 1)
+            sent = self._answered(1)
             seconds = tested_time(self.settings)
             command = self._torque_frame(torque, self._encoding(seconds))
             yield HandshakeStep([command], sent, 0.5, "a reply to a command of torque")
@@ -364,7 +364,7 @@ class MoteusDrive(TurnNode, TableDrive):
 
     def _answered_later(self) -> Callable[[], bool]:
         """A condition: an answer has come, and it is not the instant of the query any more: one query in each tick."""
-        came, asked = after(lambda: self._replies, 1), False
+        came, asked = self._answered(1), False
 
         def done() -> bool:
             nonlocal asked
@@ -375,17 +375,16 @@ class MoteusDrive(TurnNode, TableDrive):
 
     def enable(self, torque: float) -> Steps:
         self._left, self._revocation = False, None
-        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         with self._seeded(torque):
             self._feed.fed = False  # `alive_frames` sends the first torque
-            yield HandshakeStep([], over, 0.5, "mode 10, position (is it calibrated: moteus_tool --calibrate?)")
+            expected = "mode 10, position (is it calibrated: moteus_tool --calibrate?)"
+            yield HandshakeStep([], self._decided, 0.5, expected)
         self._ours = True
 
     def reset(self) -> Steps:
         """Stops the drive, which clears its fault and the mode of its watchdog."""
-        came = after(lambda: self._replies, 2)
-        clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
-        yield HandshakeStep([*self.disable_frames(), self._query], clear, 0.5, "mode 0, stopped, without a fault")
+        frames = [*self.disable_frames(), self._query]
+        yield HandshakeStep(frames, self._disabled(2), 0.5, "mode 0, stopped, without a fault")
 
     def disable_frames(self) -> Sequence[Frame]:
         return self._mode_frames(codec.STOPPED)

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, silent
+from hil.drives.guard import silent
 from hil.drives.options import EncoderBits, Flag, MonitorPeriod, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
@@ -195,7 +195,6 @@ class OdriveDrive(OdriveEncoder, TableDrive):
             self._frame(codec.SET_INPUT_TORQUE, bytes(codec.SIZE)), codec.TORQUE, motor_torque(settings),
             Rounding.SINGLE, -LARGEST_SINGLE, LARGEST_SINGLE, None,
         )  # fmt: skip
-        self._heartbeats = 0
         self._state = codec.IDLE
         self._error = self._active = 0  # errors by the last heartbeat, and by the last Get_Error
         gauges = (
@@ -257,7 +256,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
     def _on_heartbeat(self, frame: Frame) -> bool:
         self._error, self._state = codec.ERROR.read(frame.data), codec.STATE.read(frame.data)
         self.alive = frame.time
-        self._heartbeats += 1
+        self._answers += 1
         self._judge()
         return True
 
@@ -277,7 +276,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         self.fault = codec.error_text(error)
         if error and state != codec.CLOSED_LOOP:  # an error in closed loop does not prove that it has disarmed
             self.condition = Condition.FAULT
-        elif not self._heartbeats:
+        elif not self._answers:
             self.condition = Condition.UNKNOWN
         elif state == codec.CLOSED_LOOP:
             self.condition = Condition.ENABLED
@@ -288,7 +287,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
 
     def explanation(self) -> str:
         """Its axis state and its errors, by its last heartbeat."""
-        if not self._heartbeats:
+        if not self._answers:
             return ""
         state = f"its axis state: {codec.state_text(self._state)}"
         return f"{state}, its errors: {self.fault}" if self.fault else state
@@ -298,7 +297,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
 
     def identify(self) -> Steps:
         """Checks versions, the period of the encoder estimates, and that the axis is idle."""
-        came = after(lambda: self._heartbeats, 1)
+        came = self._answered(1)
         yield HandshakeStep([], came, 0.5, "a heartbeat (is the node id right, the bit rate, heartbeat_msg_rate_ms?)")
         if self._state not in (0, codec.IDLE):
             state = codec.state_text(self._state)
@@ -327,7 +326,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
             *self._limit_frames(),
             self.encoding.frame,
         ]
-        came = after(lambda: self._heartbeats, 2)
+        came = self._answered(2)
         idle = lambda: came() and self._state in (0, codec.IDLE)  # noqa: E731
         yield HandshakeStep(frames, idle, 0.5, "axis state IDLE")
 
@@ -351,17 +350,17 @@ class OdriveDrive(OdriveEncoder, TableDrive):
 
     def enable(self, torque: float) -> Steps:
         start = self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))
-        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         with self._seeded(torque) as seed:
             self._feed.fed = True
-            yield HandshakeStep([seed, start], over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
+            expected = "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)"
+            yield HandshakeStep([seed, start], self._decided, 0.5, expected)
 
     def reset(self) -> Steps:
         """Clears errors, repeatedly: a watchdog that was fed late expires again."""
         frames = [self.encoding.frame, self._frame(codec.CLEAR_ERRORS, codec.clear_errors())]
         for _ in range(ATTEMPTS):
             self._active = 0
-            yield HandshakeStep(frames, after(lambda: self._heartbeats, 2), 0.5, "heartbeats after Clear_Errors")
+            yield HandshakeStep(frames, self._answered(2), 0.5, "heartbeats after Clear_Errors")
             if self.condition is Condition.DISABLED:
                 return
         state = codec.state_text(self._state)

@@ -101,7 +101,7 @@ class RobstrideDrive(LinearDrive):
             return False
         self._take_sample(frame)
         self.alive = frame.time
-        self._replies += 1
+        self._answers += 1
         mode, faults = codec.mode_and_faults(frame.id)
         self.fault = codec.fault_text(faults)
         self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
@@ -129,8 +129,8 @@ class RobstrideDrive(LinearDrive):
     def identify(self) -> Steps:
         """Checks that the motor is there, and off."""
         remedy = "is the node id right, and the bit rate? does it speak its own protocol, not CANopen or MIT?"
-        came = self._replied(1)
-        yield HandshakeStep([self.encoding.frame], came, 0.5, f"feedback to a command of zero torque ({remedy})")
+        expected = f"feedback to a command of zero torque ({remedy})"
+        yield HandshakeStep([self.encoding.frame], self._answered(1), 0.5, expected)
         if self.condition is Condition.ENABLED:
             raise DriveError("is in mode run already (stop it; is there another master?)")
 
@@ -178,20 +178,18 @@ class RobstrideDrive(LinearDrive):
             yield from self._set_timeout(self.settings.watchdog)
 
     def enable(self, torque: float) -> Steps:
-        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         with self._seeded(torque):
             self._feed.fed = False  # `alive_frames` sends the first torque
             # It may start with the last command that it received: it must be this one.
-            yield HandshakeStep([], self._replied(2), 0.5, "feedback to the first torque")
+            yield HandshakeStep([], self._answered(2), 0.5, "feedback to the first torque")
             self._feed.fed = True
-            yield HandshakeStep([self._frame(codec.ENABLE)], over, 0.5, "mode run")
+            yield HandshakeStep([self._frame(codec.ENABLE)], self._decided, 0.5, "mode run")
 
     def reset(self) -> Steps:
         """Stops the motor and clears its faults."""
         frames = [self._frame(codec.STOP, codec.stop(clear=True)), self.encoding.frame]
-        came = self._replied(2)
-        clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
-        yield HandshakeStep(frames, clear, 0.5, "mode reset without a fault (else switch its power off and on)")
+        expected = "mode reset without a fault (else switch its power off and on)"
+        yield HandshakeStep(frames, self._disabled(2), 0.5, expected)
 
     def disable_frames(self) -> Sequence[Frame]:
         self._feed.fed = True

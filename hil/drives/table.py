@@ -6,7 +6,7 @@ from math import isfinite, nan
 
 from hil.codecs.field import Field
 from hil.drives.base import Condition, Drive, Node, Sample
-from hil.drives.guard import Feed, begin_enabling, motor_torque, refuse_fault
+from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity
 from hil.drives.wire import (
     COARSE,
@@ -100,6 +100,7 @@ class TableDrive(TableNode, Drive):
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
         self._period, self._feed = period, Feed()
+        self._answers = 0  # number of frames that have shown its state
 
     def command(self, torque: float) -> Frame:
         self._feed.fed = True
@@ -130,6 +131,19 @@ class TableDrive(TableNode, Drive):
         for quantity, value in values.items():
             if quantity >= FIRST_GAUGE:
                 self.gauges[quantity - FIRST_GAUGE] = value
+
+    def _answered(self, more: int) -> Callable[[], bool]:
+        """A condition: so many frames that show its state have come since this call."""
+        return after(lambda: self._answers, more)
+
+    def _disabled(self, more: int) -> Callable[[], bool]:
+        """A condition: it is disabled and has no fault, by so many of these frames."""
+        came = self._answered(more)
+        return lambda: came() and self.condition is Condition.DISABLED
+
+    def _decided(self) -> bool:
+        """Whether it is enabled, or in fault, so that it will not be."""
+        return self.condition in (Condition.ENABLED, Condition.FAULT)
 
     def _on_foreign(self, frame: Frame) -> bool:
         """Notes a frame that only another master sends."""
