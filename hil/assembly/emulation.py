@@ -57,20 +57,14 @@ Motion = Callable[[float], tuple[Array, Array]]  # time since the hand began [s]
 
 def hand_motion(
     model: Model,
-    displacements: Displacements,
+    displacements: Displacements,  # those of the drives, then of encoder nodes
     start: State,
-    limits: Sequence[tuple[float, float]],
-    duration: float,
+    limits: Sequence[tuple[float, float]],  # lower and upper position limit of each drive [joint unit]
+    duration: float,  # time of the whole motion [s]
+    # lower and upper stop of each drive [joint unit], infinite where it is not known; None: none is
     stops: Sequence[tuple[float, float]] | None = None,
 ) -> Motion:
-    """The motion of a hand, which ends at the start pose.
-
-    Args:
-        displacements: Those of the drives, then of encoder nodes.
-        limits: Lower and upper position limit of each drive [joint unit].
-        duration: Time of the whole motion [s].
-        stops: Lower and upper stop of each drive [joint unit], infinite where it is not known; None: none is.
-    """
+    """The motion of a hand, which ends at the start pose."""
     from scipy.interpolate import CubicSpline
 
     sweeps = []
@@ -204,9 +198,8 @@ def in_lockstep(setup: RigSetup, engine: str = "auto") -> Environment:
 def make_emulator(setup: RigSetup, engine: str = "auto", plant: SimulatedPlant | None = None) -> Emulator:
     """The emulated drives of a config on buses of their own, with the scripted faults scheduled.
 
-    Args:
-        engine: Engine of the simulated plant.
-        plant: The machine of an earlier run of the same config, which begins again; None: a new one is compiled.
+    `engine`: engine of the simulated plant. `plant`: the machine of an earlier run of the same config, which begins
+    again; None: a new one is compiled.
     """
     rates = {name: BusRates.of(bus) for name, bus in setup.settings.buses.items()}
     return Emulator.build(emulated_rig(setup, engine), rates, plant)
@@ -243,8 +236,7 @@ def hand_of(setup: RigSetup, duration: float) -> Motion:
 def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
     """The machine, the drives and the scripted faults of a config.
 
-    Raises:
-        ConfigError: The plant refuses the parameters of `hil.emulation`.
+    Raises ConfigError: the plant refuses the parameters of `hil.emulation`.
     """
     settings, values = setup.settings, setup.settings.values.emulation
     actuator = ActuatorOptions(lag=values.current_lag, coulomb=values.coulomb_friction, viscous=values.viscous_friction)
@@ -287,8 +279,7 @@ def _encoder(values: Emulation, quantum: float) -> EncoderModel:
 def simulated_system(setup: RigSetup) -> System:
     """The plant behind the drives: that of the model, with the parameters and the friction of `hil.emulation`.
 
-    Raises:
-        ConfigError: The plant refuses these parameters.
+    Raises ConfigError: the plant refuses these parameters.
     """
     values = setup.settings.values.emulation
     overrides = [f"plant.parameters.{name}={value}" for name, value in values.parameters.items()]

@@ -49,8 +49,7 @@ def sample_errors(values: Hil, nodes: Sequence[Node]) -> tuple[Array, Array]:
 def position_noise(values: Hil, nodes: Sequence[Node], inverse: Array) -> Array:
     """Standard deviation of each coordinate by the quantisation and noise of all nodes, shape (n,).
 
-    Args:
-        inverse: Coordinates per displacement, shape (n, nodes).
+    `inverse`: coordinates per displacement, shape (n, nodes).
     """
     spread = sample_errors(values, nodes)[0] / np.sqrt(3.0)  # of a rounding error, which is uniform
     noise: Array = np.sqrt((inverse**2) @ spread**2)
@@ -66,16 +65,12 @@ def make_sensing(
     prediction: Prediction,
     engine: str,
     rank_tolerance: float,
-    estimated: bool = False,
+    estimated: bool = False,  # whether the law works with an estimate of the disturbance
 ) -> Sensing:
     """Builds what computes q and v from the samples of a run.
 
-    Args:
-        estimated: Whether the law works with an estimate of the disturbance.
-
-    Raises:
-        ConfigError: A node fits no actuator or coordinate, or a degree of freedom is not measured.
-        PlantError: The displacements of the motors are not known, or not conjugate to the actuators.
+    Raises ConfigError: a node fits no actuator or coordinate, or a degree of freedom is not measured. PlantError: the
+    displacements of the motors are not known, or not conjugate to the actuators.
     """
     nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
     # what friction, or an error of the model that the law meets by its estimate, may take from the model's torques
@@ -150,8 +145,7 @@ def resolved_steps(
 
     Each sample is moved by its error to both sides, which is one step of quantisation. The steps of all samples add up.
 
-    Args:
-        state: State at which the steps are computed.
+    `state`: state at which the steps are computed.
     """
     positions, speeds = sample_errors(values, nodes)
     inverse = sensing.coordinates.inverse(state.t, state.q)
@@ -193,9 +187,7 @@ def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sens
 def let_go(hold: Hold, units: Sequence[str]) -> list[LetGo]:
     """How each axis may move while the watchdog of its drive is tested.
 
-    Args:
-        hold: What holds the start pose.
-        units: Units of the displacements, of the drives first.
+    `hold`: what holds the start pose; `units`: units of the displacements, of the drives first.
     """
     inertia = np.diag(hold.inertia)
     accelerations = np.divide(np.abs(hold.u), inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
@@ -210,13 +202,10 @@ def _travel(units: Sequence[str]) -> np.ndarray:
 def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Array, units: Sequence[str]) -> None:
     """Refuses a start pose beyond the position limits of a drive.
 
-    Args:
-        displacements: Displacements at the start pose: of the drives in the plant's order, then of encoders [joint
-            unit].
-        units: Their units.
+    `displacements`: displacements at the start pose: of the drives in the plant's order, then of encoders [joint unit];
+    `units`: their units.
 
-    Raises:
-        ConfigError: A drive would start beyond its limits.
+    Raises ConfigError: a drive would start beyond its limits.
     """
     order, problems = [drive.actuator for drive in settings.values.drives], []
     for drive, position, unit in zip(settings.drives, displacements, units, strict=False):
@@ -237,18 +226,10 @@ def check_fall(
     model: Model,
     compensation: GravityCompensation,
     start: State,
-    tolerance: float,
-    balance: StaticBalance,
+    tolerance: float,  # rank tolerance of the passive constraints
+    balance: StaticBalance,  # how the machine falls
 ) -> str:
-    """A note on what holds a machine that falls without torque.
-
-    Args:
-        tolerance: Rank tolerance of the passive constraints.
-        balance: How the machine falls.
-
-    Raises:
-        ConfigError: Neither brakes nor motors hold it.
-    """
+    """A note on what holds a machine that falls without torque; ConfigError: neither brakes nor motors hold it."""
     where = loaded.where("hil", "drives")
     falls = (
         "without torque the machine falls from its start pose "
@@ -281,9 +262,7 @@ GRIP = 0.005
 def guiding_of(safety: Safety, drives: Sequence[Drive], held: Array) -> Guiding:
     """How a machine feels in the hand.
 
-    Args:
-        safety: Section `hil.safety` of the config.
-        held: Torques that hold the start pose [actuator units].
+    `safety`: section `hil.safety` of the config; `held`: torques that hold the start pose [actuator units].
     """
     limits, grip = [], []
     for drive, torque in zip(drives, held.tolist(), strict=True):
@@ -304,8 +283,7 @@ def with_decelerations(settings: HilSettings, start: Hold) -> HilSettings:
 
     With that time T each motor i needs the torque sum_j |W_ij| v_j / T at the start pose while all brake at once.
 
-    Args:
-        start: What holds the start pose, and the inertia W that the motors see there.
+    `start`: what holds the start pose, and the inertia W that the motors see there.
     """
     speeds = np.array([drive.speed_limit for drive in settings.drives])
     limits = np.array([drive.torque_limit for drive in settings.drives])

@@ -140,11 +140,9 @@ class HilSettings:
 def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None = None) -> HilSettings:
     """The rig of a config.
 
-    Args:
-        problems: Problems in other sections, reported together with those of the rig; None: none.
+    `problems`: problems in other sections, reported together with those of the rig; None: none.
 
-    Raises:
-        ConfigError: The config has no rig, or the rig does not fit the plant; every problem at once.
+    Raises ConfigError: the config has no rig, or the rig does not fit the plant; every problem at once.
     """
     values = loaded.config.hil
     problems = Problems(loaded) if problems is None else problems
@@ -219,8 +217,7 @@ def true_settings(node: Settings, values: Hil) -> Settings:
 def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
     """Adds the problems of the rig to those of other sections, if the plant can be built.
 
-    Raises:
-        ConfigError: There is a problem; every problem at once.
+    Raises ConfigError: there is a problem; every problem at once.
     """
     plant = build_plant(loaded, Problems(loaded))
     if plant is not None and loaded.config.hil is not None:

@@ -115,9 +115,7 @@ class RigSetup:
     def plan(self, stage: Stage, duration: float | None) -> RunPlan:
         """The plan for the stages of a run.
 
-        Args:
-            stage: Last stage.
-            duration: Time in the last stage [s]; None: that of the config.
+        `stage`: last stage. `duration`: time in the last stage [s]; None: that of the config.
         """
         safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.law
         guided = stage is Stage.FLOAT

@@ -130,12 +130,9 @@ def _let_go(setup: RigSetup, t: float, q: Array, v: Array, free: Sequence[int]) 
 def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
     """Refuses a machine that falls from one of these poses.
 
-    Args:
-        states: Poses that it can reach.
-        when: How it reaches them.
+    `states`: poses that it can reach; `when`: how it reaches them.
 
-    Raises:
-        ConfigError: It falls; the sentence names the drive and the pose.
+    Raises ConfigError: it falls; the sentence names the drive and the pose.
     """
     found = fall(setup, states)
     if found is None:

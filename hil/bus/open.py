@@ -88,8 +88,7 @@ def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
 
     The bus is a loopback bus (`is_loopback`): nothing may be sent to real drives before they are checked.
 
-    Raises:
-        BusError: The bus is down, or another loop uses the emulated drives.
+    Raises BusError: the bus is down, or another loop uses the emulated drives.
     """
     bus.send(QUESTION)
     until = clock.now() + nanoseconds(timeout)
@@ -108,16 +107,15 @@ _CLOCK = 80_000_000  # of FD controllers that python-can sets up by a bit timing
 _SAMPLE_POINT = 75.0  # where the config gives none [%]
 
 
-def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: int = RECEIVE_BUFFER) -> PythonCanBus:
-    """Opens one bus and sends nothing on it; BusError with the reason and the remedy if it cannot be opened.
-
-    Args:
-        name: Its name in the config.
-        keys: `interface`, `channel`, `bitrate` [bit/s], `fd`, `data_bitrate` [bit/s], `data_sample_point`, and the keys
-            that python-can takes for this interface.
-        clock: The run's clock.
-        receive_buffer: Size to ask of the kernel [byte].
-    """
+def open_bus(
+    name: str,  # its name in the config
+    # `interface`, `channel`, `bitrate` [bit/s], `fd`, `data_bitrate` [bit/s], `data_sample_point`, and the keys that
+    # python-can takes for this interface
+    keys: Mapping[str, Any],
+    clock: Clock,  # the run's clock
+    receive_buffer: int = RECEIVE_BUFFER,  # size to ask of the kernel [byte]
+) -> PythonCanBus:
+    """Opens one bus and sends nothing on it; BusError with the reason and the remedy if it cannot be opened."""
     where = f"bus {name}"
     interface = _known_interface(where, keys)
     channel, bitrate = _channel(where, interface, keys), _bitrate(where, keys)

@@ -37,17 +37,14 @@ RANK_TOLERANCE = 1e-9  # relative singular value below which rows count as depen
 
 
 def pose_at(
-    model: Model, displacements: Displacements, t: float, q: Array, channels: Sequence[int], values: Array
+    model: Model,
+    displacements: Displacements,  # what the channels measure
+    t: float,  # time of the plant [s]
+    q: Array,  # pose to begin with, shape (n,)
+    channels: Sequence[int],  # indices of the channels whose values are given
+    values: Array,  # these values, shape (channels,) [joint unit]
 ) -> tuple[Array, float]:
-    """The pose, shape (n,), and the largest error that remains there.
-
-    Args:
-        displacements: What the channels measure.
-        t: Time of the plant [s].
-        q: Pose to begin with, shape (n,).
-        channels: Indices of the channels whose values are given.
-        values: These values, shape (channels,) [joint unit].
-    """
+    """The pose, shape (n,), and the largest error that remains there."""
     chosen, rest = list(channels), np.zeros(model.n)
     holonomic = np.array([row.kind == "holonomic" for row in model.passive_rows], dtype=bool)
     error = np.inf
@@ -67,11 +64,7 @@ LONGEST_STILL = 200  # largest number of samples of which the start is the mean
 
 
 class HandMotion:
-    """Collects one sample of every node per tick.
-
-    Args:
-        nodes: Drives in the order of the actuators, then encoder nodes.
-    """
+    """Collects one sample of every node per tick; `nodes`: drives in the order of the actuators, then encoder nodes."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = list(nodes)
@@ -119,25 +112,17 @@ BySign = Mapping[float, StopZero]  # sign of a drive -> what its stops say about
 
 
 class Beginning:
-    """Displacements and pose at the beginning of a motion, for given signs.
-
-    Args:
-        displacements: Of the drives in the order of the actuators, then of encoder nodes.
-        start: The known pose.
-        motion: What the encoders said.
-        zeros: Index of each drive with stops -> what they say.
-        count: Number of drives.
-        tolerance: Larger differences between the known pose and an encoder node, or a stop, are said [joint unit].
-    """
+    """Displacements and pose at the beginning of a motion, for given signs."""
 
     def __init__(
         self,
         model: Model,
-        displacements: Displacements,
-        start: State,
-        motion: HandMotion,
-        zeros: Mapping[int, BySign],
-        count: int,
+        displacements: Displacements,  # of the drives in the order of the actuators, then of encoder nodes
+        start: State,  # the known pose
+        motion: HandMotion,  # what the encoders said
+        zeros: Mapping[int, BySign],  # index of each drive with stops -> what they say
+        count: int,  # number of drives
+        # larger differences between the known pose and an encoder node, or a stop, are said [joint unit]
         tolerance: float,
     ) -> None:
         self._model, self._displacements, self._start = model, displacements, start
@@ -212,14 +197,12 @@ class FittingSigns:
     unclear: tuple[int, ...]  # indices of the nodes whose signs the second best combination turns
 
 
-def fitting_signs(misfit: Misfit, start: Array, judged: Sequence[int]) -> FittingSigns:
-    """The signs with the smallest misfit.
-
-    Args:
-        misfit: What is minimised.
-        start: Signs to begin with; nodes that are not judged keep them.
-        judged: Indices of the nodes whose sign the residual judges.
-    """
+def fitting_signs(
+    misfit: Misfit,  # what is minimised
+    start: Array,  # signs to begin with; nodes that are not judged keep them
+    judged: Sequence[int],  # indices of the nodes whose sign the residual judges
+) -> FittingSigns:
+    """The signs with the smallest misfit."""
     tried = {tuple(signs.tolist()): misfit(signs) for signs in _combinations(misfit, start, judged)}
     order = sorted(tried, key=lambda signs: tried[signs])
     best = order[0]
@@ -282,26 +265,19 @@ class CalibratedAxis:
 
 
 class Calibrator:
-    """Finds signs, zeros and ranges.
-
-    Args:
-        sensing: Solves for q: drives in the order of the actuators, then encoder nodes.
-        start: The known pose.
-        drives: Drives of the config.
-        tolerance: Largest disagreement of redundant encoders [joint unit]; None: what their steps explain.
-        start_tolerance: Larger differences of an encoder node, or a stop, from the known pose are said [joint unit].
-        skew: Uncertainty of a sample's time where nodes do not sample together [s].
-    """
+    """Finds signs, zeros and ranges."""
 
     def __init__(
         self,
         model: Model,
-        sensing: Sensing,
-        start: State,
-        drives: Sequence[DriveSettings],
+        sensing: Sensing,  # solves for q: drives in the order of the actuators, then encoder nodes
+        start: State,  # the known pose
+        drives: Sequence[DriveSettings],  # drives of the config
+        # largest disagreement of redundant encoders [joint unit]; None: what their steps explain
         tolerance: float | None = None,
+        # larger differences of an encoder node, or a stop, from the known pose are said [joint unit]
         start_tolerance: float = np.inf,
-        skew: float = 0.0,
+        skew: float = 0.0,  # uncertainty of a sample's time where nodes do not sample together [s]
     ) -> None:
         self._model, self._coordinates, self._start = model, sensing.coordinates, start
         self._drives, self._tolerance, self._start_tolerance = drives, tolerance, start_tolerance

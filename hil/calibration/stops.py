@@ -29,18 +29,16 @@ class StopZero:
 
 
 def zero_by_stops(
-    motor: Array, sign: float, stops: tuple[float, float], span: float, step: float, tolerance: float | None = None
+    motor: Array,  # motor angle divided by the gear, over the whole motion, shape (samples,) [joint unit]
+    sign: float,  # 1 or -1
+    # displacement at the lower and at the upper stop [joint unit]; infinite: that one is not known
+    stops: tuple[float, float],
+    span: float,  # range of the joint [joint unit]
+    step: float,  # smallest visible step of the encoder [joint unit]
+    # largest difference between touches [joint unit]; None: `AGREE` of the range, or `STEPS` steps
+    tolerance: float | None = None,
 ) -> StopZero:
-    """The zero that fits all touches best.
-
-    Args:
-        motor: Motor angle divided by the gear, over the whole motion, shape (samples,) [joint unit].
-        sign: 1 or -1.
-        stops: Displacement at the lower and at the upper stop [joint unit]; infinite: that one is not known.
-        span: Range of the joint [joint unit].
-        step: Smallest visible step of the encoder [joint unit].
-        tolerance: Largest difference between touches [joint unit]; None: `AGREE` of the range, or `STEPS` steps.
-    """
+    """The zero that fits all touches best."""
     lower, upper = stops
     y, touched = sign * motor, []
     if isfinite(upper):

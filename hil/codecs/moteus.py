@@ -339,9 +339,8 @@ COMMAND_TORQUE = Field(len(_TORQUE_HEAD), 4, "float")  # the torque in a torque 
 def torque_command(max_torque: float, watchdog: float) -> bytes:
     """Payload of a command of zero torque, 32 bytes: torque, gains of 0, limit, watchdog, query, padding.
 
-    Args:
-        max_torque: Largest torque that the drive may make [N m], rounded up to its step.
-        watchdog: Time without a command after which the drive stops by itself [s], a multiple of `WATCHDOG_STEP`.
+    `max_torque`: largest torque that the drive may make [N m], rounded up to its step; `watchdog`: time without a
+    command after which the drive stops by itself [s], a multiple of `WATCHDOG_STEP`.
     """
     steps = round(watchdog / WATCHDOG_STEP)
     if steps < 1:  # 0 would mean servo.default_timeout_s

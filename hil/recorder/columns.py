@@ -17,15 +17,15 @@ LIVE = "live"  # group of the columns with the gains in force, named by their pa
 
 
 class ColumnLayout:
-    """Names, units and order of the columns, and the row of a tick.
+    """Names, units and order of the columns, and the row of a tick."""
 
-    Args:
-        nodes: Drives, in the plant's order, then encoder nodes.
-        emulated: Whether there is a simulated plant whose true state is known.
-        live: Paths of gains that may change while the loop runs.
-    """
-
-    def __init__(self, loop: Loop, nodes: Sequence[Node], emulated: bool, live: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        nodes: Sequence[Node],  # drives, in the plant's order, then encoder nodes
+        emulated: bool,  # whether there is a simulated plant whose true state is known
+        live: Sequence[str] = (),  # paths of gains that may change while the loop runs
+    ) -> None:
         plant = loop.system.model.plant
         base = Columns(loop)
         units = base.units()
@@ -77,11 +77,7 @@ class ColumnLayout:
         self.parts = self._numbers, self._numbers[1:state], self._numbers[state:command], self._numbers[command:]
 
     def row(self, extra: Sequence[float]) -> Array:
-        """`values`, from the numbers in `parts`.
-
-        Args:
-            extra: Values of the columns that only drives have, in order.
-        """
+        """`values`, from the numbers in `parts`; `extra`: values of the columns that only drives have, in order."""
         base = len(self.source)
         self.values[:base] = self._numbers[self.source]
         self.values[base:] = extra

@@ -28,15 +28,13 @@ from servoctl.types import Array
 LENGTH = struct.Struct("<I")
 
 
-def as_entry(kind: str, text: str, time: int, fields: dict[str, Any]) -> dict[str, Any]:
-    """An event as a dictionary of plain values.
-
-    Args:
-        kind: One word: `state`, `fault`, `operator`, ...
-        text: The event in words.
-        time: Time on the run's clock [ns].
-        fields: Further values.
-    """
+def as_entry(
+    kind: str,  # one word: `state`, `fault`, `operator`, ...
+    text: str,  # the event in words
+    time: int,  # time on the run's clock [ns]
+    fields: dict[str, Any],  # further values
+) -> dict[str, Any]:
+    """An event as a dictionary of plain values."""
     return dict({"t": time / SECOND, "event": kind, "text": text} | plain(fields))
 
 
@@ -57,14 +55,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 class EventLog:
-    """An `events.jsonl` to write to.
-
-    Args:
-        path: The file to make.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """An `events.jsonl` to write to; OSError: it cannot be made."""
 
     kept = 1000
 
@@ -74,11 +65,7 @@ class EventLog:
         self.count = 0  # number of events
 
     def add(self, lines: list[bytes]) -> None:
-        """Writes lines.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Writes lines; OSError: the file cannot be written."""
         for line in lines:
             left = line
             while left:
@@ -95,9 +82,7 @@ class EventLog:
 def add_missing(folder: str | PathLike[str], entries: Iterable[dict[str, Any]]) -> None:
     """Adds the events that are missing in an `events.jsonl` because its recorder died; never raises.
 
-    Args:
-        folder: The run folder.
-        entries: All events of the run, in order, as `as_entry` makes them.
+    `entries`: all events of the run, in order, as `as_entry` makes them.
     """
     path = Path(folder) / "events.jsonl"
     with contextlib.suppress(OSError, ValueError):
@@ -114,13 +99,7 @@ def add_missing(folder: str | PathLike[str], entries: Iterable[dict[str, Any]]) 
 def read_events(folder: str | PathLike[str]) -> list[dict[str, Any]]:
     """The events of a run, in order: `t` [s], `event`, `text`, and further values.
 
-    An incomplete last line is left out.
-
-    Args:
-        folder: The run folder.
-
-    Raises:
-        OSError: The folder has no `events.jsonl`.
+    An incomplete last line is left out; OSError: the folder has no `events.jsonl`.
     """
     lines = (Path(folder) / "events.jsonl").read_bytes().split(b"\n")[:-1]
     return [json.loads(line) for line in lines]
@@ -130,14 +109,7 @@ CONTAINER = 16384  # largest content of a container [byte]: about 340 frames
 
 
 class FrameLog(BLFWriter):
-    """A `can.blf` to write to.
-
-    Args:
-        path: The file to make.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """A `can.blf` to write to; OSError: it cannot be made."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, max_container_size=CONTAINER)
@@ -146,11 +118,7 @@ class FrameLog(BLFWriter):
         self.flush()
 
     def add(self, records: Iterable[tuple[Any, ...]]) -> None:
-        """Adds frames, each as the values of a `memory.FRAME`.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Adds frames, each as the values of a `memory.FRAME`; OSError: the file cannot be written."""
         for record in records:
             bus, sent, frame, time = unpacked(*record)
             if time >= self._due:
@@ -159,11 +127,7 @@ class FrameLog(BLFWriter):
             self.on_message_received(_message(bus, sent, frame, time))
 
     def flush(self) -> None:
-        """Writes everything up to now to disk.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Writes everything up to now to disk; OSError: the file cannot be written."""
         self._flush()
         self.file.flush()
 
@@ -187,15 +151,8 @@ def _message(bus: int, sent: bool, frame: Frame, time: int) -> Message:
 def read_frames(folder: str | PathLike[str]) -> Iterator[tuple[int, bool, Frame, int]]:
     """The frames of a run, in the order in which the loop sent and received them; also of a killed run.
 
-    Args:
-        folder: The run folder.
-
-    Yields:
-        Index of the bus, whether the frame was sent, the frame, and its time on the run's clock [ns]. `Frame.time` is
-        set for received frames only.
-
-    Raises:
-        OSError: The folder has no `can.blf`.
+    Yields the index of the bus, whether the frame was sent, the frame, and its time on the run's clock [ns].
+    `Frame.time` is set for received frames only. Raises OSError: the folder has no `can.blf`.
     """
     cut_off = (struct.error, BLFParseError, zlib.error)
     with open(Path(folder) / "can.blf", "rb") as file, contextlib.suppress(*cut_off):

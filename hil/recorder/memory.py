@@ -29,16 +29,15 @@ class Ring:
     Design: head and tail count all records that were ever put and taken. The consumer takes only what it saw at its
     previous call, so the records have reached the memory before they are read: Python has no memory barrier, but no
     machine delays a store for the time between two calls.
-
-    Args:
-        memory: `Ring.footprint(size, capacity)` bytes, zero at first; each process makes its own ring on them.
-        size: Bytes of a record.
-        capacity: Largest number of records in it.
     """
 
-    def __init__(self, memory: memoryview, size: int, capacity: int) -> None:
-        # size: bytes of a record
-        # capacity: largest number of records in it
+    def __init__(
+        self,
+        # `Ring.footprint(size, capacity)` bytes, zero at first; each process makes its own ring on them
+        memory: memoryview,
+        size: int,  # bytes of a record
+        capacity: int,  # largest number of records in it
+    ) -> None:
         self.size, self.capacity = size, capacity
         self._counts = memory[:COUNTS].cast("Q")
         self.slots = memory[COUNTS : COUNTS + size * capacity]  # the records' bytes, shape (capacity * size,)
@@ -157,18 +156,15 @@ class Capacity(NamedTuple):
 
 
 class SharedRings:
-    """Rings of rows, frames and events, and the problem of the recorder.
+    """Rings of rows, frames and events, and the problem of the recorder; OSError: the system has no memory to give."""
 
-    Args:
-        columns: Number of columns of a row.
-        descriptor: File descriptor of existing memory; None: make new memory.
-        writable: Whether to map it for writing; a process that only reads need not.
-
-    Raises:
-        OSError: The system has no memory to give.
-    """
-
-    def __init__(self, columns: int, capacity: Capacity, descriptor: int | None = None, writable: bool = True) -> None:
+    def __init__(
+        self,
+        columns: int,  # number of columns of a row
+        capacity: Capacity,
+        descriptor: int | None = None,  # file descriptor of existing memory; None: make new memory
+        writable: bool = True,  # whether to map it for writing; a process that only reads need not
+    ) -> None:
         sizes = [(8 * columns, capacity.rows), (FRAME.size, capacity.frames), (1, capacity.events)]
         total = PROBLEM + sum(Ring.footprint(*size) for size in sizes)
         # file descriptor of the memory, for the process that shares it
@@ -255,11 +251,7 @@ _TABLE = np.array([_CLASSIC, *_FD], dtype=np.int64)
 
 
 def recorded_bits(frames: Any) -> Array:
-    """Bits at the nominal and at the data bit rate, shape (frames, 2).
-
-    Args:
-        frames: Records of `memory.FIELDS`.
-    """
+    """Bits at the nominal and at the data bit rate, shape (frames, 2); `frames`: records of `memory.FIELDS`."""
     flags = frames["flags"]
     size = np.where(flags & REMOTE, 0, np.minimum(frames["length"], FD_SIZES[-1]))
     kind = np.where(flags & FD, np.where(flags & BRS, 2, 1), 0)

@@ -45,8 +45,7 @@ class RecorderSettings(NamedTuple):
 def main(descriptor: int) -> None:
     """Records until the loop closes the run, or its process has ended.
 
-    Args:
-        descriptor: File descriptor of the connection to the loop, which sends the settings first.
+    `descriptor`: file descriptor of the connection to the loop, which sends the settings first.
     """
     connection = Connection(descriptor)
     try:
@@ -94,11 +93,7 @@ def _tell(connection: Connection, message: tuple[str, str]) -> None:
 class FolderWriter:
     """Writes the rings to the run folder; if one file cannot be written, the others still are.
 
-    Args:
-        settings: What the recorder is started with.
-
-    Raises:
-        OSError, RunFolderError: The folder or its files cannot be made.
+    Raises OSError, RunFolderError: the folder or its files cannot be made.
     """
 
     def __init__(self, memory: SharedRings, settings: RecorderSettings) -> None:
@@ -168,13 +163,9 @@ class FolderWriter:
         return True
 
     def close(self, metadata: dict[str, Any]) -> None:
-        """Writes the rest and finishes the folder.
+        """Writes the rest and finishes the folder, with metadata of the run at its end.
 
-        Args:
-            metadata: Metadata of the run at its end.
-
-        Raises:
-            RunFolderError: The folder cannot be finished; what was written stays.
+        Raises RunFolderError: the folder cannot be finished; what was written stays.
         """
         for _ in range(2):  # the records at the previous call, then those since
             self.take()

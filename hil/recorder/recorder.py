@@ -34,13 +34,10 @@ IGNORED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 def start_child(module: str, there: Connection, *descriptors: int) -> "subprocess.Popen[bytes]":
     """A process that calls `main(descriptor)` of a module and ignores the signals of the terminal.
 
-    Args:
-        module: Name of the module.
-        there: Its end of a pipe, whose file descriptor `main` gets; closed here.
-        descriptors: Further file descriptors that it inherits.
+    `module`: name of the module. `there`: its end of a pipe, whose file descriptor `main` gets; closed here.
+    `descriptors`: further file descriptors that it inherits.
 
-    Raises:
-        OSError: The system starts no process.
+    Raises OSError: the system starts no process.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # a child inherits the mask
     try:
@@ -65,29 +62,17 @@ class Recorder:
     Design: on the wall clock nothing here waits: what finds no room is lost, counted, and reported in the summary. In
     lock-step (`lossless`) time stands still while the rings are full, so a run leaves the same files each time.
 
-    Args:
-        folder: The run folder; an earlier run in this place is moved aside.
-        columns: Column -> unit (empty if it has none), in the order of a row; `t` must be one.
-        metadata: What is known about the run at its start: see `Trajectory.metadata`.
-        config_text: The config as it runs, with its defaults.
-        lossless: Whether to wait for room rather than lose anything.
-        capacity: Sizes of the rings; None: the defaults.
-
-    Attributes:
-        path: The run folder.
-
-    Raises:
-        RunFolderError: The folder cannot be made, or the process cannot be started.
+    Raises RunFolderError: the folder cannot be made, or the process cannot be started.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
-        columns: Mapping[str, str],
-        metadata: Mapping[str, Any],
-        config_text: str = "",
-        lossless: bool = False,
-        capacity: Capacity | None = None,
+        folder: str | os.PathLike[str],  # the run folder; an earlier run in this place is moved aside
+        columns: Mapping[str, str],  # column -> unit (empty if it has none), in the order of a row; `t` must be one
+        metadata: Mapping[str, Any],  # what is known about the run at its start: see `Trajectory.metadata`
+        config_text: str = "",  # the config as it runs, with its defaults
+        lossless: bool = False,  # whether to wait for room rather than lose anything
+        capacity: Capacity | None = None,  # sizes of the rings; None: the defaults
     ) -> None:
         if "t" not in columns:
             raise RunFolderError(f"{folder}: a run needs the column t (name it among the columns)")
@@ -106,7 +91,7 @@ class Recorder:
             self._process = start_child("hil.recorder.process", there, self._memory.descriptor)
             with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
                 self._connection.send(settings)
-            self.path = Path(self._answer("ready"))
+            self.path = Path(self._answer("ready"))  # the run folder
         except BaseException as error:
             self._release()
             if isinstance(error, RunFolderError) or not isinstance(error, OSError):
@@ -115,25 +100,21 @@ class Recorder:
             raise WriteError(f"{folder}: the recorder cannot be started: {why} (free disk space or memory)") from error
 
     def row(self, values: Array) -> None:
-        """Records a row.
-
-        Args:
-            values: In the order of the columns, shape (columns,).
-        """
+        """Records a row; `values`: in the order of the columns, shape (columns,)."""
         slot = self._rows.slot()
         if slot < 0 and (slot := self._no_room(self._rows, 1)) < 0:
             return
         self._memory.table[slot] = values
         self._rows.publish()
 
-    def frame(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
-        """Records a frame.
-
-        Args:
-            bus: Index of its bus, 0 to 254.
-            sent: Whether the loop sent it.
-            time: Time at which it was sent or received, on the run's clock [ns].
-        """
+    def frame(
+        self,
+        bus: int,  # index of its bus, 0 to 254
+        sent: bool,  # whether the loop sent it
+        frame: Frame,
+        time: int,  # time at which it was sent or received, on the run's clock [ns]
+    ) -> None:
+        """Records a frame."""
         size = frame.length if frame.remote else len(frame.data)
         values = time, frame.id, bus, sent | frame.flags, size, frame.data
         if not self._frames.pack(FRAME, *values) and self._no_room(self._frames, 1) >= 0:
@@ -148,11 +129,7 @@ class Recorder:
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
         """Records an event. It takes about 10 us, so it is for rare events.
 
-        Args:
-            kind: One word: `state`, `fault`, `operator`, ...
-            text: The event in words.
-            time: Time on the run's clock [ns].
-            fields: Further values.
+        Arguments as of `as_entry`.
         """
         data = encode(as_entry(kind, text, time, fields))
         if not self._events.put_bytes(data) and self._no_room(self._events, len(data)) >= 0:
@@ -192,13 +169,11 @@ class Recorder:
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
         """Finishes the folder and returns its content.
 
-        Args:
-            metadata: Metadata of the run at its end, added to that of its start. `duration`, `steps` and `events` (the
-                first thousand) are filled in if they are missing; `recorder` has the numbers of what was recorded and
-                lost, and the problem, if any.
+        `metadata`: metadata of the run at its end, added to that of its start. `duration`, `steps` and `events` (the
+        first thousand) are filled in if they are missing; `recorder` has the numbers of what was recorded and lost, and
+        the problem, if any.
 
-        Raises:
-            RunFolderError: The folder could not be finished; what was written stays, and the status is `failed`.
+        Raises RunFolderError: the folder could not be finished; what was written stays, and the status is `failed`.
         """
         if self._closed:
             raise RunFolderError(f"{self.path}: close: the folder is closed")
@@ -268,12 +243,7 @@ class Recorder:
 
 
 class InMemory:
-    """Rows, frames and events of a run.
-
-    Args:
-        columns: Column -> unit, in the order of a row.
-        metadata: What is known about the run at its start: see `Trajectory.metadata`.
-    """
+    """Rows, frames and events of a run; arguments as of `Recorder`."""
 
     problem: str | None = None
 

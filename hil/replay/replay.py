@@ -52,14 +52,13 @@ class Sent:
     first: str  # the first difference; empty: no difference
 
 
-def compare_sent(run: Trajectory, folder: str | PathLike[str], drives: Sequence[Drive], buses: Sequence[str]) -> Sent:
-    """Compares the law's torques, the torques sent, and the frames.
-
-    Args:
-        folder: Its folder, with `can.blf`.
-        drives: Fresh drives as the config makes them.
-        buses: Names of the buses, in the order of their numbers.
-    """
+def compare_sent(
+    run: Trajectory,
+    folder: str | PathLike[str],  # its folder, with `can.blf`
+    drives: Sequence[Drive],  # fresh drives as the config makes them
+    buses: Sequence[str],  # names of the buses, in the order of their numbers
+) -> Sent:
+    """Compares the law's torques, the torques sent, and the frames."""
     period = float(run.metadata.get("timing", {}).get("nominal_period_s", 0.0)) or float(np.min(run["elapsed"]))
     torques = other_torques = 0
     first: list[tuple[int, str]] = []
@@ -183,23 +182,17 @@ class Replay:
 
 
 def replay(
-    folder: str | PathLike[str],
+    folder: str | PathLike[str],  # run folder
+    # folder of the Python files that its config names, such as `cart.py:Cart`; None: where they were
     classes: str | PathLike[str] | None = None,
+    # relative to the largest |u| of each actuator; None: 0 on the run's engine, else `OTHER_ENGINE`
     tolerance: float | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | None = None,  # called now and then with the share that is done, 0 to 1
 ) -> Replay:
     """Recomputes the law's inputs from the states in a run folder, and compares.
 
-    Args:
-        folder: Run folder.
-        classes: Folder of the Python files that its config names, such as `cart.py:Cart`; None: where they were.
-        tolerance: Relative to the largest |u| of each actuator; None: 0 on the run's engine, else `OTHER_ENGINE`.
-        progress: Called now and then with the share that is done, 0 to 1.
-
-    Raises:
-        ConfigError: The folder's config is wrong, or has no law.
-        RunFolderError: The folder cannot be read, or holds no config or no rows.
-        ColumnError: The rows do not belong to the config.
+    Raises ConfigError: the folder's config is wrong, or has no law. RunFolderError: the folder cannot be read, or holds
+    no config or no rows. ColumnError: the rows do not belong to the config.
     """
     folder = Path(folder)
     run = load_run(folder)
@@ -292,8 +285,7 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
 def _gains(loaded: LoadedConfig, run: Trajectory, loop: Loop) -> LiveGains | None:
     """The gains that may have changed during the run; None: no gain could.
 
-    Raises:
-        RunFolderError: The logged gains are not those of the config.
+    Raises RunFolderError: the logged gains are not those of the config.
     """
     logged = list(run.group(LIVE))
     if not logged:
@@ -308,15 +300,15 @@ def _gains(loaded: LoadedConfig, run: Trajectory, loop: Loop) -> LiveGains | Non
 
 
 class _Law:
-    """Evaluates the law as the run did.
+    """Evaluates the law as the run did."""
 
-    Args:
-        sampled: Whether the run held its inputs over a period.
-        on_drives: Whether it was a run on drives.
-        gains: Gains that may have changed; None: no gain could.
-    """
-
-    def __init__(self, loop: Loop, sampled: bool, on_drives: bool, gains: LiveGains | None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        sampled: bool,  # whether the run held its inputs over a period
+        on_drives: bool,  # whether it was a run on drives
+        gains: LiveGains | None,  # gains that may have changed; None: no gain could
+    ) -> None:
         self.loop, self._sampled, self._on_drives, self._gains = loop, sampled, on_drives, gains
 
     def __call__(self, t: float, x: Array, last: bool, gains: Array) -> Array:
@@ -376,12 +368,9 @@ def _compared(run: Trajectory, law: _Law, tolerance: float | None, progress: Cal
 def decoded(folder: str | PathLike[str], nodes: Sequence[Sequence[Node]]) -> Iterator[tuple[Node, Sample]]:
     """Decodes every sample of a run again from the frames in `can.blf`.
 
-    Args:
-        folder: Run folder.
-        nodes: Fresh nodes as the config makes them, by index of their bus; they receive the frames.
+    `folder`: run folder. `nodes`: fresh nodes as the config makes them, by index of their bus; they receive the frames.
 
-    Raises:
-        OSError: The folder has no `can.blf`.
+    Raises OSError: the folder has no `can.blf`.
     """
     for bus, sent, frame, _ in read_frames(folder):
         if sent or frame.error:

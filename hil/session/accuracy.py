@@ -47,8 +47,7 @@ Chain = Callable[[State], tuple[Array, Array]]
 def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float]:
     """Task row -> largest error that the loop itself can cause, in the row's unit; NaN for a row without correction.
 
-    Args:
-        trajectory: The recorded run; rows before the task began do not count.
+    `trajectory`: the recorded run; rows before the task began do not count.
     """
     law, model = setup.loop.system.law, setup.loop.system.model
     working = np.flatnonzero(trajectory["stage"] == STAGES.index(Phase.FULL.value))
@@ -154,8 +153,7 @@ def sum_of_independent(errors: Array) -> Array:
 def impulse_norm(gains: Sequence[float]) -> float:
     """1-norm of the impulse response of `e^(r) + c_{r-1} e^(r-1) + ... + c_0 e = w`; NaN if it does not decay.
 
-    Args:
-        gains: c_0 ... c_{r-1}.
+    `gains`: c_0 ... c_{r-1}.
     """
     decaying = _responses(gains)
     if decaying is None:

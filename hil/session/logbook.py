@@ -18,22 +18,17 @@ from servoctl.types import Array
 
 
 class Logbook:
-    """Rows and timing of a run.
-
-    Args:
-        setup: Closed loop of the law, gains that may change, nodes and period.
-        emulated: Whether the rows hold the true state of a simulated plant.
-    """
+    """Rows and timing of a run."""
 
     def __init__(
         self,
-        setup: RigSetup,
+        setup: RigSetup,  # closed loop of the law, gains that may change, nodes and period
         controller: Controller,
         rig: CanRig,
         stages: Stages,
         table: ColumnLayout,
         recorder: Recorder | InMemory,
-        emulated: bool,
+        emulated: bool,  # whether the rows hold the true state of a simulated plant
     ) -> None:
         loop = setup.loop
         self._controller, self._rig, self._stages, self._live_gains = controller, rig, stages, setup.live_gains
@@ -80,9 +75,7 @@ class Logbook:
     def add_row(self, tick: Tick, reading: Reading, sent: Array, read: int) -> list[float]:
         """Records a row without its timing; returns the ages of the samples [s].
 
-        Args:
-            tick, reading, sent: As in `hil.loop.tick.Log`.
-            read: Time at the end of reading [ns].
+        `tick`, `reading`, `sent`: as in `hil.loop.tick.Log`; `read`: time at the end of reading [ns].
         """
         stages, controller, rig = self._stages, self._controller, self._rig
         began, task_time = tick.began, stages.task_time

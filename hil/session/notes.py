@@ -23,12 +23,7 @@ ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, e
 
 
 def preflight(setup: RigSetup, stage: Stage, overrides: Sequence[Override]) -> list[str]:
-    """Lines for the operator.
-
-    Args:
-        stage: Last stage of the run.
-        overrides: What was laid over the config.
-    """
+    """Lines for the operator; `stage`: last stage of the run; `overrides`: what was laid over the config."""
     lines = [f"pre-flight list for --stage {stage.name.lower()} (the way to the first motion: {ORDER})", "tested:"]
     lines += [f"  [x] {each}" for each in _tested(setup)]
     lines += ["not tested, only the machine can show it:"]
@@ -163,8 +158,7 @@ def _listed(drives: Sequence[Drive]) -> str:
 def faults_elsewhere(setup: RigSetup) -> list[str]:
     """A note that scripted faults happen only in the emulator's process.
 
-    Raises:
-        ConfigError: A fault cannot happen there: it needs virtual time.
+    Raises ConfigError: a fault cannot happen there: it needs virtual time.
     """
     from hil.assembly.emulation import scripted_faults
     from hil.emulator.process import check_fault

@@ -40,11 +40,7 @@ from servoctl.types import Array, Status
 
 
 class Reporter:
-    """Reports events to the monitor, and passes on those that it records.
-
-    Args:
-        recorder: Writes the run folder.
-    """
+    """Reports events to the monitor, and passes on those that it records; `recorder`: writes the run folder."""
 
     def __init__(self, monitor: Monitor, recorder: Recorder | InMemory, clock: Clock) -> None:
         self._monitor, self._recorder, self._clock = monitor, recorder, clock
@@ -77,11 +73,9 @@ class Reporter:
     def close(self, facts: dict[str, Any]) -> Trajectory:
         """Closes the run folder. It holds every event, even if the recorder died.
 
-        Args:
-            facts: Contents of the summary.
+        `facts`: contents of the summary.
 
-        Raises:
-            RunFolderError: The folder cannot be finished; its summary has the status `failed`.
+        Raises RunFolderError: the folder cannot be finished; its summary has the status `failed`.
         """
         try:
             return self._recorder.close(facts)
@@ -112,8 +106,7 @@ assumes, by where their frames stand on the bus. Emulated robots at 400 Hz devia
 class MissedTicks:
     """Counts the ticks of the last stage in which a required task is infeasible and violated.
 
-    Args:
-        band: Violations below this count as met [units of the row].
+    `band`: violations below this count as met [units of the row].
     """
 
     def __init__(self, loop: Loop, band: float) -> None:
@@ -216,9 +209,7 @@ def bus_loads(run: Trajectory, buses: Mapping[str, Mapping[str, Any]]) -> dict[s
 def timing_figures(timing: TickStatistics, parts: Mapping[str, Distribution], cpu_time: float | None) -> dict[str, Any]:
     """Lateness and durations of the ticks [s].
 
-    Args:
-        parts: Part of a tick -> its durations.
-        cpu_time: CPU time per tick [s]; None: not measured, as in virtual time.
+    `parts`: part of a tick -> its durations. `cpu_time`: CPU time per tick [s]; None: not measured, as in virtual time.
     """
     figures = timing.as_dict() | {f"{name}_s": part.as_dict() for name, part in parts.items()}
     return figures if cpu_time is None else figures | {"cpu_per_tick_s": cpu_time}
@@ -238,16 +229,16 @@ CHECK_EVERY = 100  # ticks between two checks of a process: the live page, the r
 
 
 class OperatorLink:
-    """Connects the operator with a run.
-
-    Args:
-        setup: Gains that may change.
-        rig: Its bring-up is cancelled by the request to stop.
-        lockstep: Whether time is virtual.
-    """
+    """Connects the operator with a run."""
 
     def __init__(
-        self, setup: RigSetup, controller: Controller, rig: CanRig, stages: Stages, reporter: Reporter, lockstep: bool
+        self,
+        setup: RigSetup,  # gains that may change
+        controller: Controller,
+        rig: CanRig,  # its bring-up is cancelled by the request to stop
+        stages: Stages,
+        reporter: Reporter,
+        lockstep: bool,  # whether time is virtual
     ) -> None:
         self._stages, self._rig, self._live_gains, self._controller = stages, rig, setup.live_gains, controller
         self._reporter, self._lockstep = reporter, lockstep

@@ -80,24 +80,17 @@ class RunResult:
 
 
 class HilRun:
-    """One run in three phases: `hil.session.start.start` prepares it, `run` does it and ends it.
-
-    Args:
-        duration: Time in the last stage [s]; None: that of the config.
-        notes: What the operator should know before it begins.
-        cpu: CPU on which the loop runs in real time; None: any.
-        require_rt: Whether to refuse a run in real time without real-time rights.
-    """
+    """One run in three phases: `hil.session.start.start` prepares it, `run` does it and ends it."""
 
     def __init__(
         self,
         setup: RigSetup,
         environment: Environment,
         stage: Stage,
-        duration: float | None = None,
-        notes: Sequence[str] = (),
-        cpu: int | None = None,
-        require_rt: bool = False,
+        duration: float | None = None,  # time in the last stage [s]; None: that of the config
+        notes: Sequence[str] = (),  # what the operator should know before it begins
+        cpu: int | None = None,  # CPU on which the loop runs in real time; None: any
+        require_rt: bool = False,  # whether to refuse a run in real time without real-time rights
     ) -> None:
         self.setup = setup  # the config, ready for drives
         self.environment, self.notes = environment, notes
@@ -130,24 +123,19 @@ class HilRun:
 
     def run(
         self,
-        out: Path | None,
-        say: Callable[[Event], None],
+        out: Path | None,  # run folder; None: in memory, in virtual time only
+        say: Callable[[Event], None],  # called with every recorded event as it happens; in real time it must not block
+        # called now and then with the share that is done, 0 to 1; it must not block either
         progress: Callable[[float], None] | None = None,
+        # called with the address of the live page; None: no page. With a page a run in virtual time keeps pace with the
+        # wall clock
         show: Callable[[str], None] | None = None,
     ) -> RunResult:
         """Runs to the end.
 
-        Args:
-            out: Run folder; None: in memory, in virtual time only.
-            say: Called with every recorded event as it happens; in real time it must not block.
-            progress: Called now and then with the share that is done, 0 to 1; it must not block either.
-            show: Called with the address of the live page; None: no page. With a page a run in virtual time keeps
-                pace with the wall clock.
-
-        Raises:
-            RigError: The page cannot be served; nothing was sent.
-            RealtimeError: Real-time rights were required and not granted; nothing was sent.
-            RunFolderError: The folder cannot be made, and nothing was sent; or finished, and every drive is off.
+        Raises RigError: the page cannot be served; nothing was sent. RealtimeError: real-time rights were required and
+        not granted; nothing was sent. RunFolderError: the folder cannot be made, and nothing was sent; or finished, and
+        every drive is off.
         """
         with ExitStack() as stack:
             stack.callback(self.close)
@@ -172,8 +160,7 @@ class HilRun:
     def open(self, out: Path | None) -> None:
         """Opens the recorder, and connects with it what a run consists of. Nothing is sent.
 
-        Raises:
-            RunFolderError: The folder cannot be made.
+        Raises RunFolderError: the folder cannot be made.
         """
         setup, environment, loop = self.setup, self.environment, self.setup.loop
         self.facts: dict[str, Any] = {
@@ -223,11 +210,7 @@ class HilRun:
         return None if self.rig.in_c is None else self.rig.in_c.sockets
 
     def _page(self) -> LivePage:
-        """Starts the live page.
-
-        Raises:
-            RigError: It cannot be served.
-        """
+        """Starts the live page; RigError: it cannot be served."""
         if not isinstance(self.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         setup, settings, values = self.setup, self.setup.settings, self.setup.settings.values
@@ -400,8 +383,7 @@ class HilRun:
     def _end(self) -> RunResult:
         """Closes buses, folder and live page of a run whose drives are off.
 
-        Raises:
-            RunFolderError: The folder cannot be finished.
+        Raises RunFolderError: the folder cannot be finished.
         """
         self._report_outliers(self._outliers.close())
         self._attempt(self._judge, None)
@@ -489,8 +471,7 @@ class HilRun:
     def abandon(self, error: BaseException | None = None) -> None:
         """Closes everything that a run left open because it failed or never began; no effect after a normal end.
 
-        Args:
-            error: The cause; None: the run never began.
+        `error`: the cause; None: the run never began.
         """
         reporter = self.reporter
         if isinstance(self.recorder, Recorder) and not self.recorder.closed:

@@ -26,11 +26,9 @@ class Served:
     def run(self, say: Callable[[str], None]) -> None:
         """Serves until a signal ends it, with real-time priority where granted (below the priority of a loop).
 
-        Args:
-            say: Called with each real-time right that is not granted.
+        `say`: called with each real-time right that is not granted.
 
-        Raises:
-            BusError: A bus is down.
+        Raises BusError: a bus is down.
         """
         try:
             with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as granted:
@@ -46,24 +44,17 @@ class Served:
 
 
 def serve(
-    config: str | Path,
-    overrides: Sequence[Override] = (),
-    engine: str = "auto",
-    vcan: bool = False,
+    config: str | Path,  # a path, or the bare name of a shipped config
+    overrides: Sequence[Override] = (),  # `PATH=VALUE`
+    engine: str = "auto",  # engine of the simulated plant: `auto`, `c`, `vm` or `numpy`
+    vcan: bool = False,  # whether virtual SocketCAN interfaces may be used too
+    # called with a line when a drive starts or stops making torque, or brakes; it must not block
     tell: Callable[[str], None] = lambda line: None,
 ) -> Served:
     """Powers the emulated drives of a config on.
 
-    Args:
-        config: A path, or the bare name of a shipped config.
-        overrides: `PATH=VALUE`.
-        engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
-        vcan: Whether virtual SocketCAN interfaces may be used too.
-        tell: Called with a line when a drive starts or stops making torque, or brakes; it must not block.
-
-    Raises:
-        ConfigError: The config is wrong, or a bus may be a physical one, or reaches no other process.
-        BusError: A bus cannot be opened.
+    Raises ConfigError: the config is wrong, or a bus may be a physical one, or reaches no other process. BusError: a
+    bus cannot be opened.
     """
     setup, clock = load(config, overrides, engine), WallClock()
     settings = setup.settings

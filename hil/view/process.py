@@ -26,8 +26,7 @@ NICENESS = 10  # niceness of this process: the loop goes first
 def main(descriptor: int) -> None:
     """Serves the page until the loop reports its end or has died.
 
-    Args:
-        descriptor: File descriptor of the connection to the loop, which sends the settings first.
+    `descriptor`: file descriptor of the connection to the loop, which sends the settings first.
     """
     connection = Connection(descriptor)
     try:

@@ -44,8 +44,7 @@ RECORD = Struct("=id")  # number of a gain, and its value; written at once, as e
 class Requests:
     """A pipe from the page's process to the loop, which never waits for it.
 
-    Args:
-        descriptor: End to write to, in the page's process; None: the pipe is made.
+    `descriptor`: end to write to, in the page's process; None: the pipe is made.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:

@@ -22,11 +22,7 @@ GAP = 5  # a bound that lets go for fewer rows than this still holds, as in the 
 
 
 class BoundHistory:
-    """Follows the bounds of a run.
-
-    Args:
-        columns: Columns of a row, in order.
-    """
+    """Follows the bounds of a run; `columns`: columns of a row, in order."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         index = {name: i for i, name in enumerate(columns)}
@@ -122,9 +118,7 @@ class RingReader:
 class MachineDrawing:
     """Draws a plant.
 
-    Args:
-        frames: Names of frames of a robot whose axes are drawn.
-        shapes: Spheres and capsules of bounds.
+    `frames`: names of frames of a robot whose axes are drawn; `shapes`: spheres and capsules of bounds.
     """
 
     def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
@@ -180,17 +174,14 @@ KEPT_EVENTS = 2000  # largest number of past events that a new viewer gets
 
 
 class Scene:
-    """Follows a run.
-
-    Args:
-        memory: The recorder's memory, mapped.
-        columns: Columns of a row, in order.
-        rates: Name of a bus -> its bit rates, in the order of the buses' numbers.
-        machine: Draws the plant; None: no drawing.
-    """
+    """Follows a run."""
 
     def __init__(
-        self, memory: SharedRings, columns: Sequence[str], rates: Mapping[str, BusRates], machine: MachineDrawing | None
+        self,
+        memory: SharedRings,  # the recorder's memory, mapped
+        columns: Sequence[str],  # columns of a row, in order
+        rates: Mapping[str, BusRates],  # name of a bus -> its bit rates, in the order of the buses' numbers
+        machine: MachineDrawing | None,  # draws the plant; None: no drawing
     ) -> None:
         self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
         self._columns, self._machine = list(columns), machine

@@ -32,15 +32,14 @@ class Broadcast:
         """Whether a viewer waits for a picture; one that does not read does not count."""
         return self._waiting > 0
 
-    def change(self, picture: Mapping[str, Any], events: list[Any], dropped: int, over: bool = False) -> None:
-        """Sets a new picture.
-
-        Args:
-            picture: Plain values.
-            events: All events but the first ones that were dropped.
-            dropped: Number of dropped events.
-            over: Whether this picture is the last.
-        """
+    def change(
+        self,
+        picture: Mapping[str, Any],  # plain values
+        events: list[Any],  # all events but the first ones that were dropped
+        dropped: int,  # number of dropped events
+        over: bool = False,  # whether this picture is the last
+    ) -> None:
+        """Sets a new picture."""
         data = json.dumps(picture, allow_nan=False).encode()
         with self._changed:
             self._picture, self._number, self._over = data, self._number + 1, over
@@ -50,8 +49,7 @@ class Broadcast:
     def watch(self, send: Callable[[str, bytes], None]) -> None:
         """Sends every event once, and always the newest picture, until the last one.
 
-        Args:
-            send: Sends a message; takes its kind and its text, may block, and may raise OSError.
+        `send`: sends a message; takes its kind and its text, may block, and may raise OSError.
         """
         sent = 0
         with self._changed:
@@ -122,12 +120,9 @@ Act = Callable[[str, Mapping[str, Any]], str | None]  # performs an action with 
 class PageServer(ThreadingHTTPServer):
     """Serves the page of one run on a free port.
 
-    Args:
-        token: Secret part of the address.
-        act: Performs a viewer's action.
+    `token`: secret part of the address; `act`: performs a viewer's action.
 
-    Raises:
-        OSError: No port is free.
+    Raises OSError: no port is free.
     """
 
     daemon_threads = True

@@ -29,24 +29,16 @@ class LivePage:
 
     Until its end this process ignores the signal `SIGNAL` unless a handler is set.
 
-    Args:
-        recorder: Its memory is shown.
-        columns: Columns of a row, in order.
-        rates: Name of a bus -> its bit rates, in the order of the buses.
-        gains: Path of a gain that may change -> its bounds.
-        about: Further constant values for the page.
-
-    Raises:
-        RigError: The process cannot be started; nothing was sent to the drives.
+    Raises RigError: the process cannot be started; nothing was sent to the drives.
     """
 
     def __init__(
         self,
-        recorder: Recorder,
-        columns: Sequence[str],
-        rates: Mapping[str, BusRates],
-        gains: Mapping[str, tuple[float, float]],
-        about: Mapping[str, Any],
+        recorder: Recorder,  # its memory is shown
+        columns: Sequence[str],  # columns of a row, in order
+        rates: Mapping[str, BusRates],  # name of a bus -> its bit rates, in the order of the buses
+        gains: Mapping[str, tuple[float, float]],  # path of a gain that may change -> its bounds
+        about: Mapping[str, Any],  # further constant values for the page
         plant: Plant,
     ) -> None:
         self._before = signal.signal(SIGNAL, signal.SIG_IGN)
@@ -88,8 +80,7 @@ class LivePage:
     def pace(self, now: int) -> None:
         """Waits until the wall clock has reached the virtual time, so that viewers see the run at its real speed.
 
-        Args:
-            now: Virtual time [ns].
+        `now`: virtual time [ns].
         """
         if self._began is None:
             self._began = time.monotonic() - now / SECOND
