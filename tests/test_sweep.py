@@ -213,7 +213,7 @@ def test_a_failing_run_does_not_change_the_next_one() -> None:
         ("plant.parameters.k", [5.0, 8.0, 9.0], 0),
         (X2, [0.95, 1.0, 1.1], 0),
         ("task.distance.priority", [1, 2], 1),  # at priority 2 the row is a wish: another law
-        ("run.period", [0.005, 0.005], 3),  # the law is held: three functions of a new kind, once
+        ("run.period", [0.005, 0.01, 0.005, 0.01], 3),  # other steps in a hold: three functions of a new kind, once
     ],
 )
 def test_only_what_changes_more_than_parameters_is_traced_again(

@@ -171,6 +171,9 @@ def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State
         given = complete_start(plant, given)
     q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
     start = State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
+    for wrong in [name for name in getattr(initial.project, "fix", ()) if name not in names]:
+        what = f"there is no coordinate '{wrong}' ({remedy(wrong, names)})"
+        problems.add(what, "initial", "project", "fix")
     if isinstance(plant, Robot) and initial.solve:
         return solved_start(plant, start, initial.solve, problems)
     return start

@@ -11,7 +11,7 @@ import numpy as np
 from servoctl.assembly import start as starts
 from servoctl.assembly.estimation import errors_of, measured_by, with_estimator
 from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system, settings_of
-from servoctl.assembly.realism import build_realism, realistic
+from servoctl.assembly.realism import build_realism, effects_of
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import Problems, build_equations, one_per_name
 from servoctl.config.document import Document, FieldPath
@@ -176,7 +176,7 @@ def simulate(
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
-    system = realistic(system, effects, settings, Path(), start, problems)
+    system = dataclasses.replace(system, **effects_of(system, effects, settings, Path(), start, problems))
     problems.check()
     if estimation is not None:
         system = _estimating(system, estimation, start, timing)

@@ -1,9 +1,10 @@
 """Plant, task and law -> `System`; a config -> a checked `Run`, with what can be used again of an earlier one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,11 +21,11 @@ from servoctl.assembly.build import (
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
-from servoctl.assembly.realism import check_realism, machine_of, realistic
-from servoctl.assembly.references import Signals, build_references, check_smoothness
+from servoctl.assembly.realism import check_realism, effects_of, machine_of
+from servoctl.assembly.references import Signals, build_references, check_smoothness, check_spans
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
-from servoctl.assembly.values import Problems, build_equations
+from servoctl.assembly.values import Once, Problems, Results, build_equations
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
@@ -33,13 +34,12 @@ from servoctl.config.robot import Fixed
 from servoctl.config.schema import RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
-from servoctl.expression.suggest import remedy
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolve
-from servoctl.laws.law import AttachedLaw, Law
+from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.hierarchy import PassiveLevel
-from servoctl.mechanics.model import Model
+from servoctl.mechanics.model import Model, structure_of
 from servoctl.mechanics.passive_rank import allowed_rank
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
@@ -47,6 +47,7 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long
+from servoctl.simulation.loop_stages import functions_key
 from servoctl.simulation.rows import Integrator, Settings
 from servoctl.simulation.system import PassiveStabilisation, System
 from servoctl.types import State
@@ -69,37 +70,39 @@ def make_system(
     passive: Correction | None,
     passive_rank_tolerance: float,
     projection: bool | Literal["auto"] = False,
-    like: System | None = None,
-    same_ground: bool = False,
-    levels: Sequence[PassiveLevel] = (),
 ) -> System:
     """Binds a plant, a task and a law; parameters as of `simulate` and:
 
     Args:
-        like: An earlier system; its traced model is used again if only parameters differ.
-        same_ground: Whether plant, task and start are those of `like`.
         projection: `auto`: true if passive rows are dependent, instead of `passive`.
-        levels: Levels of the passive constraints; only their clearances count here.
 
     Raises:
         PlantError, TaskError, TraceError: The parts do not fit each other.
     """
-    if like is not None and same_ground:
-        model = like.model.plain
-    else:
-        bounds = {} if law is None else law.bound_constraints
-        retuned = None if like is None else like.model.plain.retuned(plant, task, start, bounds)
-        model = retuned or Model(plant, task, start, bounds=bounds)
+    model = Model(plant, task, start, bounds={} if law is None else law.bound_constraints)
+    return _system(model, law, inputs, start, passive, passive_rank_tolerance, projection, (), allowed_rank)
+
+
+def _system(
+    model: Model,
+    law: Law | None,
+    inputs: Mapping[str, Expression],
+    start: State,
+    passive: Correction | None,
+    passive_rank_tolerance: float,
+    projection: bool | Literal["auto"],
+    levels: Sequence[PassiveLevel],
+    rank: Callable[[Model, State], int],
+) -> System:
+    """`make_system` for a model; only the clearances of the levels count, and `rank` is that of the passive rows."""
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
         law = law.fitted(model, start)
     clearance = row_clearances(model, levels)
     if clearance:
         allowed, projection = len(model.passive_rows), False  # rows that yield are never dependent
-    elif like is not None and same_ground:
-        allowed = like.passive.allowed
     else:
-        allowed = allowed_rank(model, start)
+        allowed = rank(model, start)
     if projection == "auto":
         projection = allowed < len(model.passive_rows)  # true if rows depend on each other
         passive = None if projection else passive
@@ -119,7 +122,7 @@ def row_clearances(model: Model, levels: Sequence[PassiveLevel]) -> tuple[float,
     return tuple(found.values()) if any(found.values()) else ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ground:
     """The parts of a run that its law is built on."""
 
@@ -128,10 +131,9 @@ class Ground:
     start: State  # initial state
     levels: tuple[PassiveLevel, ...]  # levels of the plant's own constraints
     signals: Signals  # columns of references, by name
-    passed: bool  # whether they are those of an earlier run, whose start was projected and checked
 
 
-def build_ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:
+def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:
     """Builds plant, start and task; raises ConfigError if there is no plant to check names against."""
     plant = build_plant(loaded, problems)
     if plant is None:
@@ -144,22 +146,17 @@ def build_ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Gro
     task = build_task(loaded, plant, start, problems, signals)
     if waiting:
         task = {name: constraint.standing() for name, constraint in task.items()}
-    return Ground(plant, task, start, levels, signals, passed=False)
+    return Ground(plant, task, start, levels, signals)
 
 
-def same_ground(loaded: LoadedConfig, like: Run | None) -> Ground | None:
-    """Plant, task and start of an earlier run without problems; None if the config changes one of them."""
-    if like is None or like.loaded is None or like.refused:
-        return None
-    new, old = loaded.config, like.loaded.config
-    if (new.plant, new.task, new.bounds, new.initial) != (old.plant, old.task, old.bounds, old.initial):
-        return None
-    model = like.system.model.plain
-    references = Problems(loaded)  # those of a wrong reference are reported by `build_ground`
-    signals = build_references(loaded, model.plant, references)
-    if references.found or signals != like.signals:
-        return None
-    return Ground(model.plant, model.task, like.start, like.levels, signals, passed=True)
+def _ground_key(loaded: LoadedConfig, waiting: bool) -> tuple[Any, ...]:
+    """Everything in a config that its ground depends on, with the files of references as they are now."""
+    config = loaded.config
+    files = [loaded.folder / reference.file for reference in config.references.values() if reference.file]
+    return (
+        "ground", config.plant, config.task, config.bounds, config.initial, config.references, waiting,
+        [(stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in files if file.exists())],
+    )  # fmt: skip
 
 
 @np.errstate(all="ignore")  # numbers that are not finite are reported by name
@@ -186,7 +183,7 @@ def make_run(
     loaded: LoadedConfig,
     engine: str = "auto",
     strict: bool = True,
-    like: Run | None = None,
+    results: Results | None = None,
     waiting: bool = False,
     problems: Problems | None = None,
 ) -> Run:
@@ -194,7 +191,7 @@ def make_run(
 
     Args:
         strict: As of `load`.
-        like: An earlier run; its compiled functions are used again if only parameters or the start differ.
+        results: Those of earlier runs, such as their compiled functions; None: nothing is known.
         waiting: Whether the task stands still at t <= 0, as on drives during bring-up.
         problems: Collects the problems, if the caller adds problems of its own.
 
@@ -202,75 +199,62 @@ def make_run(
         ConfigError: The config is wrong; lists all problems.
     """
     problems = Problems(loaded) if problems is None else problems
+    results = Results() if results is None else results
     values, settings = loaded.config, settings_of(loaded.config.run)
-    ground = same_ground(loaded, like) or build_ground(loaded, problems, waiting)
-    law = build_law(loaded, ground.plant, problems, ground.signals, waiting)
-    inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
-    if isinstance(values.initial.project, Fixed):
-        for wrong in [name for name in values.initial.project.fix if name not in ground.plant.coordinates]:
-            what = f"there is no coordinate '{wrong}' ({remedy(wrong, ground.plant.coordinates)})"
-            problems.add(what, "initial", "project", "fix")
-    check_realism(loaded, ground.plant, problems)
-    check_uncertainty(loaded, ground.plant, problems)
+    once: Once = partial(results.once, problems)
+    built = once(_ground_key(loaded, waiting), lambda: _ground(loaded, problems, waiting))
+    check_spans(loaded, built.signals.values(), problems)
+    law = build_law(loaded, built.plant, problems, built.signals, waiting)
+    inputs = build_equations(values.inputs, built.plant, problems, "inputs", signals=built.signals)
+    check_realism(loaded, built.plant, problems)
+    check_uncertainty(loaded, built.plant, problems)
     if problems.found:
-        machine_of(values.realism, settings, loaded.folder, ground.plant, problems)  # its problems belong to the list
+        machine_of(values.realism, settings, loaded.folder, built.plant, problems)  # its problems belong to the list
         problems.check()
-    found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
-    if found is not None:
-        check_smoothness(loaded, ground.task, found.model.task_rows, problems)
-    problems.check()
-    assert found is not None
-    start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)
-    if isinstance(ground.plant, Robot) and start is not ground.start:
-        ground = replace(ground, start=start, task=held_at(ground.task, ground.plant, start))
-        found = _bind(ground, law, inputs, values.plant.passive, problems, found) or found
-    same = like if ground.passed and like is not None and _as_real(loaded, like) else None
-    like_it = None if same is None else same.system
-    found = realistic(found, values.realism, settings, loaded.folder, start, problems, like_it)
-    if found.machine is not None and settings.period is None and not waiting:
+
+    def bound(ground: Ground) -> System:
+        system = _bind(ground, law, inputs, values.plant.passive, problems, once)
+        if system is not None:
+            check_smoothness(loaded, ground.task, system.model.task_rows, problems)
+        problems.check()
+        assert system is not None
+        return system
+
+    ground = built
+    if project := values.initial.project:
+        ground = once(("start", built, law is None), lambda: _projected(built, bound(built), project, problems))
+    system, start = bound(ground), ground.start
+    effects = once(
+        ("effects", ground, system.model.rows_kernel, values.realism, settings.period, settings.integrator),
+        lambda: effects_of(system, values.realism, settings, loaded.folder, start, problems),
+    )
+    system = replace(system, **effects)
+    if system.machine is not None and settings.period is None and not waiting:
         problems.add("needs run.period (a machine takes the commands of a sampled law: give run.period [s])", "realism")
-    found = estimating(found, loaded, start, problems, waiting)
+    system = estimating(system, loaded, start, problems, waiting)
     problems.check()
-    loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
-    if loop is None:
-        problems.check()
-    assert loop is not None
+    loop = _loop(system, settings, engine, problems, once)
     check_settings(loop, settings, problems, waiting)
-    if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
-        task_map = like.task_map
-    else:
-        task_map = None if found.law is None else _reach(found, start, brief=like is not None)
-        _check_start(loaded, loop, start, task_map, ground.levels, problems)
-    check_start_error(loaded, found.law, found.model, start, problems)
+    task_map = once(
+        ("start of a law", ground, *_judged_by(system)), lambda: _checked_start(loaded, loop, ground, problems)
+    )
+    check_start_error(loaded, system.law, system.model, start, problems)
     if strict:
         problems.check()
     refused = tuple(problems.found)
-    ready = Run(loaded.name, loop, start, settings, task_map, loaded, refused, ground.levels, engine, ground.signals)
+    signals = ground.signals
+    ready = Run(loaded.name, loop, start, settings, task_map, loaded, refused, ground.levels, engine, signals, results)
     if engine == "c" and not ready.refused:
         ready.prepare()
     return ready
 
 
-def _as_real(loaded: LoadedConfig, like: Run) -> bool:
-    """Whether a config has the same realism and period as the config of an earlier run."""
-    assert like.loaded is not None
-    new, old = loaded.config, like.loaded.config
-    return (new.realism, new.run.period) == (old.realism, old.run.period)
-
-
-def _judged_alike(law: AttachedLaw | None, other: AttachedLaw | None) -> bool:
-    """Whether the check of a start has the same result for both laws: it uses only levels, tolerances and funnels."""
-    if not isinstance(law, AttachedConstraintFollowing) or not isinstance(other, AttachedConstraintFollowing):
-        return type(law) is type(other)
-    return (law.allocation.levels, law.allocation.rank_tolerance, law.passive_rank_tolerance, law.funnel) == (
-        other.allocation.levels, other.allocation.rank_tolerance, other.passive_rank_tolerance, other.funnel
-    )  # fmt: skip
-
-
-def _reach(system: System, start: State, brief: bool) -> TaskMap:
-    """What the actuators can do; `brief`: only at the start, if they reach all rows there."""
-    found = starts.look_at_reach(system, start, 1) if brief else None
-    return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
+def _judged_by(system: System) -> tuple[Any, ...]:
+    """What the check of a start depends on, apart from the ground."""
+    law = system.law
+    if not isinstance(law, AttachedConstraintFollowing):
+        return (type(law), system.passive.rank_tolerance)
+    return (law.allocation.levels, law.allocation.rank_tolerance, law.passive_rank_tolerance, law.funnel)
 
 
 def settings_of(run: RunConfig) -> Settings:
@@ -293,24 +277,19 @@ def check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives
             problems.add(gain.problem, *gain.spacing.field.split("."))
 
 
-def _check_start(
-    loaded: LoadedConfig,
-    loop: Loop,
-    start: State,
-    task_map: TaskMap | None,
-    levels: tuple[PassiveLevel, ...],
-    problems: Problems,
-) -> None:
-    """Notes why the start is impossible or the task out of reach."""
-    system = loop.system
+def _checked_start(loaded: LoadedConfig, loop: Loop, ground: Ground, problems: Problems) -> TaskMap | None:
+    """What the actuators can do at the start; notes why the start is impossible or the task out of reach."""
+    system, start = loop.system, ground.start
+    task_map = None if system.law is None else starts.look_at_reach(system, start)
     for sentence in starts.check_start(system.model, start, loaded.config.initial.max_violation, loop):
         problems.add(sentence, "initial")
-    for contradiction in starts.contradicting_levels(system.model, start, levels):
+    for contradiction in starts.contradicting_levels(system.model, start, ground.levels):
         problems.add(contradiction, *place_of(loaded, contradiction.level))
     for sentence in starts.unreachable(task_map, system.law) if task_map is not None else []:
         problems.add(sentence, "law")
     for sentence in starts.unstabilised(system, start):
         problems.add(sentence, "plant", "passive")
+    return task_map
 
 
 def _bind(
@@ -319,22 +298,18 @@ def _bind(
     inputs: Mapping[str, Expression],
     passive: Passive,
     problems: Problems,
-    like: System | None,
+    once: Once,
 ) -> System | None:
+    bounds = {} if law is None else law.bound_constraints
+
+    def rank(model: Model, start: State) -> int:
+        allowed: int = once(("rank", ground), lambda: allowed_rank(model, start))
+        return allowed
+
     try:
-        return make_system(
-            ground.plant,
-            ground.task,
-            law,
-            inputs,
-            ground.start,
-            passive.correction.chosen,
-            passive.rank_tolerance,
-            passive.projection,
-            like,
-            ground.passed,
-            ground.levels,
-        )
+        model = once(("model", ground, tuple(bounds)), lambda: _model(ground, bounds, once))
+        how = passive.correction.chosen, passive.rank_tolerance, passive.projection
+        return _system(model, law, inputs, ground.start, *how, ground.levels, rank)
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():
@@ -348,25 +323,35 @@ def _bind(
         return None
 
 
-def _project(system: System, start: State, wanted: bool | Fixed, problems: Problems) -> State:
-    if wanted is False:
-        return start
+def _model(ground: Ground, bounds: Mapping[str, Constraint], once: Once) -> Model:
+    """The model of a ground; it is traced only if more than parameters is new."""
+    new = ground.plant, ground.task, ground.start, bounds
+    key = ("traced", structure_of(ground.plant, ground.task, bounds))
+    traced: Model = once(key, lambda: Model(ground.plant, ground.task, ground.start, bounds=bounds))
+    same = traced.plant is ground.plant and traced.around is ground.start
+    return traced if same else traced.retuned(*new) or Model(*new[:3], bounds=bounds)
+
+
+def _projected(ground: Ground, system: System, wanted: Literal[True] | Fixed, problems: Problems) -> Ground:
+    """The ground with the start on the constraints, and tasks that hold it there."""
     try:
-        return starts.project(system.model, start, wanted.fix if isinstance(wanted, Fixed) else (), system.law)
+        fix = wanted.fix if isinstance(wanted, Fixed) else ()
+        start = starts.project(system.model, ground.start, fix, system.law)
     except ServoctlError as error:
         problems.add(error, "initial", "project")
-        return start
+        return ground
+    plant = ground.plant
+    task = held_at(ground.task, plant, start) if isinstance(plant, Robot) else ground.task
+    return replace(ground, start=start, task=task)
 
 
-def _alike(settings: Settings, other: Settings) -> bool:
-    """Whether two runs use the same compiled steps: the same method and number of steps per hold."""
-    steps = [(one.integrator.method, one.substeps) for one in (settings, other)]
-    return steps[0] == steps[1]
-
-
-def _loop(system: System, engine: str, problems: Problems, like: Run | None) -> Loop | None:
+def _loop(system: System, settings: Settings, engine: str, problems: Problems, once: Once) -> Loop:
+    """The loop of a system; it is traced only if more than parameters is new."""
     try:
-        return (None if like is None else like.loop.retuned(system)) or make_loop(system, engine)
+        key = ("loop", engine == "numpy", settings.integrator.method, settings.substeps, functions_key(system))
+        loop: Loop = once(key, lambda: make_loop(system, engine))
+        return loop.of(system)
     except ServoctlError as error:
         problems.add(error)
-        return None
+        problems.check()
+        raise

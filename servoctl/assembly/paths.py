@@ -36,7 +36,7 @@ def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str
     first: ServoctlError | None = None
     for override in [] if refused else overrides:
         try:
-            make_run(run.loaded.overridden([*besides, override]), run.engine, like=run)
+            make_run(run.loaded.overridden([*besides, override]), run.engine, results=run.results)
             return
         except ServoctlError as error:
             first = first or error

@@ -31,30 +31,20 @@ RK4_LIMIT = 2.785  # largest decay rate times step at which the classical Runge-
 OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning
 
 
-def realistic(
-    system: System,
-    values: RealismConfig | None,
-    settings: Settings,
-    folder: Path,
-    start: State,
-    problems: Problems,
-    like: System | None = None,
-) -> System:
-    """The system with the effects of a real machine; unchanged without any, or if there are problems.
-
-    Args:
-        like: System of an earlier run with the same plant, start, realism and period.
-    """
+def effects_of(
+    system: System, values: RealismConfig | None, settings: Settings, folder: Path, start: State, problems: Problems
+) -> dict[str, Any]:
+    """Field of `System` -> effect of a real machine; empty without any, or if there are problems."""
     if values is None:
-        return system
-    if like is not None and settings.period is not None and like.model.rows_kernel is system.model.rows_kernel:
-        parts = {name: getattr(like, name) for name in ("friction", "realism", "simulated", "machine")}
-        return dataclasses.replace(system, **parts)
-    before = len(problems.found)
-    found = dataclasses.replace(system, machine=machine_of(values, settings, folder, system.model.plant, problems))
+        return {}
+    count, plant, model = len(problems), system.model.plant, system.model
+    effects: dict[str, Any] = {"machine": machine_of(values, settings, folder, plant, problems)}
     if settings.period is not None:  # else only drives run so
-        found = _with_effects(found, values, settings.period, start, problems)
-    return system if len(problems.found) > before else found
+        effects["realism"] = build_realism(values, plant, settings.period, problems)
+        if values.friction is not None:
+            effects["friction"] = build_friction(values.friction, plant, problems, "realism")
+        effects["simulated"] = _simulated(model, values, start, problems)
+    return {} if len(problems) > count else effects
 
 
 def machine_of(
@@ -72,16 +62,6 @@ def machine_of(
         for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
             problems.add(problem, "realism", "machine", kind)
         return None
-
-
-def _with_effects(system: System, values: RealismConfig, period: float, start: State, problems: Problems) -> System:
-    before, plant = len(problems.found), system.model.plant
-    realism = build_realism(values, plant, period, problems)
-    friction = None if values.friction is None else build_friction(values.friction, plant, problems, "realism")
-    simulated = _simulated(system.model, values, start, problems)
-    if len(problems.found) > before:
-        return system
-    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated)
 
 
 def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:

@@ -27,7 +27,6 @@ def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> 
         names, curve = _curve(loaded, reference, values, problems)
         if curve is None:
             continue
-        _check_span(loaded, reference, curve, problems)
         for index, column in enumerate(names):
             signal = Signal(reference, column, curve, index)
             what = _wrong_name(signal, plant, signals)
@@ -104,13 +103,13 @@ def check_smoothness(
             problems.add(what, "references", signal.reference, field)
 
 
-def _check_span(loaded: LoadedConfig, reference: str, curve: Curve, problems: Problems) -> None:
+def check_spans(loaded: LoadedConfig, signals: Iterable[Signal], problems: Problems) -> None:
     """Notes a run that reaches beyond a reference with extrapolation `error`."""
     duration = loaded.config.run.duration
-    if curve.covers(0.0) and curve.covers(duration):
-        return
-    span = f"it goes from t = {curve.start:g} to {curve.end:g} s, the run from 0 to {duration:g} s"
-    problems.add(f"{span} (shorten the run, or extrapolate: hold)", "references", reference, "extrapolate")
+    for reference, curve in {signal.reference: signal.curve for signal in signals}.items():
+        if not (curve.covers(0.0) and curve.covers(duration)):
+            span = f"it goes from t = {curve.start:g} to {curve.end:g} s, the run from 0 to {duration:g} s"
+            problems.add(f"{span} (shorten the run, or extrapolate: hold)", "references", reference, "extrapolate")
 
 
 def unreached(signals: Iterable[Signal], start: float, end: float) -> list[Finding]:

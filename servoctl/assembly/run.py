@@ -19,6 +19,7 @@ from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
 from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
+from servoctl.assembly.values import Results
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.finding import Finding
@@ -113,6 +114,7 @@ class Run:
         levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.
         engine: Requested engine: `auto`, `c`, `vm` or `numpy`; `loop.engine` is the one in use.
         signals: Columns of the config's references, by their names in equations.
+        results: Results that runs of the config with other values share, such as compiled functions.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Run:
     levels: tuple[PassiveLevel, ...] = ()
     engine: str = "auto"
     signals: Mapping[str, Signal] = field(default_factory=dict)
+    results: Results = field(default_factory=Results, repr=False, compare=False)
 
     def __repr__(self) -> str:
         plant, settings = self.system.model.plant, self.settings

@@ -1,6 +1,6 @@
 """Numbers, limits and equations that are given by name, and the problems that are found in them, all at once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +26,9 @@ class Problems:
     def __init__(self, source: LoadedConfig | Document) -> None:
         self._document = source if isinstance(source, Document) else source.document
         self._all: list[Problem] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     @property
     def found(self) -> list[Finding]:
@@ -55,6 +58,35 @@ class Problems:
         """Raises ConfigError with all problems, if there are any."""
         if self._all:
             raise ConfigError(self.found)
+
+
+Once = Callable[[Any, Callable[[], Any]], Any]
+"""A key and what makes the result of this key, which is made only if it is not known."""
+
+
+class Results:
+    """The latest results of some runs by key: equal keys have one result, such as a compiled function."""
+
+    MOST = 32
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Any, Any]] = []  # key and result, the latest first
+
+    def once(self, problems: Problems, key: Any, make: Callable[[], Any]) -> Any:
+        """The result of a key; one that was made with problems is not kept, so that they are noted again.
+
+        Args:
+            key: It is compared, not hashed, because sections of a config contain mappings.
+        """
+        for index, (known, result) in enumerate(self._kept):
+            if known == key:
+                self._kept.insert(0, self._kept.pop(index))
+                return result
+        count = len(problems)
+        result = make()
+        if len(problems) == count:
+            self._kept = [(key, result), *self._kept[: self.MOST - 1]]
+        return result
 
 
 def _along(path: FieldPath, other: FieldPath) -> bool:

@@ -74,12 +74,16 @@ def parameter_fields(thing: Any) -> dict[str, int | None]:
     Parameters of parts follow, under their path. Also {} if it says `has_made_values`: a trace would keep them while
     the parameters that they follow from change.
     """
-    if not dataclasses.is_dataclass(thing) or getattr(thing, "has_made_values", False) is True:
+    if not _has_parameters(thing):
         return {}
     found = own_fields(thing)
     for part in parts(thing):
         found |= {path_in(part, name): length for name, length in parameter_fields(part).items()}
     return found
+
+
+def _has_parameters(thing: Any) -> bool:
+    return dataclasses.is_dataclass(thing) and getattr(thing, "has_made_values", False) is not True
 
 
 def own_fields(thing: Any) -> dict[str, int | None]:
@@ -113,7 +117,7 @@ def parameter_values(thing: Any) -> Array:
 
 
 def _collect(thing: Any, values: list[Any]) -> None:
-    if not parameter_fields(thing):
+    if not _has_parameters(thing):
         return
     for name, length in own_fields(thing).items():
         value = getattr(thing, name)
@@ -128,7 +132,7 @@ def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
 
 
 def _with(thing: Any, values: Iterator[Any]) -> Any:
-    if not parameter_fields(thing):
+    if not _has_parameters(thing):
         return thing
     other = copy.copy(thing)
     for name in cached_values(other):
@@ -154,7 +158,7 @@ def structural(thing: Any) -> dict[str, Any]:
     What a `cached_property` keeps follows from the rest.
     """
     kind = thing if isinstance(thing, type) else type(thing)
-    parameters, parts = own_fields(thing) if parameter_fields(thing) else {}, _parts(thing)
+    parameters, parts = annotated(kind) if _has_parameters(thing) else {}, _parts(thing)
     names = dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})])
     for name in (*cached_values(thing), *parameters):
         names.pop(name, None)

@@ -141,12 +141,9 @@ class Model:
 
         Args and errors are those of the constructor.
         """
-        if self.plain is not self or structure(plant) != structure(self.plant):
-            return None
         bounds = self.bounds if bounds is None else bounds
-        if not _alike(task, self.task) or not _alike(bounds, self.bounds):
-            return None
-        if (plant.coordinates, plant.actuators) != (self.plant.coordinates, self.plant.actuators):
+        alike = structure_of(plant, task, bounds) == structure_of(self.plant, self.task, self.bounds)
+        if self.plain is not self or not alike:
             return None
         M = check_plant(plant, around).arrays[0]
         check_task(task, plant)
@@ -334,8 +331,7 @@ class Model:
         return True
 
 
-def _alike(constraints: Mapping[str, Constraint], others: Mapping[str, Constraint]) -> bool:
-    """Whether only parameters differ."""
-    if list(constraints) != list(others):
-        return False
-    return all(structure(constraint) == structure(others[name]) for name, constraint in constraints.items())
+def structure_of(plant: Plant, task: Mapping[str, Constraint], bounds: Mapping[str, Constraint]) -> tuple[Any, ...]:
+    """Everything that the functions of a model depend on, except the values of parameters."""
+    constraints = [(name, structure(each)) for group in (task, bounds) for name, each in group.items()]
+    return structure(plant), plant.coordinates, plant.actuators, len(task), constraints

@@ -160,7 +160,7 @@ class Loop(TracedLoop):
         return self._tick(kernel)
 
     def control(self, t: float, x: Array) -> Array:
-        if "rates_kernel" in vars(self) and "control_kernel" not in vars(self):
+        if "rates_kernel" in self.derived and "control_kernel" not in self.derived:
             # a continuous run has whole rows; the function of commands alone would be traced for its start only
             return self.rates(t, x)[1][: self.layout.command_size]
         return super().control(t, x)
@@ -184,8 +184,8 @@ class Loop(TracedLoop):
         self.compilation, self.switched = None, t
         return True
 
-    def _of(self, system: System) -> Self:
-        other = super()._of(system)
+    def of(self, system: System) -> Self:
+        other = super().of(system)
         other.compilation = other.switched = None
         return other
 

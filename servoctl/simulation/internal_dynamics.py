@@ -11,9 +11,8 @@ the report says so.
 Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 
 import casadi as ca
 import numpy as np
@@ -24,6 +23,7 @@ from servoctl.engine.symbol import to_sx
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
+from servoctl.simulation.traced_loop import once_per_loop
 from servoctl.types import Array, State
 
 MARGINAL = 1e-6  # a mode's real part below this times 1 + |mode| counts as zero
@@ -131,20 +131,7 @@ def _followed(system: System) -> Sequence[Row]:
     return () if system.following is None else system.model.task_rows
 
 
-def _once(make: Callable[[Loop], Kernel]) -> Callable[[Loop], Kernel]:
-    """Caches `make(loop)` for all loops that share its functions."""
-
-    @wraps(make)
-    def kept(loop: Loop) -> Kernel:
-        known: Kernel | None = loop.derived.get(make.__name__)
-        if known is None:
-            known = loop.derived[make.__name__] = make(loop)
-        return known
-
-    return kept
-
-
-@_once
+@once_per_loop
 def error_kernel(loop: Loop) -> Kernel:
     """(t, x, p, f) -> e, E = de/dx, and H = d/dx (E f + de/dt) at a fixed f, so that `E J + H = d(e')/dx`."""
     model = loop.system.model
@@ -169,7 +156,7 @@ def error_kernel(loop: Loop) -> Kernel:
     return Kernel(function, shapes, {"e": (rows_,), "E": (rows_, size), "H": (rows_, size)})
 
 
-@_once
+@once_per_loop
 def slope_kernel(loop: Loop) -> Kernel:
     """(t, x, p) -> f, its Jacobian J = df/dx, and its slope in time."""
     t, x, p = (to_sx(value) for value in loop.inputs("t", "x", "p").values())

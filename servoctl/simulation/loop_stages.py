@@ -21,9 +21,10 @@ from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
 
 
-def _structure(system: System) -> list[Any]:
-    """What two loops of one model must have alike, so that functions of one serve the other."""
-    return [structure(part) for part in (system.law, system.passive, system.friction, system.estimator)]
+def functions_key(system: System) -> tuple[Any, ...]:
+    """Everything that the functions of a loop depend on, except the values of parameters."""
+    parts = (system.law, system.passive, system.friction, system.estimator)
+    return system.model.rows_kernel, dict(system.inputs), *map(structure, parts)
 
 
 class LoopStages(ABC):
@@ -48,15 +49,13 @@ class LoopStages(ABC):
         Args:
             system: Its model is this loop's, or `retuned` from it.
         """
-        before = self.system
-        alike = system.model.rows_kernel is before.model.rows_kernel and dict(system.inputs) == dict(before.inputs)
-        return self._of(system) if alike and _structure(system) == self._structure else None
+        return self.of(system) if functions_key(system) == self._functions_key else None
 
     @cached_property
-    def _structure(self) -> list[Any]:
-        return _structure(self.system)
+    def _functions_key(self) -> tuple[Any, ...]:
+        return functions_key(self.system)
 
-    def _of(self, system: System) -> Self:
+    def of(self, system: System) -> Self:
         """This loop with another system of the same structure."""
         other = copy.copy(self)
         other.system, other.evaluations, other.choice, other.chosen = system, 0, None, False
@@ -66,7 +65,7 @@ class LoopStages(ABC):
     def simulated(self) -> Self:
         """The loop with the simulated plant's parameters; this one, if they are those that the law knows."""
         model = self.system.simulated
-        return self if model is None else self._of(replace(self.system, model=model, simulated=None))
+        return self if model is None else self.of(replace(self.system, model=model, simulated=None))
 
     def vector(self, state: State) -> Array:
         """Start vector of a run; with realism it also holds zero torques and commands, then the machine's own state."""

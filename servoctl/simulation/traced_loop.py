@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +32,19 @@ def _parameters(system: System) -> Array:
     return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
+def once_per_loop(make: Callable[[Any], Kernel]) -> Callable[[Any], Kernel]:
+    """Caches `make(loop)` for all loops that share its functions."""
+
+    @wraps(make)
+    def kept(loop: Any) -> Kernel:
+        known: Kernel | None = loop.derived.get(make.__name__)
+        if known is None:
+            known = loop.derived[make.__name__] = make(loop)
+        return known
+
+    return kept
+
+
 class TracedLoop(LoopStages):
     """Evaluates CasADi functions that are traced from the stages of `System`."""
 
@@ -45,7 +58,7 @@ class TracedLoop(LoopStages):
         model, law = system.model, system.law
         # parameters of plant, constraints, law and stabilisation in one vector, an input of every function
         self.parameters = _parameters(system)
-        # name -> kernel derived from its functions; loops that are `retuned` from it share them
+        # name -> kernel; loops that differ in parameters alone share them
         self.derived: dict[str, Any] = {}
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
@@ -118,8 +131,8 @@ class TracedLoop(LoopStages):
         p = given["p"][: len(self.system.model.parameters)]
         return self.system.model.symbolic_matrices({**given, "p": p}, self._in_numpy)
 
-    def _of(self, system: System) -> Self:
-        other = super()._of(system)
+    def of(self, system: System) -> Self:
+        other = super().of(system)
         other.parameters = _parameters(system)
         return other
 
@@ -150,12 +163,14 @@ class TracedLoop(LoopStages):
         given = {key: x for key, x in self._given.items() if key not in leave_out}
         return stored.kept_kernel(self._key, name, lambda: Kernel.compile(name, given, outputs()))
 
-    @cached_property
+    @property
+    @once_per_loop
     def control_kernel(self) -> Kernel:
         """(t, x, p) -> command."""
         return self._compile("control", ("command",), lambda: {"command": self._command})
 
-    @cached_property
+    @property
+    @once_per_loop
     def terms_kernel(self) -> Kernel:
         """(t, x, p) -> the terms of `evaluate` before the command."""
 
@@ -171,7 +186,8 @@ class TracedLoop(LoopStages):
 
         return self._compile("terms", ("command",), lambda: trace(terms))
 
-    @cached_property
+    @property
+    @once_per_loop
     def motion_kernel(self) -> Kernel:
         """(t, x, p, command) -> rates, log."""
 
@@ -181,7 +197,8 @@ class TracedLoop(LoopStages):
 
         return self._compile("motion", (), outputs)
 
-    @cached_property
+    @property
+    @once_per_loop
     def rates_kernel(self) -> Kernel:
         """(t, x, p) -> rates, row."""
 
@@ -191,17 +208,20 @@ class TracedLoop(LoopStages):
 
         return self._compile("rates", ("command",), outputs)
 
-    @cached_property
+    @property
+    @once_per_loop
     def slopes_kernel(self) -> Kernel:
         """(t, x, p) -> rates, for a stage of a step."""
         return stored.kept_kernel(self._key, "slopes", lambda: self.rates_kernel.only("slopes", "rates"))
 
-    @cached_property
+    @property
+    @once_per_loop
     def held_slopes_kernel(self) -> Kernel:
         """(t, x, p, command) -> rates, for a stage of a held step."""
         return stored.kept_kernel(self._key, "held_slopes", lambda: self.motion_kernel.only("held_slopes", "rates"))
 
-    @cached_property
+    @property
+    @once_per_loop
     def closing_kernel(self) -> Kernel:
         """(t, x, p) -> changes of q and of v that close the passive constraints."""
 

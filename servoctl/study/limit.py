@@ -16,7 +16,7 @@ import numpy as np
 from servoctl.assembly.build import build_law
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
 from servoctl.assembly.make import settings_of
-from servoctl.assembly.realism import realistic
+from servoctl.assembly.realism import effects_of
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
@@ -157,4 +157,4 @@ def _system(run: Run, loaded: LoadedConfig) -> System:
     stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
     retuned = replace(system, law=None if law is None else law.attach(system.model), passive=stabilisation)
     values, settings = loaded.config.realism, settings_of(loaded.config.run)
-    return realistic(retuned, values, settings, loaded.folder, run.start, problems)
+    return replace(retuned, **effects_of(retuned, values, settings, loaded.folder, run.start, problems))

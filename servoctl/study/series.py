@@ -26,6 +26,7 @@ import numpy as np
 from servoctl.assembly.make import make_run
 from servoctl.assembly.paths import brief
 from servoctl.assembly.run import Run
+from servoctl.assembly.values import Results
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import is_number, setting
 from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
@@ -197,7 +198,7 @@ def run_at(run: Run, point: Point, strict: bool = True) -> Run:
         ConfigError: The config does not accept a value.
     """
     assert run.loaded is not None
-    return make_run(config_at(run.loaded, point), run.engine, strict, like=run)
+    return make_run(config_at(run.loaded, point), run.engine, strict, run.results)
 
 
 def at_every_step(run: Run) -> Run:
@@ -290,7 +291,9 @@ class Series:
     """
 
     def __init__(self, loaded: LoadedConfig, requested: str, engine: Backend, first: Run | None = None) -> None:
-        self._loaded, self._requested, self._engine, self._last = loaded, requested, engine, first
+        self._loaded, self._engine = loaded, engine
+        self._requested = "auto" if requested == "c" else requested
+        self._results = Results() if first is None else first.results
 
     def __call__(self, point: Point) -> Row:
         """The metrics of the run with these values."""
@@ -300,12 +303,7 @@ class Series:
     def make(self, point: Point) -> Run | Row:
         """The run with these values, checked; or the row of a run that the config refuses."""
 
-        def made() -> Run:
-            loaded = config_at(self._loaded, point)
-            self._last = make_run(loaded, "auto" if self._requested == "c" else self._requested, like=self._last)
-            return self._last
-
-        return _guarded(made)
+        return _guarded(lambda: make_run(config_at(self._loaded, point), self._requested, results=self._results))
 
     def alone(self, run: Run) -> Row:
         """The metrics of a run, simulated by itself."""

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeVar, get_args
 
 import numpy as np
@@ -343,19 +344,28 @@ class PerRow:
         return handler.generate_schema(PerName[Annotated[float, self.number]])  # type: ignore[misc]
 
 
+@cache
+def _gain_fields(kind: type) -> dict[str, NumberField]:
+    """Field -> each of its numbers, of the fields that are gains."""
+    return {
+        field.name: mark.number for field in fields(kind) for mark in get_args(field.type) if isinstance(mark, PerRow)
+    }
+
+
 def wrong_gains(section: Any) -> Iterator[str]:
     """One sentence for each gain of a dataclass, wherever it stands in a `PerRow`, that is no number of its range."""
-    for field in fields(section):
-        number = next((each.number for each in get_args(field.type) if isinstance(each, PerRow)), None)
-        left = [getattr(section, field.name)]
-        while left and number is not None:
+    for name, number in _gain_fields(type(section)).items():
+        left = [getattr(section, name)]
+        while left:
             value = left.pop()
+            if isinstance(value, float) and number.holds(value):
+                continue
             if isinstance(value, Mapping):
                 left += value.values()
             elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
                 left += list(value)
             elif isinstance(value, bool) or not isinstance(value, SupportsFloat) or not number.holds(float(value)):
-                yield f"{field.name}: expected {number.expected}, got {value!r}"
+                yield f"{name}: expected {number.expected}, got {value!r}"
 
 
 AXES = ("x", "y", "z")

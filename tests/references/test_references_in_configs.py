@@ -139,10 +139,10 @@ def test_open_loops_and_null_spaces_use_references(folder: Path) -> None:
 
 def test_a_run_is_made_anew_only_if_the_content_of_its_references_changes(folder: Path) -> None:
     first = sc.load("c.yaml", engine="vm")
-    again = make_run(load_config("c.yaml"), "vm", like=first)
+    again = make_run(load_config("c.yaml"), "vm", results=first.results)
     assert again.task_map is first.task_map
     write_path(values=path_rows()[1] + [[0.0, 0.125]])
-    later = make_run(load_config("c.yaml"), "vm", like=first)
+    later = make_run(load_config("c.yaml"), "vm", results=first.results)
     assert later.task_map is not first.task_map
     assert float(later.signals["path_y"](0.0)) == 0.625
     assert later.simulate().q[-1, 1] - first.simulate().q[-1, 1] == pytest.approx(0.125, abs=0.02)
@@ -183,7 +183,7 @@ def test_a_longer_run_than_an_earlier_one_is_refused_too(folder: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"references\.path\.extrapolate: it goes from t = 0 to 1 s, the run from 0 to 2"
     ):
-        make_run(load_config(config, ["run.duration=2"]), "vm", like=run)
+        make_run(load_config(config, ["run.duration=2"]), "vm", results=run.results)
 
 
 @pytest.mark.parametrize(
