@@ -8,6 +8,7 @@ because either can be the worse one. `simulation.realism` is the machine itself.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -24,6 +25,12 @@ def cycles(time: float, period: float) -> tuple[int, float]:
     whole = math.floor(periods + WHOLE)
     rest = periods - whole
     return whole, rest if rest > WHOLE else 0.0
+
+
+def periods_begun(time: float, period: float) -> int:
+    """Periods in a time, one that has only begun included."""
+    whole, rest = cycles(time, period)
+    return whole + (rest > 0.0)
 
 
 @dataclass(frozen=True)
@@ -158,16 +165,15 @@ class Timing:
         """Whole periods before a command can begin to act: it begins within the period after them."""
         return cycles(self.delay, self.h)[0]
 
-    @property
+    @cached_property  # a simulated loop asks for it in each period
     def latest(self) -> int:
         """Whole periods after which a command acts in any case."""
-        return self.worst.late
+        return periods_begun(self.longest_delay, self.h)
 
     @property
     def late(self) -> int:
         """Number of earlier commands that still act in a period, after the mean delay."""
-        whole, rest = cycles(self.mean_delay, self.h)
-        return whole + (rest > 0.0)
+        return periods_begun(self.mean_delay, self.h)
 
     @property
     def fresh(self) -> float:
