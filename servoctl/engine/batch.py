@@ -15,7 +15,7 @@ import numpy as np
 from servoctl.engine import compiler
 from servoctl.engine.ccode import CSource, pointer
 from servoctl.engine.emit import emit
-from servoctl.engine.loops import template
+from servoctl.engine.ops import template
 from servoctl.engine.step import StepFunctions
 from servoctl.types import Array
 

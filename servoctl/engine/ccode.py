@@ -20,7 +20,7 @@ import numpy as np
 
 from servoctl.engine import cache, compiler
 from servoctl.engine.emit import emit, over_numbers
-from servoctl.engine.loops import template
+from servoctl.engine.ops import template
 from servoctl.engine.step import StepFunctions
 from servoctl.errors import CompileError
 from servoctl.types import Array

@@ -14,12 +14,14 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.cost import lookup_cost
+from servoctl.engine.ops import CFunction, Op, constants, instance, register
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic
 from servoctl.types import Array
 
 
 @dataclass(frozen=True, eq=False)
-class LookupTable:
+class LookupTable(Op):
     """Rows over t: row k counts from the k-th break on, row 0 before the first break. Equal by content."""
 
     breaks: Array  # strictly increasing, shape (k,)
@@ -58,9 +60,16 @@ class LookupTable:
     def function(self) -> Any:
         """The CasADi function t -> row."""
         if self.name not in _FUNCTIONS:
-            TABLES[self.name] = self
+            register(self.name, self)
             _FUNCTIONS[self.name] = self._function()
         return _FUNCTIONS[self.name]
+
+    def in_c(self, function: Any) -> CFunction:
+        breaks, rows = f"breaks_{self.name}", f"rows_{self.name}"
+        count, width = len(self.breaks), self.rows.shape[1]
+        text = constants(breaks, self.breaks) + constants(rows, self.rows.ravel())
+        names = {"OPERATION": f"f_{self.name}", "BREAKS": breaks, "ROWS": rows, "COUNT": count, "WIDTH": width}
+        return CFunction(text + instance("lookup.h", names), lookup_cost(count), 4)
 
     def _function(self) -> Any:
         t, infinite = ca.MX.sym("t"), np.inf
@@ -71,8 +80,6 @@ class LookupTable:
         never = ca.if_else(t > infinite, ca.sin(t), 0)
         return ca.Function(self.name, [t], [row(2 * index) + never], {"never_inline": True})
 
-
-TABLES: dict[str, LookupTable] = {}  # name of a compiled function -> its table, for code in C
 
 _FUNCTIONS: dict[str, Any] = {}
 _DERIVATIVE = re.compile(r"(?:(?:fwd|adj)\d+_|jac_)+(lookup_[0-9a-f]{24})")

@@ -2,19 +2,17 @@
 
 Design: straight-line code is for the terms of a plant. Written out, the algebra of two arms with seven joints has more
 statements than the arms, and takes the compiler and the processor longer than loops. An operation is one value: its
-CasADi function, its C and its cost. The name of a function says which operation it is and at which size, which is all
-that the C code needs, also of a function from the cache. Derivatives of these functions are written out.
+CasADi function, its C and its cost. Derivatives of these functions are written out.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import casadi as ca
 
 from servoctl.engine.cost import Cost
+from servoctl.engine.ops import CFunction, Op, definition, instance, register, same, sizes_of
 
 LARGE = 8000
 """Operations on more than this many pairs of numbers are CasADi's own matrix operations on the virtual machine."""
@@ -23,19 +21,8 @@ Written = tuple[list[Any], list[Any]]  # inputs and outputs of a CasADi function
 Writer = Callable[..., Written]
 
 
-def template(name: str) -> str:
-    """A C file of this package."""
-    return (Path(__file__).parent / "c" / name).read_text()
-
-
-def instance(file: str, macros: Mapping[str, object]) -> str:
-    """The C of a file with these macros, which are defined for it alone."""
-    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    return defined + template(file) + "".join(f"#undef {name.partition('(')[0]}\n" for name in macros)
-
-
 @dataclass(frozen=True)
-class Operation:
+class Operation(Op):
     """A matrix operation; called with sizes, it gives its CasADi function at this size."""
 
     name: str  # the functions are named `<name>_<size>x<size>..`
@@ -54,13 +41,11 @@ class Operation:
             self.made[name] = ca.Function(name, inputs, list(map(ca.densify, outputs)), {"never_inline": True})
         return self.made[name]
 
-    def code(self, name: str, sizes: tuple[int, ...]) -> str:
-        """The C function `f_<name>`, which the file `<name of the operation>.h` calls `OPERATION`."""
+    def in_c(self, function: Any) -> CFunction:
+        """The C of its function at a size, which the file `<name of the operation>.h` calls `OPERATION`."""
+        name, sizes = function.name(), sizes_of(function.name())
         macros = {"OPERATION": f"f_{name}", **dict(zip(self.sizes, sizes, strict=True)), **self.more(*sizes)}
-        return instance(f"{self.name}.h", macros)
-
-
-OPERATIONS: dict[str, Operation] = {}
+        return CFunction(instance(f"{self.name}.h", macros), self.cost(*sizes), self.numbers(*sizes))
 
 
 def operation(
@@ -73,19 +58,9 @@ def operation(
 
     def made(write: Writer) -> Operation:
         name = write.__name__.removesuffix("_function")
-        assert name not in OPERATIONS
-        OPERATIONS[name] = Operation(name, write, tuple(sizes.split()), cost, numbers, more)
-        return OPERATIONS[name]
+        return register(name, Operation(name, write, tuple(sizes.split()), cost, numbers, more))
 
     return made
-
-
-def operation_of(name: str) -> tuple[Operation, tuple[int, ...]] | None:
-    """The operation that a CasADi function of this name does, and its sizes; None if it is none."""
-    match = re.fullmatch(r"([a-z]+)_([0-9]+(?:x[0-9]+)*)", name)
-    if match is None or match[1] not in OPERATIONS:
-        return None
-    return OPERATIONS[match[1]], tuple(map(int, match[2].split("x")))
 
 
 def _kind(work: int) -> Any:
@@ -225,16 +200,38 @@ def longer_function(rows: int, n: int) -> Written:
     return [A, limit], [counted, ca.vertcat(*(ca.if_else(counted[i], A[i, :], 0) for i in range(rows)))]
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """What the C code needs to write the repetition as a loop."""
+@dataclass(frozen=True, eq=False)
+class Repeated(Op):
+    """A function repeated as a loop, in each lane until it is done."""
 
     step: Any  # CasADi function (state, ...) -> state after a step
     most: int  # most steps
     done: int  # index of the entry of the state that is 1 when done, 0 before
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Repeated) or (self.most, self.done) != (other.most, other.done):
+            return False
+        return same(self.step, other.step)
 
-REPEATED: dict[str, Repeated] = {}  # name of a CasADi function that repeats another -> what it repeats
+    @property
+    def called(self) -> list[Any]:
+        return [self.step]
+
+    def in_c(self, function: Any) -> CFunction:
+        size, step = function.nnz_in(0), self.step.name()
+        rest = ", ".join(f"x{i}" for i in range(1, function.n_in()))
+        lines = [
+            f"  for (int i = 0; i < {size}; ++i) y0[i] = x0[i];",
+            f"  for (int k = 0; k < {self.most}; ++k) {{",
+            f"    V after[{size}];",
+            f"    M open = y0[{self.done}] == number(0.0);",
+            "    if (!any(open)) break;",
+            f"    f_{step}(y0, {rest}, after);",
+            f"    for (int i = 0; i < {size}; ++i) y0[i] = select(open, after[i], y0[i]);",
+            "  }",
+        ]
+        choices = Cost(self.most * (size + 1))
+        return CFunction(definition(function, lines), choices, size + 1, self.most * (step,))
 
 
 def repeat(name: str, step: Any, most: int, done: int) -> Any:
@@ -250,7 +247,7 @@ def repeat(name: str, step: Any, most: int, done: int) -> Any:
     while True:
         unless_done = ca.Function.if_else(f"{name}_branch_{steps}", stay, run)
         if steps >= most:
-            REPEATED[name] = Repeated(step, steps, done)
+            register(name, Repeated(step, steps, done))
             return ca.Function(name, inputs, [unless_done(state[done], state, *rest)], {"never_inline": True})
         half = run(state, *rest)
         pair = unless_done(half[done], half, *rest)

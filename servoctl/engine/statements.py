@@ -14,18 +14,12 @@ import casadi as ca
 
 from servoctl.engine.cost import COMPARE, TEXT, Cost, cost_of, operation_name
 from servoctl.engine.lookup import is_lookup_derivative
+from servoctl.engine.ops import literal
 from servoctl.errors import CompileError
 
 FEW = 16  # longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments
 USE_VM = " (take --engine vm)"  # what to do where there is no C, for somebody who runs a config
 TOGETHER = 4  # angles whose sines and cosines one call computes, in the time of one
-
-
-def literal(value: float) -> str:
-    """A C literal of type double."""
-    if value != value:
-        return "NAN"
-    return f"{'-' if value < 0 else ''}INFINITY" if abs(value) == float("inf") else repr(float(value))
 
 
 class Statements:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from servoctl.engine.loops import template
+from servoctl.engine.ops import template
 
 MANY = 2000  # statements from which x' alone is no function of its own
 

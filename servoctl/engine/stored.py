@@ -25,9 +25,10 @@ import numpy as np
 from servoctl.engine import cache
 from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
 from servoctl.engine.kernel import Kernel
-from servoctl.engine.lookup import TABLES, LookupTable
-from servoctl.engine.loops import REPEATED, Repeated
+from servoctl.engine.lookup import LookupTable
+from servoctl.engine.loops import Repeated
 from servoctl.engine.numpy_call import numpy_calls
+from servoctl.engine.ops import op_of, register
 from servoctl.types import Array
 
 
@@ -179,9 +180,9 @@ def _file_key(key: str, name: str) -> str:
 
 def _written(kernel: Kernel, facts: Any) -> bytes | None:
     """A kernel as bytes; None if CasADi cannot write its function."""
-    called = {each.name() for each in kernel.function.find_functions()}
-    repeated = {name: REPEATED[name] for name in called if name in REPEATED}
-    tables = [TABLES[name] for name in called if name in TABLES]
+    ops = {name: op_of(name) for name in {each.name() for each in kernel.function.find_functions()}}
+    repeated = {name: op for name, op in ops.items() if isinstance(op, Repeated)}
+    tables = [op for op in ops.values() if isinstance(op, LookupTable)]
     writer = ca.StringSerializer()
     try:
         writer.pack([kernel.function, *(each.step for each in repeated.values())])
@@ -229,10 +230,10 @@ def _function(values: dict[str, Any], functions: bytes) -> Any | None:
     try:
         function, *steps = ca.StringDeserializer(zlib.decompress(functions).decode()).unpack()
         for (name, most, done), step in zip(values["repeated"], steps, strict=True):
-            REPEATED.setdefault(name, Repeated(step, most, done))
+            register(name, Repeated(step, most, done))
         for breaks, rows, shape in values["tables"]:
             table = LookupTable(_numbers(breaks), _numbers(rows).reshape(shape))
-            TABLES.setdefault(table.name, table)
+            register(table.name, table)
     except (ValueError, LookupError, TypeError, RuntimeError, zlib.error):
         return None
     return function

@@ -7,8 +7,8 @@ from typing import Any
 
 from servoctl.engine.cost import FUNCTIONS, Cost
 from servoctl.engine.emit import emitted
-from servoctl.engine.loops import operation_of, template
-from servoctl.engine.statements import literal
+from servoctl.engine.loops import Operation
+from servoctl.engine.ops import literal, op_of, template
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface, comment
 from servoctl.simulation.closed_loop import Loop
@@ -42,7 +42,7 @@ class StandaloneSource:
         names = [f"#define v_{name} {name}" for name in used if name != "sign"]
         if "sign" in used:
             names.append("#define v_sign(x) ((x) < number(0.0) ? number(-1.0) : (x) > number(0.0) ? number(1.0) : (x))")
-        if any(map(operation_of, self._functions)):
+        if any(isinstance(op_of(name), Operation) for name in self._functions):
             names += ["", template("rows.h").strip()]
         self.text = "\n".join([*head, template("standalone.h").strip(), *names, "", body])  # the code
 

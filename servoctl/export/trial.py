@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.ops import literal
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.statements import literal
 from servoctl.errors import ServoctlError
 from servoctl.export.header import named, rates
 from servoctl.export.interface import Interface, comment

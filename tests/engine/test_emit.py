@@ -374,3 +374,13 @@ def test_two_functions_of_one_name_have_no_c_code() -> None:
     assert list(emitted([double, twice])) == ["same"]
     with pytest.raises(CompileError, match="two functions are named same, so C would take one for the other"):
         emitted([double, square])
+
+
+def test_two_repetitions_of_one_name_are_refused() -> None:
+    x = ca.SX.sym("x", 2)
+    up, down = (ca.Function("turn", [x], [ca.vertcat(x[0] + by, x[1])], {"never_inline": True}) for by in (1, -1))
+    repeat("turns", up, 4, done=1)
+    repeat("turns", up, 4, done=1)
+    for turn, most in ((down, 4), (up, 8)):
+        with pytest.raises(AssertionError, match="two operations are named turns"):
+            repeat("turns", turn, most, done=1)

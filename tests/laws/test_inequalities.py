@@ -173,7 +173,6 @@ def test_the_last_answer_is_a_good_start() -> None:
 def test_a_search_cut_short_stays_inside_the_limits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each further step leaves the rows no worse, once none is held that could be free."""
     monkeypatch.setattr(limits, "search_function", limits.search_function.__wrapped__)
-    monkeypatch.setattr("servoctl.engine.loops.REPEATED", {})
     random = np.random.default_rng(9)
     unfinished = 0
     for _ in range(100):
@@ -181,6 +180,7 @@ def test_a_search_cut_short_stays_inside_the_limits_and_says_so(monkeypatch: pyt
         last, nothing = np.inf, np.zeros(len(problem.s) + len(problem.g))
         for most in (1, 2, 4, 8, 16, 32):
             monkeypatch.setattr(limits, "most_steps", lambda _, most=most: most)
+            monkeypatch.setattr("servoctl.engine.ops.OPS", {})
             found = problem.solve(start=Start(np.clip(problem.s, problem.lower, problem.upper), nothing))
             assert (found.u >= problem.lower).all() and (found.u <= problem.upper).all()
             lack = problem.costs(found.u)[0]
