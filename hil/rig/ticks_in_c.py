@@ -2,8 +2,8 @@
 
 Design: C measures and acts, Python decides. In every stage of `MEASURED`, C receives the frames, judges the samples and
 computes the state of the machine; Python decides the torques from this reading, and C encodes, sends and records them.
-Where `Stages.source` says what makes the torques (the law, what holds a pose, the way between, a hand, nothing), C
-decides too, several ticks in one call as long as nothing asks for Python.
+Where `Stages.source` says what makes the torques (the law, what holds a pose, the way between, a hand, the controlled
+stop, nothing), C decides too, several ticks in one call as long as nothing asks for Python.
 
 C does a half of a tick, or leaves no trace of it. As soon as anything is not ordinary (a rare frame, an implausible
 sample, a torque that no frame carries), the state goes back to Python, which does the same half from the same frames:
@@ -74,7 +74,7 @@ class TicksInC:
         self._stages, self._limits, self._record = stages, limits, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
         self._encodings = [self._tick.encoding + i for i in range(len(drives))]
-        stages.keep_in(*[self._x[name] for name in ("integral", "anchor", "rest")])
+        stages.keep_in(self._x)
         machine.take_pose(stages.pose, [drive.settings.torque_limit for drive in drives])
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
@@ -156,6 +156,7 @@ class TicksInC:
         encoded = zip(self._drives, commands, machine.encoded(), strict=True)
         self._encoded = [(drive.settings.bus, like, frame_reader(memory)) for drive, like, memory in encoded]
         self._x["carried"][:], self._x["written"][0] = command, written
+        self.machine.take_ladder(self._stages.ladder)
         self._give_limits()
         self._last.clear()
         if self.sockets is not None:
@@ -180,9 +181,11 @@ class TicksInC:
 
     def _give_limits(self) -> None:
         self._x["previous"][:], self._x["limits_time"][0] = self._limits.previous, self._limits.last
+        self._x["clamped"][:] = self._limits.clamped
 
     def _take_limits(self) -> None:
         self._limits.previous, self._limits.last = self._x["previous"].tolist(), int(self._x["limits_time"][0])
+        self._limits.clamped = self.clamped
         self._ahead = False
 
     # Measure.

@@ -26,6 +26,8 @@ GROWTH = 0.2
 
 END = 0.99  # from this share of the largest speed that its frames can say on, a joint may be any faster
 
+WATCHED = "still", "fastest", "loop_speed"  # arrays in which the speeds of the joints are remembered
+
 REPORTS = 0.1  # [s] time for a drive to report that its own braking has ended
 
 
@@ -51,8 +53,11 @@ class Ladder:
         self.misled: set[int] = set()
         self.doubtful: set[int] = set()  # numbers of the drives whose brake closes first
         self.begun = False  # whether the controlled stop has begun
-        self._still, self._fastest = [0] * len(drives), 0.0
-        self._growing, self._entered = [0] * len(drives), [0.0] * len(drives)
+        # these arrays change in place: ticks in a row in which each joint was slow, largest speed of any joint in the
+        # stop, and speed of each joint when it left the loop [joint unit/s]
+        self.still, self.fastest = np.zeros(len(drives), dtype=np.int64), np.zeros(1)
+        self.loop_speed = np.zeros(len(drives))
+        self._growing = [0] * len(drives)
         # [joint unit/s] speeds that look alike from here on: a brake, where there is one, stops such a joint sooner
         self._ends = [
             END * abs(drive.settings.joint_rate(drive.ends(drive.settings).speed)) if drive.settings.brake else inf
@@ -60,12 +65,13 @@ class Ladder:
         ]
 
     @cached_property
-    def _speeds(self) -> list[tuple[float, float]]:
-        """Speed limit of each drive, and the speed below which a joint only shows noise, known after the bring-up."""
+    def slow_speeds(self) -> list[tuple[float, float]]:
+        """Speeds of each joint below which it may stand, and only shows noise, known after the bring-up."""
         speeds = []
         for drive in self._drives:
             limit, step = drive.settings.speed_limit, drive.quantum()[1]
-            speeds.append((limit, float(np.fmax(SHOWN * step, NOISE * limit))))  # fmax: a step not on the wire is NaN
+            noise = float(np.fmax(SHOWN * step, NOISE * limit))  # fmax: a step not on the wire is NaN
+            speeds.append((STILL * limit, noise))
         return speeds
 
     def brake(self, number: int, now: int, must: bool) -> None:
@@ -126,31 +132,32 @@ class Ladder:
     def begin(self) -> None:
         """The controlled stop begins: a joint counts as standing only by samples from now on."""
         self.begun = True
-        self._still, self._fastest = [0] * len(self._still), 0.0
+        self.begin_watch()
 
     def begin_watch(self) -> None:
         """Forgets the speeds of the ticks before: the next one may be the first of a stop."""
-        self._fastest, self._still = 0.0, [0] * len(self._drives)
+        self.fastest[:] = self.still[:] = 0
 
     def watch(self, speeds: Sequence[float], sound: Sequence[bool]) -> None:
         """Takes note of the speed of each joint at a tick, and whether its measurement may be used."""
         usable = [abs(speed) for speed, each in zip(speeds, sound, strict=False) if each]
-        self._fastest = max([self._fastest, *usable])
-        for number, (limit, noise) in enumerate(self._speeds):
-            slow = sound[number] and abs(speeds[number]) < max(noise, min(STILL * limit, LEFT * self._fastest))
-            self._still[number] = self._still[number] + 1 if slow else 0
+        fastest = self.fastest[0] = max([self.fastest.item(), *usable])
+        for number, (low, noise) in enumerate(self.slow_speeds):
+            slow = sound[number] and abs(speeds[number]) < max(noise, min(low, LEFT * fastest))
+            self.still[number] = self.still[number] + 1 if slow else 0
             if self.rungs[number] is Rung.RAMP and sound[number]:
-                allowed = min(self._entered[number] + GROWTH * limit, self._ends[number])
+                limit = self._drives[number].settings.speed_limit
+                allowed = min(self.loop_speed[number] + GROWTH * limit, self._ends[number])
                 faster = abs(speeds[number]) > allowed
                 self._growing[number] = self._growing[number] + 1 if faster else 0
                 if self._growing[number] >= STILL_TICKS:  # it has no torque, or a wrong encoder
                     self.rungs[number] = Rung.OFF
             else:
-                self._entered[number] = abs(speeds[number])
+                self.loop_speed[number] = abs(speeds[number])
 
     def stands(self, number: int) -> bool:
         """Whether a joint stands still, by samples that are not stale."""
-        return self._still[number] >= STILL_TICKS and number not in self.distrusted
+        return bool(self.still[number] >= STILL_TICKS) and number not in self.distrusted
 
     def ended(self, number: int, now: int) -> bool:
         """Whether a drive has ended its step, or its time is over; in the loop: its joint stands, or it is off."""

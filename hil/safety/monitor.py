@@ -136,11 +136,13 @@ class Monitor:
 
         Args:
             tick: The last one.
-            clamped: Whether a limit has changed the torque of each drive in it.
+            clamped: Whether a limit has changed the torque of each drive in it; empty: that does not count.
             count: Number of ticks; no limit has changed a torque in the others, and `clamps` was False before.
         """
         self.lateness(tick)
         self._beyond = [0] * len(self._beyond)
+        if not clamped:
+            return
         unchanged = (False,) * len(self._drives)
         for _ in range(count - 1):
             self.torques(tick.began, unchanged)

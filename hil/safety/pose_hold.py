@@ -37,6 +37,9 @@ BLIND_SHARE = 0.9  # part of the torque limit for that: the torque in the frame 
 ANCHOR = 2.0  # frequency w_a of the slipping spring, in damping rates s
 
 
+KEPT = "anchor", "integral", "path", "path_speed", "followed"  # arrays in which a pose, or a stop, is remembered
+
+
 @dataclass(frozen=True)
 class Guiding:
     """How a machine feels in the hand."""
@@ -68,20 +71,23 @@ class PoseHold:
         stop_rate: float = FASTEST_POLE,
         guiding: Guiding | None = None,
     ) -> None:
-        self._hold, self._period, self._stop_rate, self.guiding = hold, period, stop_rate, guiding
+        self._hold, self._period, self.guiding = hold, period, guiding
+        self.stop_rate = stop_rate  # [1/s] rate s at which speeds decay in a stop
         self.pole = min(FASTEST_POLE, POLE_SHARE / period)
         self.largest = LARGEST_BIAS * np.array([drive.torque_limit for drive in drives])
         lower, upper = np.array([drive.position_limits for drive in drives]).T
         width = WALL * (upper - lower)
         self.lower, self.upper = lower + width, upper - width  # [joint unit] the walls
         self.weighs = 0.04 * self.largest  # [actuator unit] smallest gravity torque that `bias` follows
-        self.anchor = np.full(len(drives), np.nan)  # [joint unit] positions that are held; changed in place
+        # these arrays change in place
+        self.anchor = np.full(len(drives), np.nan)  # [joint unit] positions that are held
         self._asked, self._answer = np.zeros(0), Hold(*[np.zeros(0)] * 3)
         # last pose at which every measurement was sound, shape (n,); None before the first
         self.sound: Array | None = None
-        self._path = self._slowing = np.zeros(len(drives))
-        self._followed = np.zeros(len(drives), dtype=bool)
-        self.integral = np.zeros(len(drives))  # of the error of the pose [joint unit s]; changed in place
+        # path of a stop and its speeds [joint unit, joint unit/s], and which motors have followed it
+        self.path, self.path_speed = np.zeros(len(drives)), np.zeros(len(drives))
+        self.followed = np.zeros(len(drives), dtype=np.int64)
+        self.integral = np.zeros(len(drives))  # of the error of the pose [joint unit s]
         # bias: what the stand needs beyond the model, at_release: its gravity torques [actuator units]
         self.bias = self.at_release = np.zeros(len(drives))
         self._limits = np.array([drive.torque_limit for drive in drives])
@@ -131,7 +137,7 @@ class PoseHold:
             elapsed: Time since the last tick [s].
             limited: Whether a limit has changed the torques of the last tick.
         """
-        m, s, w = len(self.largest), self._stop_rate, self.pole
+        m, s, w = len(self.largest), self.stop_rate, self.pole
         y, rates = np.array(reading.positions), np.array(reading.speeds)
         usable = np.array(sound[:m]) & np.array(driven) & np.isfinite(y) & np.isfinite(rates)
         here = self._balance(reading, all(sound))
@@ -142,18 +148,23 @@ class PoseHold:
             sees = np.linalg.pinv(inertia)[np.ix_(usable, usable)]
             inertia = np.zeros((m, m))
             inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
-        left = np.exp(-s * elapsed)
-        path, speeds = self._path + self._slowing * (1 - left) / s, self._slowing * left
-        begins = limited | ~self._followed
-        self._path, self._slowing, self._followed = np.where(begins, y, path), np.where(begins, rates, speeds), usable
-        wanted = 3 * w**2 * (self._path - y) + 3 * w * (self._slowing - rates) - s * self._slowing
+        left = self.decay(elapsed)
+        path, speeds = self.path + self.path_speed * (1 - left) / s, self.path_speed * left
+        begins = limited | (self.followed == 0)
+        self.path[:], self.path_speed[:] = np.where(begins, y, path), np.where(begins, rates, speeds)
+        self.followed[:] = usable
+        wanted = 3 * w**2 * (self.path - y) + 3 * w * (self.path_speed - rates) - s * self.path_speed
         held: list[float] = here.u.tolist()
-        torques: list[float] = (here.u + inertia @ np.where(usable, wanted, 0.0)).tolist()
+        torques: list[float] = (here.u + _product(inertia.tolist(), np.where(usable, wanted, 0.0))).tolist()
         for number in self.blind:
             if driven[number]:
                 w_here = float(here.inertia[number, number])
                 torques[number] = self._blindly(number, held[number], w_here, sent[number], elapsed)
         return held, torques
+
+    def decay(self, elapsed: float) -> float:
+        """Part of a speed that a stop leaves after a time [s]."""
+        return float(np.exp(-self.stop_rate * elapsed))
 
     def _blindly(self, number: int, held: float, inertia: float, sent: float, elapsed: float) -> float:
         """Torque that brings a motor to rest from its last trusted rate, by the model alone."""

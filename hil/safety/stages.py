@@ -5,7 +5,7 @@ the loop's torque, `QUICK_STOP` where that leaves motion or must not go on, `BRA
 in doubt goes down it before the others. Task time stands still until the last stage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from math import inf, nan
 from typing import NamedTuple
@@ -18,11 +18,11 @@ from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction, kind_of
-from hil.safety.ladder import STILL, Rung
+from hil.safety.ladder import STILL, WATCHED, Ladder, Rung
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
 from hil.safety.plan import ENDING, UNPOWERED, WORKING, Phase, RunPlan, Stage
-from hil.safety.pose_hold import PoseHold
+from hil.safety.pose_hold import KEPT, PoseHold
 from hil.safety.rules import Rule
 from servoctl.types import Array, Status
 
@@ -49,12 +49,13 @@ OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
 
 
 class Torques(IntEnum):
-    """Whose torques are sent."""
+    """Whose torques are sent; in the order of `c/tick.h`."""
 
     LAW = 0  # those of the law
     HOLD = 1  # those that hold the pose
     BLEND = 2  # from these to those of the law
     GUIDE = 3  # those while a hand guides the machine
+    STOP = 4  # those of the controlled stop
 
 
 class TorqueSource(NamedTuple):
@@ -124,7 +125,11 @@ class Stages:
     def source(self) -> TorqueSource | None:
         """What makes the torques of the next tick, if C may decide it: nothing asks for a stop, or is on trial."""
         plan, test = self._plan, self.test
-        if self._stop_request is not None or self._monitor.worst >= Reaction.STOP or not self._controller.direct:
+        if self._stop_request is not None or not self._controller.direct:
+            return None
+        if self.mode is Phase.STOPPING:
+            return self._stop_source
+        if self._monitor.worst >= Reaction.STOP:
             return None
         if self.mode is Phase.FULL:
             going = self._task / SECOND < plan.duration and not self._corrects
@@ -146,16 +151,32 @@ class Stages:
         return None
 
     @property
+    def _stop_source(self) -> TorqueSource | None:
+        """The controlled stop while every axis follows it, and none is in doubt."""
+        ladder = self._rig.ladder
+        if self._corrects or ladder.doubtful or ladder.distrusted or self._monitor.worst >= Reaction.DISABLE:
+            return None
+        return TorqueSource(Torques.STOP, self._entered or 0, self._plan.stop_time, steps=self.test is not None)
+
+    @property
+    def ladder(self) -> Ladder:
+        """The step of each drive."""
+        return self._rig.ladder
+
+    @property
     def aim(self) -> tuple[Array, Array]:
         """Displacements that are held, and their speeds, shape (m,)."""
         return self.pose.aim(None if self.test is None else self.test.proof.motion)
 
-    def keep_in(self, integral: Array, anchor: Array, rest: Array) -> None:
-        """Keeps what the holding of the pose and the steps of the wire remember in these arrays, shape (m,)."""
-        integral[:], self.pose.integral = self.pose.integral, integral
-        anchor[:], self.pose.anchor = self.pose.anchor, anchor
+    def keep_in(self, arrays: Mapping[str, Array]) -> None:
+        """Keeps what the pose, the stop and the steps of the wire remember in the arrays of these names."""
+        keepers: list[tuple[object, str]] = [(self.pose, name) for name in KEPT]
+        keepers += [(self._rig.ladder, name) for name in WATCHED]
         if self.test is not None:
-            rest[:], self.test.in_steps.rest = self.test.in_steps.rest, rest
+            keepers.append((self.test.in_steps, "rest"))
+        for keeper, name in keepers:
+            arrays[name][:] = getattr(keeper, name)
+            setattr(keeper, name, arrays[name])
 
     @property
     def rules(self) -> Sequence[Rule]:
@@ -184,7 +205,8 @@ class Stages:
         self._task += in_task * (count - 1) * tick.elapsed
         self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)
         self._task += in_task * tick.elapsed
-        self._monitor.ordinary(tick, clamped, count)
+        # a stop may use all that the limits allow
+        self._monitor.ordinary(tick, () if self.mode is Phase.STOPPING else clamped, count)
 
     def resume(self, q: Array, speeds: Sequence[float]) -> None:
         """Takes over pose and speeds of the joints after the last tick in C, when every measurement was sound."""
@@ -254,6 +276,7 @@ class Stages:
         silences = [silence + waited for silence in reading.silences]
         if self._stop_request is not None:
             monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
+            self._stop_request = None
         monitor.lateness(tick)
         positions, speeds = (
             [value if usable else nan for value, usable in zip(values, sound, strict=False)]

@@ -15,7 +15,10 @@ from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
 from hil.frame import EXTENDED, FD
+from hil.loop import SECOND, nanoseconds
 from hil.loop.controller import Controller
+from hil.safety.ladder import LEFT, STILL_TICKS, Ladder
+from hil.safety.limits import ROOM
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.rules import Rule
@@ -141,16 +144,17 @@ BLOCKS = {"double": ("doubles", "numbers", "kept_numbers"), "long long": ("integ
 STATE = {
     "double": {
         "n": "q v law_q law_v moved half_moved quick_moved",
-        "m": "sent made least most where half_sent quick_sent before_u before_d carried previous integral anchor rest",
+        "m": "sent made least most where half_sent quick_sent before_u before_d carried previous integral anchor rest "
+        "path path_speed loop_speed",
         "channels": "position velocity torque next_torque accepted_position accepted_velocity accepted_torque travel "
         "rates before scale_start scale_moved scale_path wrapped added",
-        "1": "window_elapsed half_elapsed quick_elapsed",
+        "1": "window_elapsed half_elapsed quick_elapsed fastest",
         "windows": "last last_allowed",  # of the last windows, the oldest first
         "gauges": "gauges",  # temperatures, supply and load of each node, in the order of `GAUGES`
     },
     "long long": {
         "1": "now sync sync_before asked asked_before limits_time due began written beyond lacking windows",
-        "m": "alive",
+        "m": "alive followed still",
         "channels": "sample_time accepted_time seen still_since scale_since scale_beyond",
         "2 m": "arrivals",  # of short windows, then of long ones
     },
@@ -158,10 +162,11 @@ STATE = {
 """Kind -> size -> arrays that are kept until a tick is complete: of each kind one block. Times are in ns."""
 RESULTS = {
     "double": {
-        "m": "torques raw allowed silences wanted limited held learned scaled left aim aim_speed bias at_release",
+        "m": "torques raw allowed silences wanted limited held learned scaled unsent aim aim_speed bias at_release "
+        "next_path next_speed goals",
         "channels": "ages displacements slack expected",
     },
-    "int": {"m": "clamped"},
+    "int": {"m": "clamped next_still"},
 }
 """Kind -> size -> arrays with the results of a tick."""
 
@@ -350,6 +355,8 @@ class CompiledTick:
     def take_pose(self, pose: PoseHold, torque_limits: Sequence[float]) -> None:
         """Takes the constants by which a pose is held, and a machine is guided."""
         tick, w, guiding = self.tick, pose.pole, pose.guiding
+        tick.stop_rate, tick.stop_room = pose.stop_rate, ROOM
+        tick.stop_decay = pose.decay(nanoseconds(tick.period) / SECOND)
         tick.stiffness, tick.damping, tick.integral_gain = 3 * w**2, 3 * w, w**3
         tick.most_bias, tick.wire_limits = self._numbers(pose.largest), self._numbers(torque_limits)
         if guiding is not None:
@@ -359,6 +366,12 @@ class CompiledTick:
             tick.grip, tick.guide_limits = self._numbers(guiding.grip), self._numbers(guiding.limits)
             tick.wall_lower, tick.wall_upper = self._numbers(pose.lower), self._numbers(pose.upper)
             tick.weighs = self._numbers(pose.weighs)
+
+    def take_ladder(self, ladder: Ladder) -> None:
+        """Takes the speeds below which joints may stand."""
+        self.tick.still_ticks, self.tick.still_left = STILL_TICKS, LEFT
+        for place, each in zip(self.tick.drive[0 : self.tick.m], ladder.slow_speeds, strict=True):
+            place.slow, place.noise = each
 
     def _numbers(self, values: Sequence[float] | Array) -> Any:
         return self.pointer("double", np.array(values, dtype=float))

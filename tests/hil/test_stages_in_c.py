@@ -21,6 +21,13 @@ from tests.faces import column_bytes
 from tests.hil.rigs import RIGS, Rig, renewed
 
 ROBOTS = Rig("coordinated_robots", ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1"))
+LIMITED = {
+    f"{word} robots": Rig(
+        ROBOTS.config, (*ROBOTS.overrides, *(f"hil.drives.u{i}.{key}={value + i / 8}" for i in range(1, 7)))
+    )
+    for word, key, value in (("weak", "torque_limit", 8.0), ("slow", "torque_rate_limit", 100.0))
+}
+"""Machines whose torques, or their changes, have limits that bind in a stop."""
 MACHINES = {"robots": ROBOTS, **{name: RIGS[name] for name in ("V rack mit", "V rack moteus", "V rack odrive", "L")}}
 """Machines whose drives answer SYNC, commands, or nothing; with gravity and brakes; with an encoder node."""
 
@@ -30,6 +37,7 @@ class Counted(HilRun):
 
     acts: Counter[str]
     decided: Counter[str]
+    limited: int = 0  # ticks of the stop that C decided, in which a limit changed a torque
 
     def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         super()._log(tick, reading, sent, times)
@@ -37,11 +45,12 @@ class Counted(HilRun):
         if in_c is not None:
             self.acts[mode] += in_c.acts
             self.decided[mode] += in_c.decided
+            self.limited += in_c.decided and mode == "stopping" and any(in_c.clamped)
 
 
 @cache
 def _setup(machine: str, tick: str) -> RigSetup:
-    rig = MACHINES[machine]
+    rig = (RIGS | MACHINES | LIMITED)[machine]
     return load(rig.config, [*rig.overrides, f"hil.tick={tick}"], "auto")
 
 
@@ -96,8 +105,23 @@ STAGES = [(Stage.ZERO, "zero"), (Stage.RAMP, "ramp"), (Stage.FLOAT, "float"), (S
 @pytest.mark.parametrize(("stage", "name"), STAGES)
 def test_each_stage_is_equal_to_the_bit_and_its_torques_are_sent_by_c(machine: str, stage: Stage, name: str) -> None:
     left, counted = compare(machine, stage, duration=0.6 if stage is Stage.ZERO else 0.2)
-    assert left["code"] == 0 and counted.acts[name] > 5
-    assert counted.decided[name] > 5 or name == "stopping"
+    assert left["code"] == 0 and counted.acts[name] > 5 and counted.decided[name] > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["zero", "ramp", "full"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_stop_that_the_operator_asks_for_is_equal_to_the_bit_in_each_stage(machine: str, phase: str) -> None:
+    left, counted = compare(machine, Stage.FULL, stop_at=_phases(machine)[phase] + 0.051)
+    assert left["code"] == 130 and left["counts"]["interrupted"] == 1 and counted.decided["stopping"] > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["weak robots", "slow robots"])
+def test_a_stop_whose_torques_the_limits_scale_is_equal_to_the_bit(machine: str) -> None:
+    """Some torques stay within their limits: those are changed too, with the same share."""
+    _, counted = compare(machine, Stage.FULL, duration=0.8)
+    assert counted.limited > 5
 
 
 @cache
@@ -119,11 +143,33 @@ KINDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", ["enabling", "zero", "ramp", "full", "stopping"])
+@pytest.mark.parametrize("phase", ["enabling", "zero", "ramp", "full", "stopping", "standing"])
 @pytest.mark.parametrize("fault", KINDS)
 @pytest.mark.parametrize("machine", ["robots", "V rack mit"])
 def test_a_fault_in_each_stage_has_its_reaction_at_the_same_instant(machine: str, fault: str, phase: str) -> None:
-    at, values = _phases(machine)[phase] + POWER_UP + 0.011, dict(KINDS[fault])
+    begins = _phases(machine)
+    begins = {**begins, "standing": begins["braking"] - 0.025}  # the last ticks of the stop
+    at, values = begins[phase] + POWER_UP + 0.011, dict(KINDS[fault])
     if values["kind"] != "stall":
         values["drive"] = _setup(machine, "auto").drives[0].settings.name
     compare(machine, Stage.FULL, {**values, "at": at, "since": "power_on"})
+
+
+BUS_KINDS = {
+    "host's bus-off": {"kind": "bus_off"},
+    "frames lost": {"kind": "lost", "for": 0.005},
+    "cable off": {"kind": "cut"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["zero", "stopping"])
+@pytest.mark.parametrize("fault", BUS_KINDS)
+@pytest.mark.parametrize("machine", [*MACHINES, "V rack robstride"])
+def test_a_bus_that_fails_within_a_tick_has_its_reaction_at_the_same_instant(
+    machine: str, fault: str, phase: str
+) -> None:
+    period = _setup(machine, "auto").settings.values.period
+    for share in (0.1, 0.4, 0.8):
+        at = _phases(machine)[phase] + POWER_UP + (5.0 + share) * period
+        compare(machine, Stage.FULL, {**BUS_KINDS[fault], "at": at, "since": "power_on"})

@@ -76,16 +76,93 @@ static int guide(tick *k)
   return 0;
 }
 
+/* Whether every joint stands, with what the next tick has to know: hil.safety.ladder. */
+static int standing(tick *k)
+{
+  double fastest = *k->fastest;
+  int all = 1;
+  for (int i = 0; i < k->m; ++i) fastest = larger(fastest, fabs(k->rates[i]));
+  k->next_fastest = fastest;
+  for (int i = 0; i < k->m; ++i) {
+    double below = larger(k->drive[i].noise, smaller(k->drive[i].slow, k->still_left * fastest));
+    k->next_still[i] = fabs(k->rates[i]) < below ? k->still[i] + 1 : 0;
+    all = all && k->next_still[i] >= k->still_ticks;
+  }
+  return all;
+}
+
+/* Torques that bring the machine to rest, in `wanted`, and those that hold it, in `held`; not 0 where the stop ends, or
+   the model holds no pose. */
+static int stop(tick *k)
+{
+  int m = k->m, begins = 0, failed;
+  double **in = k->hold.arguments, *x = k->scaled, s = k->stop_rate, decay = k->stop_decay;
+  const double *u = k->hold.results[0], *W = k->hold.results[2];
+  if (standing(k)) return give_back(k, 0);
+  for (int j = 0; j < k->n; ++j) in[2][j] = -k->law_v[j];
+  failed = weigh(k);
+  memcpy(k->held, u, m * sizeof *x);
+  memcpy(in[2], k->law_v, k->n * sizeof *x);
+  failed = weigh(k) || failed;
+  memset(in[2], 0, k->n * sizeof *x);
+  if (failed) return GIVEN_BACK;
+  for (int i = 0; i < m; ++i) begins = begins || k->clamped[i];
+  for (int i = 0; i < m; ++i) {
+    double y = k->displacements[i], rate = k->rates[i], speed = k->path_speed[i];
+    int anew = begins || !k->followed[i];
+    k->held[i] = (u[i] + k->held[i]) / 2.0; /* the part that is even in the velocity */
+    k->next_path[i] = anew ? y : k->path[i] + speed * (1.0 - decay) / s;
+    k->next_speed[i] = anew ? rate : speed * decay;
+    x[i] = k->stiffness * (k->next_path[i] - y) + k->damping * (k->next_speed[i] - rate) - s * k->next_speed[i];
+  }
+  for (int i = 0; i < m; ++i) k->wanted[i] = k->held[i] + product(W, m, i, x);
+  return 0;
+}
+
+/* Remembers a tick of the stop. */
+static void keep_stop(tick *k)
+{
+  size_t size = k->m * sizeof *k->path;
+  memcpy(k->path, k->next_path, size);
+  memcpy(k->path_speed, k->next_speed, size);
+  *k->fastest = k->next_fastest;
+  for (int i = 0; i < k->m; ++i) {
+    k->still[i] = k->next_still[i];
+    k->loop_speed[i] = fabs(k->rates[i]);
+    k->followed[i] = 1;
+  }
+}
+
+/* Scales what brakes the machine as a whole, then the change of the torques: hil.safety.limits. */
+static void together(tick *k, double step)
+{
+  double share = 1.0, change = 1.0;
+  for (int i = 0; i < k->m; ++i) {
+    double hold = k->held[i], brake = k->wanted[i] - hold, most = k->drive[i].torque_limit;
+    double room = most - copysign(hold, hold * brake);
+    if (fabs(brake) > room && room > k->stop_room * most) share = smaller(share, room / fabs(brake));
+  }
+  for (int i = 0; i < k->m; ++i) {
+    double hold = k->held[i], most = k->drive[i].torque_limit, rate = k->drive[i].torque_rate_limit * step;
+    double goal = smaller(larger(hold + share * (k->wanted[i] - hold), -most), most), away = fabs(goal - k->previous[i]);
+    if (away > rate) change = smaller(change, rate / away);
+    k->goals[i] = goal;
+  }
+  for (int i = 0; i < k->m; ++i)
+    k->limited[i] = share == 1.0 && change == 1.0 ? k->wanted[i] : k->previous[i] + change * (k->goals[i] - k->previous[i]);
+}
+
 /* Replaces the law's torques in `wanted`; not 0 where the stage ends, or the model holds no pose. */
 static int blend(tick *k)
 {
   double since = seconds(*k->began - k->entered), share = 0.0;
   if (since >= k->end) return give_back(k, 0);
-  if (k->source == 3) return guide(k);
-  if (k->source == 2) share = smaller(1.0, since / k->ramp_time);
+  if (k->source == GUIDE) return guide(k);
+  if (k->source == STOP) return stop(k);
+  if (k->source == BLEND) share = smaller(1.0, since / k->ramp_time);
   if (share == 1.0 && !k->stays) return give_back(k, 0);
   if (stand(k)) return GIVEN_BACK;
   for (int i = 0; i < k->m; ++i)
-    k->wanted[i] = k->source == 2 ? (1.0 - share) * k->held[i] + share * k->wanted[i] : 0.0 + k->held[i] + 0.0;
+    k->wanted[i] = k->source == BLEND ? (1.0 - share) * k->held[i] + share * k->wanted[i] : 0.0 + k->held[i] + 0.0;
   return 0;
 }

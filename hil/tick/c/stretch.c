@@ -70,8 +70,9 @@ static int sleep_until_due(const tick_sockets *s, const tick_stretch *x)
 static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *x)
 {
   const double *row = k->law.results[0];
-  if (s->failed || x->ends >> (int)row[k->status_start] & 1) return 1;
-  for (int i = 0; i < k->m; ++i) if (k->clamped[i]) return 1;
+  if (s->failed) return 1;
+  if (k->source != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
+  for (int i = 0; i < k->m && k->source != STOP; ++i) if (k->clamped[i]) return 1; /* a stop may use all of a limit */
   for (int i = 0; i < x->innovations; ++i) if (row[x->innovation + i] > x->outlier) return 1;
   return 0;
 }
@@ -93,7 +94,7 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
   double elapsed = seconds(x->period);
   tick_times *now = &x->last;
   x->ticks = x->unknown = 0;
-  while (x->ticks < most && (!x->decides || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
+  while (x->ticks < most && (!x->decides || k->source == STOP || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
     now->deadline = *k->due = x->deadline;
     now->elapsed = x->period;
     now->task_time = seconds(x->task_time);

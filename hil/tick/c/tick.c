@@ -68,7 +68,7 @@ static double in_steps(tick *k, int i, double torque)
 {
   double most = k->wire_limits[i], wanted = smaller(larger(torque + k->rest[i], -most), most);
   double carried = tick_encode(&k->encoding[i], wanted);
-  k->left[i] = wanted - carried;
+  k->unsent[i] = wanted - carried;
   return carried;
 }
 
@@ -90,27 +90,31 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   if (k->estimates) x[2 * n + k->elapsed_at] = elapsed;
   k->law.function((const double **)k->law.arguments, k->law.results);
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
-  if (k->stops >> (int)row[k->status_start] & 1) return give_back(k, "the law's status");
+  if ((k->source == LAW || k->source == BLEND) && k->stops >> (int)row[k->status_start] & 1)
+    return give_back(k, "the law's status");
   memcpy(k->wanted, row, m * sizeof *row);
   if (k->source && blend(k)) return GIVEN_BACK;
   if (!all_finite(k->wanted, m)) return give_back(k, "a torque that is not finite");
+  memcpy(k->limited, k->wanted, m * sizeof *x);
+  if (k->source == STOP) together(k, step);
   for (int i = 0; i < m; ++i) {
     const tick_drive *d = &k->drive[i];
-    double wanted = k->wanted[i], last = k->previous[i], most = d->torque_rate_limit * step, torque = wanted;
+    double last = k->previous[i], most = d->torque_rate_limit * step, torque = k->limited[i];
     if (!(last - most <= torque && torque <= last + most && -d->torque_limit <= torque && torque <= d->torque_limit))
-      torque = clamp(d, wanted, last, most);
-    k->clamped[i] = torque != wanted;
+      torque = clamp(d, torque, last, most);
     k->limited[i] = torque;
     k->torques[i] = k->source && k->wire_steps ? in_steps(k, i, torque) : torque;
   }
   if (tick_act(k)) return GIVEN_BACK;
   memcpy(k->previous, k->limited, m * sizeof *x);
+  for (int i = 0; i < m; ++i) k->clamped[i] = k->limited[i] != k->wanted[i];
   *k->limits_time = now;
-  if (k->source) {
-    if (k->source == 3) memcpy(k->anchor, k->learned, m * sizeof *x);
+  if (k->source == STOP) keep_stop(k);
+  else if (k->source) {
+    if (k->source == GUIDE) memcpy(k->anchor, k->learned, m * sizeof *x);
     else if (k->learns) memcpy(k->integral, k->learned, m * sizeof *x);
-    if (k->wire_steps) memcpy(k->rest, k->left, m * sizeof *x);
   }
+  if (k->source && k->wire_steps) memcpy(k->rest, k->unsent, m * sizeof *x);
   if (k->own_memory && !k->source) {
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
     for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];

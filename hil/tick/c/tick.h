@@ -62,7 +62,10 @@ typedef struct { /* a measured displacement, and what a sample of it is checked 
 
 typedef struct { /* a drive and its limits */
   double torque_limit, torque_rate_limit;
+  double slow, noise; /* speeds below which its joint may stand, and below which it only shows noise: hil.safety.ladder */
 } tick_drive;
+
+enum { LAW, HOLD, BLEND, GUIDE, STOP }; /* hil.safety.stages.Torques */
 
 typedef struct { /* a row of hil.safety.rules */
   int measured, node;
@@ -86,12 +89,14 @@ typedef struct {
   /* settings */
   int free; /* whether torques alone move the machine */
   int source;     /* whose torques tick_decide sends: hil.safety.stages.Torques */
-  int stands, learns, wire_steps, stays; /* of sources 1 and 2: hil.safety.stages.TorqueSource */
+  int stands, learns, wire_steps, stays; /* hil.safety.stages.TorqueSource */
   double end, ramp_time, stiffness, damping, integral_gain;
   long long entered;
   const double *most_bias, *wire_limits;
   double spring, slowing, wall, wall_damping; /* while a hand guides the machine */
   const double *grip, *wall_lower, *wall_upper, *guide_limits, *weighs;
+  double stop_rate, stop_decay, still_left, stop_room, next_fastest; /* of a controlled stop: hil.safety.pose_hold, ladder and limits */
+  int still_ticks;
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
