@@ -27,7 +27,7 @@ from hil.safety import Event, EventKind, Monitor
 from hil.safety.plan import ENDING, Phase
 from hil.safety.proof import TorqueProof
 from hil.safety.stages import Stages
-from hil.view.requests import SIGNAL
+from hil.view import SIGNAL
 from hil.view.view import LivePage
 from servoctl.errors import RunFolderError, in_one_line
 from servoctl.mechanics.model import Model
@@ -254,7 +254,7 @@ class OperatorLink:
             if self.view is not None:
                 previous = signal.signal(SIGNAL, lambda number, frame: self.request_stop(STOP_BUTTON))
                 stack.callback(signal.signal, SIGNAL, previous)
-                if self.view.stop_pressed:  # before the handler was there
+                if self.view.requests.stopped:  # before the handler was there
                     self.request_stop(STOP_BUTTON)
             if signals.first:
                 self.request_stop(signals.first)
@@ -269,7 +269,7 @@ class OperatorLink:
     def attend(self, tick: Tick) -> None:
         """Reads the requests for gains and moves changing gains on; called after the torques were sent."""
         if self.view is not None:
-            for number, value in self.view.requested_gains():
+            for number, value in self.view.requests.gains():
                 refused = "refused: the run is stopping" if self._stages.mode in STOPPED else None
                 gain = self._live_gains.gains[number]
                 self._reporter.report(EventKind.GAIN, gain.path, refused or self._live_gains.request(number, value))

@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from hil.recorder.memory import SharedRings
-from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
+from hil.view import LINGER, SIGNAL, STOP, PageSettings, PickledPlant
 from hil.view.scene import MachineDrawing, Scene
 from hil.view.server import Broadcast, PageServer
 from servoctl.mechanics.plant import Plant
@@ -37,7 +37,7 @@ def main(descriptor: int) -> None:
     memory = SharedRings(len(settings.columns), settings.capacity, settings.memory, writable=False)
     machine = _machine(settings.plant, settings.about.get("frames", ()), settings.about.get("shapes", ()))
     scene = Scene(memory, settings.columns, settings.rates, machine)
-    operator = Operator(settings)
+    operator = Operator(settings, connection)
     about = {**settings.about, "columns": settings.columns, "gains": settings.gains, "spacing": SPACING}
     about["solids"] = {} if machine is None else machine.solids
     about["obstacles"] = [] if machine is None else machine.obstacles
@@ -98,14 +98,13 @@ def _machine(plant: PickledPlant | None, frames: Sequence[str], shapes: Sequence
 class Operator:
     """The requests that viewers can send."""
 
-    def __init__(self, settings: PageSettings) -> None:
-        self._requests = Requests(settings.requests)
+    def __init__(self, settings: PageSettings, loop: Connection) -> None:
+        self._loop = loop  # takes the number of a gain, or `STOP`, and a value
         self._gains, self._parent = settings.gains, settings.parent
         self._lock = Lock()  # between viewers; the loop never takes it
         self._last_gain = 0.0
-        # stopped: whether the stop was pressed
-        # over: whether the run has ended
-        self.stopped = self.over = False
+        self.stopped = False  # whether the stop was pressed
+        self.over = False  # whether the run has ended
 
     @property
     def has_parent(self) -> bool:
@@ -120,7 +119,7 @@ class Operator:
             if action == "gain":
                 return self._request_gain(values)
             self.stopped = True
-            self._requests.stop()
+            self._loop.send((STOP, 0.0))
             os.kill(self._parent, SIGNAL)  # the loop handles or ignores it as long as this process lives: `LivePage`
             return None
 
@@ -136,5 +135,5 @@ class Operator:
         if time.monotonic() < self._last_gain + GAIN_INTERVAL:
             return f"{path}: too many requests (wait {GAIN_INTERVAL:g} s between them)"
         self._last_gain = time.monotonic()
-        self._requests.request_gain(list(self._gains).index(path), float(value))
+        self._loop.send((list(self._gains).index(path), float(value)))
         return None

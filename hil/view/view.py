@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing.connection import Pipe
+from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,13 +15,40 @@ from hil.bus.load import BusRates
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.recorder import start_child
-from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
+from hil.view import LINGER, SIGNAL, STOP, PageSettings, PickledPlant
 from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError
 from servoctl.mechanics.plant import Plant
 
 START = 20.0  # [s] time limit for the process to start
 AHEAD = 0.01  # [s] with a page, a run in virtual time stays at most this far ahead of the wall clock
+
+
+class Requests:
+    """What viewers have asked for. Reading never waits; when the page's process has ended, nothing comes any more."""
+
+    def __init__(self, page: Connection) -> None:
+        self._page, self._stopped, self._gains = page, False, dict[int, float]()
+
+    def _read(self) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while self._page.poll():
+                number, value = self._page.recv()
+                self._stopped |= number == STOP
+                if number != STOP:
+                    self._gains[number] = value
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the stop was ever requested."""
+        self._read()
+        return self._stopped
+
+    def gains(self) -> Sequence[tuple[int, float]]:
+        """Numbers of gains and the last values requested for them since the last call."""
+        self._read()
+        requests, self._gains = tuple(self._gains.items()), {}
+        return requests
 
 
 class LivePage:
@@ -42,17 +69,16 @@ class LivePage:
         plant: Plant,
     ) -> None:
         self._before = signal.signal(SIGNAL, signal.SIG_IGN)
-        self._requests = Requests()
         memory, capacity = recorder.shared
         settings = PageSettings(
-            memory, capacity, self._requests.descriptor, list(columns), dict(rates), dict(gains), dict(about),
-            _pickled(plant), os.getpid(),
+            memory, capacity, list(columns), dict(rates), dict(gains), dict(about), _pickled(plant), os.getpid(),
         )  # fmt: skip
         self._connection, there = Pipe()
+        self.requests = Requests(self._connection)  # what viewers have asked for
         self._began: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._process = start_child("hil.view.process", there, memory, self._requests.descriptor)
+            self._process = start_child("hil.view.process", there, memory)
             self._connection.send(settings)
             word, text = self._connection.recv() if self._connection.poll(START) else ("failed", "it does not answer")
         except (OSError, EOFError) as error:
@@ -63,19 +89,10 @@ class LivePage:
         self.address: str = text  # address of the page with its token
 
     @property
-    def stop_pressed(self) -> bool:
-        """Whether the stop was ever pressed."""
-        return self._requests.stopped
-
-    @property
     def gone(self) -> str | None:
         """How the process ended too early; None while it runs. Takes a few microseconds."""
         code = None if self._process is None else self._process.poll()
         return None if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
-
-    def requested_gains(self) -> Sequence[tuple[int, float]]:
-        """Indices of gains and the values requested for them since the last call."""
-        return self._requests.look()
 
     def pace(self, now: int) -> None:
         """Waits until the wall clock has reached the virtual time, so that viewers see the run at its real speed.
@@ -109,7 +126,6 @@ class LivePage:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._requests.close()
         signal.signal(SIGNAL, self._before)
 
 

@@ -1,9 +1,9 @@
 """Looking on at a ring while another process writes it, and wishes on their way to the loop."""
 
-import os
 import subprocess
 import sys
 import time
+from multiprocessing.connection import Pipe
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hil.recorder.memory import Capacity, Ring, SharedRings
-from hil.view.requests import Requests
+from hil.view import STOP
 from hil.view.scene import MARGIN, RingReader
+from hil.view.view import Requests
 
 COLUMNS, CAPACITY, ROWS = 60, 16, 60_000
 
@@ -97,17 +98,17 @@ def test_a_reader_cannot_write() -> None:
 
 
 def test_requests_arrive_once_and_a_stop_stays() -> None:
-    loop = Requests()
-    page = Requests(os.dup(loop.descriptor))
-    assert (loop.look(), loop.stopped) == ((), False)
-    page.request_gain(1, 2.5)
-    page.request_gain(1, 3.5)
-    assert loop.look() == ((1, 3.5),), "the last value counts"
-    assert loop.look() == ()
-    page.request_gain(0, float("nan"))
-    page.stop()
-    assert loop.stopped and loop.stopped
-    ((index, value),) = loop.look()
-    assert index == 0 and value != value, "a look for the stop loses no gain"
-    os.close(page.descriptor)
-    loop.close()
+    loop, page = Pipe()
+    requests = Requests(loop)
+    assert (requests.gains(), requests.stopped) == ((), False)
+    page.send((1, 2.5))
+    page.send((1, 3.5))
+    assert requests.gains() == ((1, 3.5),), "the last value counts"
+    assert requests.gains() == ()
+    page.send((0, float("nan")))
+    page.send((STOP, 0.0))
+    assert requests.stopped and requests.stopped
+    ((number, value),) = requests.gains()
+    assert number == 0 and value != value, "a look for the stop loses no gain"
+    page.close()
+    assert requests.stopped and requests.gains() == (), "a page that has ended asks for nothing"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hil.view.server import ASSETS, LARGEST_BODY, Broadcast, PageServer
+from hil.view.server import ASSETS, Broadcast, PageServer
 
 TOKEN = "the-token"
 JSON = {"Content-Type": "application/json"}
@@ -115,12 +115,9 @@ def test_by_another_name_it_is_not_here(page: Page, host: str) -> None:
         ("POST", "", b"{}", JSON, 404),
         ("PUT", "stop", b"{}", JSON, 501),
         ("OPTIONS", "stop", None, {}, 501),
-        ("POST", "stop", b"{}", {}, 415),
-        ("POST", "stop", b"{}", {"Content-Type": "text/plain"}, 415),
         ("POST", "stop", b"{", JSON, 400),
         ("POST", "stop", b"[]", JSON, 400),
         ("POST", "stop", b"\xff", JSON, 400),
-        ("POST", "stop", b" " * (LARGEST_BODY + 1), JSON, 413),
         ("POST", "stop", b"{}", {**JSON, "Content-Length": "-1"}, 411),
         ("POST", "stop", b"{}", {**JSON, "Origin": "http://evil.example"}, 403),
         ("POST", "stop", b"{}", {**JSON, "Origin": "null"}, 403),
@@ -193,11 +190,3 @@ def test_connections_without_the_token_do_not_block_the_stop_button(page: Page) 
     assert page.ask("POST", f"/{TOKEN}/stop", b"{}", JSON)[0] == 200
     assert page.done == [("stop", {})]
     assert page.ask("GET", f"/{TOKEN}/about")[0] == 200
-
-
-def test_a_connection_that_says_nothing_is_closed(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hil.view.server.Handler.timeout", 0.3)
-    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as silent:
-        silent.sendall(b"POST /")
-        assert silent.recv(1) == b""
-    assert page.done == []
