@@ -7,8 +7,8 @@ import pytest
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
-from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.plant import SimulatedPlant
+from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.mujoco_machine import MujocoMachine
@@ -21,7 +21,7 @@ MILLISECOND = 1_000_000
 
 START = State(0.0, np.array([-0.4, 1.2]), np.zeros(2))
 
-PLAIN = 2 * [ActuatorOptions(lag=0.0)]
+PLAIN = Emulation(current_lag=0.0)
 
 PERIOD = ("run.period=0.005", "run.duration=0.05", "run.integrator.step=0.001")
 

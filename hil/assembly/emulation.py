@@ -20,12 +20,11 @@ from hil.assembly.setup import RigSetup
 from hil.bus import Bus
 from hil.bus.load import BusRates
 from hil.calibration.calibrate import pose_at
+from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
-from hil.emulator.emulator import EmulatedRig, Emulator, SupplyOptions
+from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.fault_script import read_faults
 from hil.emulator.faults import Fault
-from hil.emulator.held_step import ActuatorOptions
-from hil.emulator.motor import EncoderModel, ThermalOptions
 from hil.emulator.node import targets
 from hil.emulator.plant import SimulatedPlant
 from hil.loop import Clock, nanoseconds
@@ -239,7 +238,6 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
     Raises ConfigError: the plant refuses the parameters of `hil.emulation`.
     """
     settings, values = setup.settings, setup.settings.values.emulation
-    actuator = ActuatorOptions(lag=values.current_lag, coulomb=values.coulomb_friction, viscous=values.viscous_friction)
     drives = [true_settings(drive, settings.values) for drive in settings.drives]
     sensors = [true_settings(sensor, settings.values) for sensor in settings.sensors]
     nodes = [node_class(node)(node, settings.values.period) for node in (*drives, *sensors)]
@@ -250,13 +248,9 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         drives,
         twins((*drives, *sensors)),
         sensors,
-        actuators={drive.name: actuator for drive in settings.drives},
-        brake_time=values.brake_time,
-        brake_torque=values.brake_torque,
-        encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
+        values,
+        {node.settings.name: _resolution(values, node) for node in nodes},
         configured=settings.drives,
-        supply=None if values.supply is None else SupplyOptions(**values.supply.model_dump()),
-        thermal=ThermalOptions(**values.thermal.model_dump(exclude_none=True)),
         faults=scripted_faults(settings),
         seed=setup.seed,
         engine=engine,
@@ -271,9 +265,10 @@ def scripted_faults(settings: HilSettings) -> list[Fault]:
     return read_faults(settings.values.faults, nodes, settings.buses, fd_buses)[0]
 
 
-def _encoder(values: Emulation, quantum: float) -> EncoderModel:
-    resolution = quantum if values.encoder_resolution is None else values.encoder_resolution
-    return EncoderModel(resolution=float(np.abs(resolution)), noise=values.encoder_noise)
+def _resolution(values: Emulation, node: Node) -> float:
+    """Smallest step of the encoder of a node, at the motor [rad]."""
+    given = values.encoder_resolution
+    return abs(node.quantum()[0] * node.settings.gear if given is None else given)
 
 
 def simulated_system(setup: RigSetup) -> System:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, describe_load
 from hil.drives.base import Drive, Feedback, Node
-from hil.drives.settings import DriveSettings, GaugeLimits, SensorSettings
+from hil.drives.settings import DriveSettings, SensorSettings
 from hil.protocols.registry import build, classic_problem, node_class, options_problems, twins
 from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
@@ -243,7 +243,7 @@ def _drive(drive: DriveConfig, values: Hil, frames: Mapping[str, bool]) -> Drive
         watchdog=values.safety.drive_watchdog, brake=drive.brake, brake_time=drive.brake_time,
         stops=(-inf if drive.stops.lower is None else drive.stops.lower,
                inf if drive.stops.upper is None else drive.stops.upper),
-        warn_at=GaugeLimits(**dict(drive.warn_at)),
+        warn_at=drive.warn_at,
         **frames,
     )  # fmt: skip
 

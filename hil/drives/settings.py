@@ -10,6 +10,8 @@ from enum import IntEnum
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
+from servoctl.config.hil import WarnAt
+
 
 class Quantity(IntEnum):
     """What a number in a frame is: motion and torque at the joint, then the gauges."""
@@ -52,25 +54,15 @@ GAUGES = (  # in the order of `Drive.gauges`
 )
 
 
-@dataclass(frozen=True)
-class GaugeLimits:
-    """From where on a drive is reported: below its own limits, so that there is time to stop."""
-
-    temperature: float = 70.0  # [degree C] temperature of the drive
-    motor_temperature: float = 90.0  # [degree C] temperature of the motor
-    # lowest and highest bus voltage [V]; None: `SAG` and `RISE` of the first one seen
-    supply: tuple[float, float] | None = None
-    load: float = 0.9  # load of the motor; 1 is what the drive allows for long
-
-    def limits(self, gauge: Gauge, first: float) -> tuple[float, float]:
-        """Lower and upper limit of a gauge whose first value was this one; infinite: none."""
-        if gauge.quantity is Quantity.WARNING:
-            return -inf, 0.0
-        if gauge.quantity is not Quantity.SUPPLY:
-            return -inf, float(getattr(self, gauge.name))
-        if self.supply is None and isfinite(first):
-            return SAG * first, RISE * first
-        return self.supply or (-inf, inf)
+def gauge_limits(warn_at: WarnAt, gauge: Gauge, first: float) -> tuple[float, float]:
+    """Lower and upper limit of a gauge whose first value was this one; infinite: none."""
+    if gauge.quantity is Quantity.WARNING:
+        return -inf, 0.0
+    if gauge.quantity is not Quantity.SUPPLY:
+        return -inf, float(getattr(warn_at, gauge.name))
+    if warn_at.supply is None and isfinite(first):
+        return SAG * first, RISE * first
+    return warn_at.supply or (-inf, inf)
 
 
 RUNAWAY = 1.2  # share of the speed limit beyond which the drives are disabled without a controlled stop
@@ -133,7 +125,7 @@ class DriveSettings(SensorSettings):
     # displacement at the lower and at the upper mechanical stop [joint unit]; infinite: not known
     stops: tuple[float, float] = (-inf, inf)
     # from where on temperatures, supply and load are reported
-    warn_at: GaugeLimits = field(default_factory=GaugeLimits)
+    warn_at: WarnAt = field(default_factory=WarnAt)
 
     @property
     def ramp(self) -> float:

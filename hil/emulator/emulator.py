@@ -15,29 +15,18 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.commands import WAITING, CommandObserver
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.faults import Fault, schedule
-from hil.emulator.held_step import ActuatorOptions
-from hil.emulator.motor import BRAKE_TIME, BRAKE_TORQUE, Encoder, EncoderModel, Motor, ThermalOptions
+from hil.emulator.motor import Encoder, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Medium
 from hil.emulator.timers import Timer
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.loop.clock import SECOND, VirtualClock, World, nanoseconds
+from servoctl.config.hil import Emulation, SupplyConfig
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 PERIOD = 0.001  # [s] time between two looks at the power
-
-
-@dataclass(frozen=True)
-class SupplyOptions:
-    """Properties of a supply."""
-
-    voltage: float  # voltage below which it gives current; it takes none back [V]
-    capacitance: float  # [F] capacitance between it and the drives
-    trip: float  # [V] voltage at which the drives switch off
-    # resistor that is on above the mean of `voltage` and `trip` [ohm]; None: there is none
-    resistor: float | None = None
 
 
 class Supply:
@@ -47,7 +36,7 @@ class Supply:
     """
 
     def __init__(
-        self, world: World, plant: SimulatedPlant, drives: Sequence[EmulatedDrive], options: SupplyOptions
+        self, world: World, plant: SimulatedPlant, drives: Sequence[EmulatedDrive], options: SupplyConfig
     ) -> None:
         self._world, self._plant, self._drives, self._options = world, plant, drives, options
         self.voltage = options.voltage  # [V] voltage now
@@ -85,18 +74,13 @@ class EmulatedRig:
     drives: Sequence[DriveSettings]  # one per actuator
     twins: Mapping[str, Twin]  # protocol -> its emulation
     sensors: Sequence[SensorSettings] = ()  # nodes that only measure
-    # drive -> its actuator; default: `ActuatorOptions()`
-    actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
-    # drive or sensor -> its encoder; default: `EncoderModel()`
-    encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
-    brake_time: float = BRAKE_TIME / SECOND  # [s] time that a brake takes to close
-    brake_torque: float = BRAKE_TORQUE  # [torque limit] torque at which a closed brake slides
+    options: Emulation = field(default_factory=Emulation)  # section `hil.emulation`
+    # drive or sensor -> smallest step of its encoder, at the motor [rad]; 0, the default: none
+    resolutions: Mapping[str, float] = field(default_factory=dict)
     # drive or sensor -> further options of its emulation: option -> value
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # the drives as the loop knows them, in whose terms commands are checked; empty: as `drives`
     configured: Sequence[DriveSettings] = ()
-    supply: SupplyOptions | None = None  # supply of all drives; None: each has one of its own
-    thermal: ThermalOptions = field(default_factory=ThermalOptions)  # how the motors warm up
     # fault script, from `hil.emulator.fault_script.read_faults`; entries `since: engaged` wait for `engaged`
     faults: Sequence[Fault] = ()
     seed: int = 0  # seed of all random numbers
@@ -112,7 +96,7 @@ class EmulatedRig:
             self.start,
             max(1, nanoseconds(self.period) // STEPS_PER_PERIOD),
             self.engine,
-            [self.actuators.get(name, ActuatorOptions()) for name in names],
+            self.options,
             [1.0 if drive is None else drive.sign * drive.gear for drive in known],
         )
 
@@ -134,10 +118,10 @@ class Emulator:
         for node in (*rig.drives, *rig.sensors):
             name, medium, quirks = node.name, media[node.bus], rig.quirks.get(node.name, {})
             index = actuators.index(name) if isinstance(node, DriveSettings) else coordinates.index(name)
-            encoder = Encoder(plant, node, index, rig.encoders.get(name, EncoderModel()), rig.seed)
+            encoder = Encoder(plant, node, index, rig.seed, rig.resolutions.get(name, 0.0), rig.options.encoder_noise)
             twin = rig.twins[node.protocol]
             if isinstance(node, DriveSettings):
-                motor = Motor(world, plant, index, node, nanoseconds(rig.brake_time), rig.brake_torque, rig.thermal)
+                motor = Motor(world, plant, index, node, rig.options)
                 self.nodes[name] = twin.drive(world, medium, node, encoder, motor, quirks)
                 self.motors.append(motor)
             elif twin.sensor is not None:
@@ -147,8 +131,9 @@ class Emulator:
         self.host_faults = HostFaults()  # faults of the loop itself
         for each in self.nodes.values():
             each.boot()
-        if rig.supply is not None:
-            Supply(world, plant, [node for node in self.nodes.values() if isinstance(node, EmulatedDrive)], rig.supply)
+        if rig.options.supply is not None:
+            drives = [node for node in self.nodes.values() if isinstance(node, EmulatedDrive)]
+            Supply(world, plant, drives, rig.options.supply)
         self.motors.sort(key=lambda motor: motor.index)
         schedule(rig.faults, "power_on", self, rig.seed)
 

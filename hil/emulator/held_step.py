@@ -4,7 +4,6 @@ Design: lag and friction are those of simulated runs, `servoctl.simulation.reali
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import exp
 from typing import Any
 
@@ -24,15 +23,6 @@ from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
 
 
-@dataclass(frozen=True)
-class ActuatorOptions:
-    """Properties of an actuator."""
-
-    lag: float = 0.001  # [s] time constant of the current loop
-    coulomb: float = 0.0  # [actuator unit] dry friction at the joint
-    viscous: float = 0.0  # [actuator unit per its speed] friction at the joint in proportion to its speed
-
-
 class Actuator:
     """The torque of one motor: a first-order lag behind the command, integrated exactly.
 
@@ -42,13 +32,13 @@ class Actuator:
 
     __slots__ = ("_asked", "_lag", "_state", "derating", "limit", "powered", "saturated")
 
-    def __init__(self, options: ActuatorOptions, state: Any = None) -> None:
-        """Starts at rest, without torque.
+    def __init__(self, lag: float, state: Any = None) -> None:
+        """Starts at rest, without torque; `lag`: time constant of the current loop [s].
 
         `state` stores four numbers, zero at first: torque [N m], impulse since the start of a step [N m s], target
         [N m], time of these [ns]; None: a list of its own.
         """
-        self._lag = options.lag
+        self._lag = lag
         self.limit = float("inf")  # [N m] largest torque of the motor; infinite where only the drive limits it
         self.derating = 1.0  # fraction of the limit that is available; a fault sets it
         self.powered = True  # whether it makes torque at all; a fault sets it
@@ -104,14 +94,14 @@ class HeldStep:
     def __init__(
         self,
         system: System,
-        options: Sequence[ActuatorOptions],  # of each actuator
+        lag: float,  # [s] time constant of the current loops
         gains: Sequence[float],  # torque or force at each joint per torque of the motor
         origin: float = 0.0,  # [s] time of the plant when the world's time is 0
         engine: str = "auto",  # `auto`, `c`, `vm` or `numpy`
     ) -> None:
         """Compiles the step of a plant without law; CompileError if C is asked for and cannot be had."""
         loop = make_loop(system, "numpy" if engine == "numpy" else "auto")
-        fixed = np.array([gains, [each.lag for each in options]], dtype=float)
+        fixed = np.array([gains, [lag] * len(gains)], dtype=float)
         kernel = _kernel(loop)
         several = _repeated(kernel)
         self.engine, why = run_fast(kernel, engine if loop.traced else loop.engine, several)
@@ -187,14 +177,12 @@ class MachineStep:
 
     engine = "mujoco"
 
-    def __init__(
-        self, machine: Machine, options: Sequence[ActuatorOptions], gains: Sequence[float], origin: float = 0.0
-    ) -> None:
+    def __init__(self, machine: Machine, lag: float, gains: Sequence[float], origin: float = 0.0) -> None:
         """Prepares the step, with arguments as of `HeldStep`; `begin` then puts the machine at its start."""
         self._machine, self._origin = machine, origin
         self.gains = np.array(gains, dtype=float)  # as of `HeldStep`
-        self._lags = np.array([each.lag for each in options])
-        m = len(options)
+        m = len(gains)
+        self._lags = np.full(m, lag)
         self.actuators = np.zeros((4, m), order="F")  # state of each actuator, as described in `Actuator`, shape (4, m)
         self._kept, self._lost = np.zeros((4, m)), np.zeros(m)
         self._rest = self._later = np.zeros(machine.size)

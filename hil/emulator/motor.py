@@ -6,28 +6,26 @@ each encoder, because drives read their encoders at their own times, not once pe
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import exp, floor, inf, nan
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.plant import SimulatedPlant
-from hil.loop.clock import SECOND, Event, World, cancel
+from hil.loop.clock import SECOND, Event, World, cancel, nanoseconds
+from servoctl.config.hil import Emulation, ThermalConfig
 from servoctl.simulation.realism import quantised
-
-
-@dataclass(frozen=True)
-class EncoderModel:
-    """Properties of an encoder, at the motor."""
-
-    resolution: float = 0.0  # smallest step of position [rad]; 0: none
-    noise: float = 0.0  # [rad] standard deviation of position
 
 
 class Encoder:
     """Measures one displacement."""
 
     def __init__(
-        self, plant: SimulatedPlant, settings: SensorSettings, index: int, options: EncoderModel, seed: int
+        self,
+        plant: SimulatedPlant,
+        settings: SensorSettings,
+        index: int,
+        seed: int,
+        resolution: float = 0.0,  # smallest step of position, at the motor [rad]; 0: none
+        noise: float = 0.0,  # [rad] standard deviation of position, at the motor
     ) -> None:
         """Connects the encoder.
 
@@ -37,7 +35,7 @@ class Encoder:
         coordinate = not isinstance(settings, DriveSettings)
         self._motion, self._index = plant.coordinate_motion if coordinate else plant.motion, index
         self._gear, self._offset = settings.motor_rate(1.0), settings.offset
-        self._noise, self._resolution = options.noise, options.resolution
+        self._noise, self._resolution = noise, resolution
         self._random = random.Random(f"{seed}/{settings.bus}/{settings.name}/{coordinate}")
         self.jump = 0.0  # [joint unit] added to the displacement; faults set this and the following
         self.drift = 0.0  # [joint unit/s] rate of an error of the displacement
@@ -81,41 +79,31 @@ class Encoder:
 NEAR = 10.0  # [K] a drive that can warn does so within so many degrees of its trip
 
 
-@dataclass(frozen=True)
-class ThermalOptions:
-    """How the motors warm up: `time load' = (torque / torque_limit)^2 - load`, temperature `ambient + rise load`."""
-
-    ambient: float = 25.0  # [degree C] temperature without load
-    rise: float = 40.0  # [K] rise of the temperature at load 1, after a long time
-    time: float = 60.0  # [s] time constant
-    trip: float = inf  # [degree C] temperature at which a drive switches off
-
-
 class Thermal:
-    """Load and temperature of a motor, at first those without load; `limit`: torque whose load is 1 [N m]."""
+    """Load and temperature of a motor, at first those without load; `limit`: torque whose load is 1 [N m].
 
-    def __init__(self, options: ThermalOptions, limit: float) -> None:
-        self.options, self._limit, self._since = options, limit, 0
+    time load' = (torque / limit)^2 - load,    temperature = ambient + rise load
+    """
+
+    def __init__(self, options: ThermalConfig, limit: float) -> None:
+        self._options, self._limit, self._since = options, limit, 0
+        self.trip = inf if options.trip is None else options.trip  # [degree C] temperature at which it switches off
         self.load = 0.0  # at the last `heat`
 
     def heat(self, torque: float, now: int) -> None:
         """Lets a torque [N m] act from the last call until now [ns]."""
         final = (torque / self._limit) ** 2
-        self.load = final + (self.load - final) * exp((self._since - now) / SECOND / self.options.time)
+        self.load = final + (self.load - final) * exp((self._since - now) / SECOND / self._options.time)
         self._since = now
 
     @property
     def near(self) -> bool:
-        return self.temperature > self.options.trip - NEAR
+        return self.temperature > self.trip - NEAR
 
     @property
     def temperature(self) -> float:
         """Temperature at the last `heat` [degree C]."""
-        return self.options.ambient + self.options.rise * self.load
-
-
-BRAKE_TIME = 100_000_000  # [ns] time that a brake takes to close
-BRAKE_TORQUE = 2.0  # [torque limit] torque at which a closed brake slides
+        return self._options.ambient + self._options.rise * self.load
 
 
 class Motor:
@@ -127,18 +115,13 @@ class Motor:
         plant: SimulatedPlant,
         index: int,
         settings: DriveSettings,
-        brake_time: int = BRAKE_TIME,
-        brake_torque: float = BRAKE_TORQUE,
-        thermal: ThermalOptions | None = None,
+        options: Emulation,
     ) -> None:
-        """Starts without torque, with the brake closed if there is one.
-
-        The brake takes `brake_time` [ns] to close and slides at `brake_torque` [torque limit].
-        """
+        """Starts without torque, with the brake closed if there is one."""
         # its load and its temperature
-        self.thermal = Thermal(thermal or ThermalOptions(), abs(settings.motor_torque(settings.torque_limit)))
+        self.thermal = Thermal(options.thermal, abs(settings.motor_torque(settings.torque_limit)))
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
-        self._brake_time, self._strength = brake_time, brake_torque * settings.torque_limit
+        self._brake_time, self._strength = nanoseconds(options.brake_time), options.brake_torque * settings.torque_limit
         self._closing: Event | None = None
         self.enabled = False  # whether the drive makes torque
         self.shorted = False  # whether its phases are: its torque then comes from the motion, and ends with it

@@ -203,7 +203,7 @@ class EmulatedDrive(EmulatedNode):
     def temperature(self) -> float:
         """Temperature of drive and motor now [degree C]; it switches off where that is too high."""
         temperature = self.motor.heated().temperature
-        if self.motor.enabled and temperature >= self.motor.thermal.options.trip:
+        if self.motor.enabled and temperature >= self.motor.thermal.trip:
             self.motor.disable()
             self.trip(self.usual_code if self.overheat_code is None else self.overheat_code)
         return temperature

@@ -13,8 +13,9 @@ from math import inf, isfinite
 import numpy as np
 
 from hil.emulator.contacts import Contacts, Loads, TrueDisplacements
-from hil.emulator.held_step import TOGETHER, Actuator, ActuatorOptions, HeldStep, MachineStep, open_loop
+from hil.emulator.held_step import TOGETHER, Actuator, HeldStep, MachineStep, open_loop
 from hil.loop.clock import SECOND
+from servoctl.config.hil import Emulation
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -42,28 +43,29 @@ class SimulatedPlant:
         start: State,
         step: int,  # [ns] step of the integration
         engine: str = "auto",  # `auto`, `c`, `vm` or `numpy`
-        options: list[ActuatorOptions] | None = None,  # of each actuator; None: the usual ones
+        options: Emulation | None = None,  # lag of its actuators and friction of its joints; None: the usual ones
         gains: list[float] | None = None,  # torque or force at each joint per torque of the motor; None: 1
     ) -> None:
         """Starts at the given state, at the world's time 0."""
         loop_system = open_loop(system, start)
         self.model = loop_system.model  # the plant
         m = self.model.m
-        options = self._options = options or m * [ActuatorOptions()]
+        options = options or Emulation()
+        self._lag = options.current_lag
         gains = m * [1.0] if gains is None else gains
         self._gains = np.array(gains, dtype=float)
         self._advance: HeldStep | MachineStep
         if system.machine is None:
-            self._advance = HeldStep(loop_system, options, gains, float(start.t), engine)
+            self._advance = HeldStep(loop_system, self._lag, gains, float(start.t), engine)
         else:
-            self._advance = MachineStep(system.machine, options, gains, float(start.t))
+            self._advance = MachineStep(system.machine, self._lag, gains, float(start.t))
         self.engine = self._advance.engine  # engine of its steps: `c`, `vm`, `numpy` or `mujoco`
         self._pushes = np.zeros(m)
         self._guide: Callable[[float], tuple[Array, Array]] | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model, start)
-        coulomb, viscous = (np.array([getattr(each, kind) for each in options]) for kind in ("coulomb", "viscous"))
-        self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, coulomb, viscous)
+        friction = np.full(m, options.coulomb_friction), np.full(m, options.viscous_friction)
+        self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, *friction)
         # what it demands of drives that brake by themselves
         self.loads = Loads(
             lambda now: self._terms(*self.state(now), self._time(now)),
@@ -78,10 +80,8 @@ class SimulatedPlant:
 
     def restart(self) -> None:
         self._advance.begin(self._start)
-        columns = self._advance.actuators.T
-        self.actuators = [  # one per input, in the plant's order
-            Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
-        ]
+        # one per input, in the plant's order
+        self.actuators = [Actuator(self._lag, memoryview(column)) for column in self._advance.actuators.T]
         self._x, self._now = self._start.copy(), 0
         self.steps = 0  # number of steps taken
         self.factors = np.ones(self.model.m)  # true torque per torque of each motor: 1 unless a fault changes it

@@ -12,7 +12,7 @@ from math import isfinite, isnan
 from typing import NamedTuple
 
 from hil.drives.base import Drive, Node
-from hil.drives.settings import GAUGES, RUNAWAY, Gauge, Quantity
+from hil.drives.settings import GAUGES, RUNAWAY, Gauge, Quantity, gauge_limits
 from hil.loop import SECOND
 from hil.safety.events import EventKind, Reaction
 from hil.safety.plan import ENDING, Phase
@@ -177,7 +177,7 @@ def gauge_rules(drives: Sequence[Drive]) -> tuple[Rule, ...]:
 
 
 def _gauge_rule(drive: Drive, node: int, gauge: Gauge) -> Rule:
-    lower, upper = drive.settings.warn_at.limits(gauge, drive.gauges[gauge.place])
+    lower, upper = gauge_limits(drive.settings.warn_at, gauge, drive.gauges[gauge.place])
     unit = gauge.unit and f" {gauge.unit}"
 
     def tell(value: float) -> str:

@@ -15,14 +15,13 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.table import TableDrive
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.fault_script import read_faults
-from hil.emulator.held_step import ActuatorOptions
-from hil.emulator.motor import EncoderModel
 from hil.emulator.node import Target, targets
 from hil.emulator.process import EmulatorServer
 from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
 from hil.protocols.registry import build, twins
 from servoctl.assembly.make import make_system
+from servoctl.config.hil import Emulation
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -139,8 +138,7 @@ def bench(
     lag: float = 0.0,
     quirks: Mapping[str, Any] | None = None,
     seed: int = 0,
-    encoder: EncoderModel | None = None,
-    actuator: ActuatorOptions | None = None,
+    noise: float = 0.0,
 ) -> Bench:
     """Drives on the machine of `Axes`, at rest at x = 0.5, y = 0."""
     plant = plant or Axes()
@@ -156,8 +154,7 @@ def bench(
         drives,
         twins(nodes),
         sensors,
-        actuators={name: actuator or ActuatorOptions(lag=lag) for name in names},
-        encoders={} if encoder is None else dict.fromkeys(names, encoder),
+        Emulation(current_lag=lag, encoder_noise=noise),
         quirks={} if quirks is None else dict.fromkeys(names, quirks),
         faults=read,
         seed=seed,

@@ -7,17 +7,17 @@ from rigs import RACK, RIGS, lift, play
 
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
-from hil.emulator.held_step import ActuatorOptions
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
+from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError
 from servoctl.types import State
 
 
 def axes(coulomb: float = 0.0, viscous: float = 0.0, m: float = 2.0, g: float = 0.0, v: float = 1.0) -> SimulatedPlant:
     start = State(0.0, np.zeros(2), np.array([v, 0.0]))
-    options = ActuatorOptions(lag=0.0, coulomb=coulomb, viscous=viscous)
-    return SimulatedPlant(system_of(Axes(m=m, g=g), start), start, MILLISECOND, "vm", 2 * [options])
+    options = Emulation(current_lag=0.0, coulomb_friction=coulomb, viscous_friction=viscous)
+    return SimulatedPlant(system_of(Axes(m=m, g=g), start), start, MILLISECOND, "vm", options)
 
 
 def test_friction_is_stable_on_the_lightest_joint() -> None:

@@ -384,11 +384,8 @@ def scene(seed: int) -> list[tuple[int, str]]:
         {"kind": "corruption", "at": 0.1, "p": 0.1, "since": "power_on"},
         {"kind": "wrong_length", "at": 0.15, "p": 0.3, "drive": "a", "since": "power_on"},
     ]
-    from hil.emulator.motor import EncoderModel
-
     drives = [drive_settings("odrive", node=1), drive_settings("odrive", name="b", node=2)]
-    noise = EncoderModel(noise=1e-3)
-    host = bench(*drives, faults=faults, quirks={"watchdog": False}, seed=seed, encoder=noise)
+    host = bench(*drives, faults=faults, quirks={"watchdog": False}, seed=seed, noise=1e-3)
     host.collect(1.0)
     enable(host, 0.5)
     return [(frame.time, str(frame)) for frame in host.collect(400.0)]

@@ -7,12 +7,13 @@ import pytest
 from emulation import Axes, drive_settings, system_of
 
 import servoctl as sc
-from hil.emulator.held_step import Actuator, ActuatorOptions
-from hil.emulator.motor import Encoder, EncoderModel
+from hil.emulator.held_step import Actuator
+from hil.emulator.motor import Encoder
 from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
 from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
+from servoctl.config.hil import Emulation
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.system import PassiveStabilisation
@@ -31,7 +32,7 @@ class Explosive(Axes):
 
 def robots(projection: bool = False) -> SimulatedPlant:
     system = make_system(CoordinatedRobots(), {}, None, {}, START, PASSIVE_CORRECTION, 1e-6, projection)
-    return SimulatedPlant(system, START, MILLISECOND, "vm", 6 * [ActuatorOptions(lag=0.0)])
+    return SimulatedPlant(system, START, MILLISECOND, "vm", Emulation(current_lag=0.0))
 
 
 def test_under_held_torques_it_moves_as_a_simulation_does() -> None:
@@ -49,7 +50,7 @@ def test_under_held_torques_it_moves_as_a_simulation_does() -> None:
 
 def test_an_emulated_actuator_and_a_simulated_one_lag_alike() -> None:
     realism = Realism((0.0, 0.0), (0.25, 0.25), Timing.of(0.01, ["F"], lag=0.01), random=False)
-    actuator, torque = Actuator(ActuatorOptions(lag=0.01)), np.zeros(1)
+    actuator, torque = Actuator(0.01), np.zeros(1)
     for k, command in enumerate((2.0, -1.0, 0.5)):
         actuator.command(command, 3 * k * MILLISECOND)
         torque = realism.lagging(torque, np.array([command]), 0.003)
@@ -68,7 +69,7 @@ def test_readings_do_not_change_the_motion() -> None:
 def test_between_two_steps_the_state_is_as_accurate_as_at_them() -> None:
     # a constant force on a free mass: q is a parabola, which every Runge-Kutta step meets exactly
     start = State(0.0, np.zeros(2), np.zeros(2))
-    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", 2 * [ActuatorOptions(lag=0.0)])
+    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", Emulation(current_lag=0.0))
     plant.command(0, 3.0, 0)
     for moment in (300_000, 1_234_567, 7_999_999):
         t = moment / 1e9
@@ -79,7 +80,7 @@ def test_between_two_steps_the_state_is_as_accurate_as_at_them() -> None:
 
 def test_the_impulse_of_a_command_in_the_middle_of_a_step_is_exact() -> None:
     start = State(0.0, np.zeros(2), np.zeros(2))
-    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", 2 * [ActuatorOptions(lag=0.0)])
+    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", Emulation(current_lag=0.0))
     plant.command(0, 4.0, 250_000)
     plant.command(0, -1.0, 900_000)
     _, v = plant.state(3 * MILLISECOND)
@@ -87,15 +88,13 @@ def test_the_impulse_of_a_command_in_the_middle_of_a_step_is_exact() -> None:
 
 
 def test_an_actuator_lags_by_its_time_constant() -> None:
-    actuator = Actuator(ActuatorOptions(lag=0.001))
+    actuator = Actuator(0.001)
     actuator.command(2.0, 0)
     assert actuator.torque(1_000_000) == pytest.approx(2.0 * (1 - math.exp(-1)), rel=1e-12)
     for engine in ("numpy", "vm"):
         # the mean of 1 - exp(-t) over the first time constant is exp(-1): it moves 2 kg by an impulse of so much
         start = State(0.0, np.zeros(2), np.zeros(2))
-        plant = SimulatedPlant(
-            system_of(Axes(m=2.0), start), start, MILLISECOND, engine, 2 * [ActuatorOptions(lag=0.001)]
-        )
+        plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, engine, Emulation(current_lag=0.001))
         plant.command(0, 2.0, 0)
         assert plant.state(1_000_000)[1][0] == pytest.approx(2.0 * math.exp(-1) * 0.001 / 2.0, rel=1e-12)
         assert plant.actuators[0].torque(1_000_000) == pytest.approx(2.0 * (1 - math.exp(-1)), rel=1e-12)
@@ -103,7 +102,7 @@ def test_an_actuator_lags_by_its_time_constant() -> None:
 
 
 def test_an_actuator_limits_and_reports_saturation() -> None:
-    actuator = Actuator(ActuatorOptions(lag=0.0))
+    actuator = Actuator(0.0)
     actuator.limit = 1.0
     for asked, made, saturated in ((0.3, 0.3, False), (1.0, 1.0, False), (-7.0, -1.0, True), (math.nan, 0.0, False)):
         actuator.command(asked, 0)
@@ -112,8 +111,8 @@ def test_an_actuator_limits_and_reports_saturation() -> None:
 
 def test_friction_dissipates_its_power() -> None:
     start = State(0.0, np.zeros(2), np.array([1.0, 0.0]))
-    options = ActuatorOptions(lag=0.0, coulomb=4.0)
-    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", 2 * [options])
+    options = Emulation(current_lag=0.0, coulomb_friction=4.0)
+    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", options)
     # dry friction of 4 N on 2 kg: from 1 m/s it stands after 0.5 s and 0.25 m
     assert plant.state(250 * MILLISECOND)[1][0] == pytest.approx(0.5, rel=0.01)
     q, v = plant.state(1000 * MILLISECOND)
@@ -190,13 +189,13 @@ def test_an_encoder_shows_resolution_sign_gear_and_offset() -> None:
     start = State(0.0, np.array([0.5, 0.0]), np.array([2.0, 0.0]))
     plant = SimulatedPlant(system_of(Axes(), start), start, MILLISECOND, "vm")
     settings = drive_settings("odrive")
-    exact = Encoder(plant, settings, 0, EncoderModel(), 0)
+    exact = Encoder(plant, settings, 0, 0)
     # motor = sign (x - offset) gear
     assert exact.read(0) == pytest.approx((-1 * (0.5 - 0.25) * 2.0, -1 * 2.0 * 2.0))
     moment = 10 * MILLISECOND
-    coarse = Encoder(plant, settings, 0, EncoderModel(resolution=0.1), 0)
+    coarse = Encoder(plant, settings, 0, 0, resolution=0.1)
     assert coarse.read(moment)[0] == pytest.approx(-0.5, abs=1e-12)  # of -0.54
-    noisy = [Encoder(plant, settings, 0, EncoderModel(noise=0.01), seed) for seed in (1, 1, 2)]
+    noisy = [Encoder(plant, settings, 0, seed, noise=0.01) for seed in (1, 1, 2)]
     first, same, other = (encoder.read(moment)[0] for encoder in noisy)
     assert first == same != other
 
@@ -204,7 +203,7 @@ def test_an_encoder_shows_resolution_sign_gear_and_offset() -> None:
 def test_the_plant_uses_the_stabilisation_of_the_system() -> None:
     system = make_system(CoordinatedRobots(), {}, None, {}, START, PASSIVE_CORRECTION, 1e-6)
     assert isinstance(system.passive, PassiveStabilisation)
-    plant = SimulatedPlant(system, START, MILLISECOND, "numpy", 6 * [ActuatorOptions(lag=0.0)])
+    plant = SimulatedPlant(system, START, MILLISECOND, "numpy", Emulation(current_lag=0.0))
     compiled = robots()
     for each in (plant, compiled):
         each.command(0, 2.0, 0)

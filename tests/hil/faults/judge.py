@@ -11,11 +11,11 @@ import rigs
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.drives.base import Drive
 from hil.emulator.emulator import Emulator
-from hil.emulator.motor import BRAKE_TORQUE
 from hil.loop import SECOND, nanoseconds
 from hil.safety import Event, Reaction
 from hil.safety.plan import ENDING, Stage
 from hil.session.run import HilRun
+from servoctl.config.hil import Emulation
 from servoctl.types import Array
 from tests.hil.rigs import renewed
 
@@ -149,7 +149,7 @@ def _jacobian(setup: rigs.RigSetup, drives: int) -> Array:
 
 def _overpowered(drive: Drive, faults: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a push that lasts is stronger than the brake of a drive: nothing can hold its joint then."""
-    strength = BRAKE_TORQUE * drive.settings.torque_limit
+    strength = Emulation().brake_torque * drive.settings.torque_limit
     pushes = [fault["torque"] for fault in faults if fault["kind"] == "push" and fault["drive"] == drive.settings.name]
     return any(abs(torque) > strength for torque in pushes)
 
