@@ -77,16 +77,14 @@ def make_sensing(
     missing = values.safety.tracking + (ESTIMATED if estimated else 0.0)
     held = _held(model, start, missing * limits, rank_tolerance)
     positions, speeds = sample_errors(values, nodes)
-    channels = [replace(channel_of(node, values.period), held=held[node.settings.name]) for node in drives]
     fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
-    for node in sensors:
+    channels = []
+    for node, position, speed in zip(nodes, positions.tolist(), speeds.tolist(), strict=True):
         channel, name = channel_of(node, values.period), node.settings.name
-        leap = node.settings.start_tolerance
-        channels.append(replace(channel, held=held[name], speed_limit=fastest[name], leap=leap))
-    channels = [
-        replace(channel, position_error=max(position, channel.visible), speed_error=0.0 if np.isnan(speed) else speed)
-        for channel, position, speed in zip(channels, positions.tolist(), speeds.tolist(), strict=True)
-    ]
+        if not isinstance(node, Drive):
+            channel = replace(channel, speed_limit=fastest[name], leap=node.settings.start_tolerance)
+        seen = max(position, channel.visible)
+        channels.append(replace(channel, held=held[name], position_error=seen, speed_error=float(np.nan_to_num(speed))))
     observer = DisturbanceObserver(model, rank_tolerance, engine)
     tracking = TrackingMonitor(
         observer, channels[: len(drives)], limits, values.safety.tracking, values.period, estimated

@@ -62,6 +62,23 @@ class FrameChannel(ABC):
         """Closes what the channel itself has opened; the bus stays open."""
 
 
+def message_of(frame: Frame, **more: Any) -> can.Message:
+    """A frame as a message of python-can, with further fields."""
+    return can.Message(
+        arbitration_id=frame.id, is_extended_id=frame.extended, is_remote_frame=frame.remote,
+        is_error_frame=frame.error, dlc=frame.length if frame.remote else len(frame.data), data=frame.data,
+        is_fd=frame.fd, bitrate_switch=frame.brs, **more,
+    )  # fmt: skip
+
+
+def frame_of(message: can.Message, length: int, time: int) -> Frame:
+    """A message of python-can as a frame; an interface may give 0 and 1 for its flags."""
+    return Frame(
+        message.arbitration_id, bytes(message.data), bool(message.is_extended_id), bool(message.is_remote_frame),
+        bool(message.is_error_frame), length, time, bool(message.is_fd), bool(message.bitrate_switch),
+    )  # fmt: skip
+
+
 class PythonCanChannel(FrameChannel):
     """Frames as messages of python-can, for any interface.
 
@@ -75,17 +92,7 @@ class PythonCanChannel(FrameChannel):
         self._arrived: can.Message | None = None
 
     def send(self, frame: Frame) -> None:
-        message = can.Message(
-            arbitration_id=frame.id,
-            is_extended_id=frame.extended,
-            is_remote_frame=frame.remote,
-            is_error_frame=frame.error,
-            dlc=frame.length if frame.remote else len(frame.data),
-            data=frame.data,
-            is_fd=frame.fd,
-            bitrate_switch=frame.brs,
-        )
-        self._bus.send(message, timeout=0.0)
+        self._bus.send(message_of(frame), timeout=0.0)
 
     def receive(self, timeout: float) -> Frame | None:
         message: Any = self._arrived
@@ -93,18 +100,8 @@ class PythonCanChannel(FrameChannel):
         if message is None:
             message = self._message(0.0)
         if message is not None:
-            # An interface may give 0 and 1 for the flags.
-            return Frame(
-                message.arbitration_id,
-                bytes(message.data),
-                bool(message.is_extended_id),
-                bool(message.is_remote_frame),
-                bool(message.is_error_frame),
-                message.dlc,  # for python-can the number of bytes, in FD frames too
-                round(message.timestamp * SECOND),
-                bool(message.is_fd),
-                bool(message.bitrate_switch),
-            )
+            # `dlc` is the number of bytes for python-can, in FD frames too
+            return frame_of(message, message.dlc, round(message.timestamp * SECOND))
         if timeout > 0.0:
             self._wait(timeout)
         return None

@@ -133,15 +133,9 @@ class Beginning:
         motors = motion.motors[0]
         self._shown = np.array([motion.settings[i].sign * motors[i] + motion.settings[i].offset for i in self._nodes])
         self._q = start.q
-        if not self._by_stops:
-            self._take_nodes(motion)
+        if self._nodes and not self._by_stops:  # the encoder nodes are right, and the known pose moves to them
+            self._q, _ = pose_at(model, displacements, start.t, start.q, self._nodes, self._shown)
         self._y = displacements(model.plant, self._q)
-
-    def _take_nodes(self, motion: HandMotion) -> None:
-        """Corrects the known pose by what the encoder nodes say."""
-        if not self._nodes:
-            return
-        self._q, _ = pose_at(self._model, self._displacements, self._start.t, self._start.q, self._nodes, self._shown)
 
     def __call__(self, signs: Array) -> tuple[Array, Array]:
         """Displacements, shape (nodes,), and pose, shape (n,), if the drives have these signs."""

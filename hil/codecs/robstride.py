@@ -16,7 +16,7 @@ from typing import NamedTuple
 from hil.codecs.field import Field, LinearFields
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
-SET_ZERO, SET_ID, READ, WRITE, FAULT_REPORT = 6, 7, 17, 18, 21
+SET_ZERO, SET_ID, READ, WRITE = 6, 7, 17, 18
 COMMANDS = (MOTION, ENABLE, STOP, SET_ZERO, SET_ID, WRITE)  # kinds that only a master sends, and that change something
 
 RESET, CALIBRATION, RUN = 0, 1, 2

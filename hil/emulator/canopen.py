@@ -35,12 +35,11 @@ class CanOpenNode(EmulatedNode):
     Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
     """
 
-    def connect(self, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool) -> None:
+    def connect(self, entries: Mapping[Key, ObjectEntry]) -> None:
         """Prepares communication and units."""
         self._counts = self.number("counts_per_turn", 65536) / tau  # increments per radian of the motor
         self._velocity_unit = self.number("velocity_unit", 1.0 / self._counts)
         self._entries, self._id = dict(entries), self.settings.node
-        self._wait = wait_for_sync  # whether a synchronous RPDO waits for SYNC, as the standard says
         self.values: dict[Key, int] = {}  # key -> value of every object
         self.nmt = BOOT_UP  # state of network management
         self._heartbeat = Timer(self.world, self._send_heartbeat)
@@ -179,7 +178,7 @@ class CanOpenNode(EmulatedNode):
         if len(data) < pdo.size:
             self.emergency(PDO_TOO_SHORT, self.values[0x1001, 0] | 0x10)
             return
-        if pdo.synchronous and self._wait:
+        if pdo.synchronous:
             pdo.pending = data
         else:
             self._apply(pdo, data)

@@ -99,15 +99,14 @@ class CiA402Encoder(CanOpenNode):
     special_faults = frozenset({"heartbeat_loss", "sdo_abort"})
 
     def set_up(self) -> None:
-        self.connect(objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS, True)
+        self.connect(objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS)
 
 
 class CiA402(CanOpenNode, EmulatedDrive):
     """A drive.
 
-    Options: those of `CanOpenNode`. Quirks: `rpdo_apply`: `sync` or `immediate`, `statusword_latency` [SYNCs] (1),
-    `fault_reset_needs_comm_reset` (false), `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss
-    of heartbeats.
+    Options: those of `CanOpenNode`. Quirks: `statusword_latency` [SYNCs] (1), `fault_reset_needs_comm_reset` (false),
+    `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss of heartbeats.
     """
 
     settings: DriveSettings
@@ -119,7 +118,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         entries = objects.communication_objects(self.settings.node, objects.DEFAULT_MAPS)
         entries |= objects.drive_objects(round(1000 * rated))
         self._rated = round(1000 * rated) / 1000
-        self.connect(entries, self.option("rpdo_apply", "sync") == "sync")
+        self.connect(entries)
         self.state = Cia402State.NOT_READY
         self._controlword = 0
         self._must_reset_communication = False

@@ -49,8 +49,7 @@ EXTENDED = 1 << 29
 class Moteus(EmulatedDrive):
     """A moteus.
 
-    Options: `timeout_mode` (15): `servo.timeout_mode`. Quirks: `home_state` (2); `watchdog`: false switches it off;
-    `bus_voltage` [V] (24).
+    Options: `timeout_mode` (15): `servo.timeout_mode`. Quirks: `home_state` (2); `watchdog`: false switches it off.
     """
 
     special_faults = frozenset({"encoder_nan"})

@@ -197,8 +197,8 @@ class EmulatedDrive(EmulatedNode):
         """First and last error code that the frames of a drive with these settings can hold."""
 
     def voltage(self, usual: float) -> float:
-        """Voltage of its supply [V]; `usual` where neither a quirk nor a common supply gives one."""
-        return self.number("bus_voltage", usual) if self.supply is None else self.supply.voltage
+        """Voltage of its supply [V]; `usual` where there is no common supply."""
+        return usual if self.supply is None else self.supply.voltage
 
     def temperature(self) -> float:
         """Temperature of drive and motor now [degree C]; it switches off where that is too high."""

@@ -15,6 +15,7 @@ INPUT_POS, INPUT_VEL, REBOOT = 0x0C, 0x0D, 0x16  # further commands
 TORQUE_CONTROL, PASSTHROUGH = 1, 1
 VELOCITY_LIMIT_VIOLATION, ESTOP_REQUESTED = 0x8000, 0x0200_0000  # errors
 DISARMED, ILLEGAL_STATE = 3, 10  # procedure results
+VELOCITY_TOLERANCE = 1.2  # it disarms above so many times its speed limit
 
 SETPOINTS = frozenset({codec.SET_AXIS_STATE, INPUT_POS, INPUT_VEL, codec.SET_INPUT_TORQUE})
 """Commands that feed the watchdog, unless every frame does."""
@@ -30,8 +31,8 @@ _LENGTHS = {  # smallest number of bytes of a command
 class ODriveNode(EmulatedNode):
     """What drives and encoder nodes share: the cyclic messages, and the answers to remote frames.
 
-    Options: `feedback_period` (0.001), `heartbeat_period` (0.1), `error_period` (0.1) and `phase` (0) of the cyclic
-    messages [s].
+    Options: `feedback_period` (0.001), `heartbeat_period` (0.1) and `phase` (0) of the cyclic messages [s]; errors are
+    sent every 0.1 s.
     """
 
     state, result, error = codec.IDLE, 0, 0  # axis state, procedure result, active errors
@@ -54,9 +55,9 @@ class ODriveNode(EmulatedNode):
 
     def boot(self) -> None:
         phase = nanoseconds(self.number("phase", 0.0))
-        periods = {"feedback_period": 0.001, "heartbeat_period": 0.1, "error_period": 0.1}
-        for timer, (name, usual) in zip(self._cyclic, periods.items(), strict=True):
-            timer.start(nanoseconds(self.number(name, usual)), phase)
+        periods = self.number("feedback_period", 0.001), self.number("heartbeat_period", 0.1), 0.1
+        for timer, period in zip(self._cyclic, periods, strict=True):
+            timer.start(nanoseconds(period), phase)
 
     def halt(self) -> None:
         for timer in self._cyclic:
@@ -102,9 +103,9 @@ class ODriveEncoder(ODriveNode):
 class ODrive(ODriveNode, EmulatedDrive):
     """An ODrive axis.
 
-    Options, with those of `ODriveNode`: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
-    `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48), `vel_limit` [turn/s]
-    (none), `vel_gain` [N m per turn/s] (1/6), `monitor_period` of temperature and bus voltage [s] (0: not sent).
+    Options, with those of `ODriveNode`: `torque_constant` [N m/A] (none), `watchdog`: false switches it off,
+    `watchdog_fed_by`: `setpoint` or `any`, `vel_limit` [turn/s] (none), `vel_gain` [N m per turn/s] (1/6),
+    `monitor_period` of temperature and bus voltage [s] (0: not sent).
     """
 
     settings: DriveSettings
@@ -118,7 +119,6 @@ class ODrive(ODriveNode, EmulatedDrive):
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
         self._monitor_timer = Timer(self.world, self._send_gauges)
-        self._torque_constant = self.number("torque_constant", 0.03)
         self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
 
     @staticmethod
@@ -183,8 +183,8 @@ class ODrive(ODriveNode, EmulatedDrive):
             self._apply()
         elif command == codec.SET_LIMITS:
             self._velocity_limit = codec.VELOCITY_LIMIT.number(data) * tau
-            if self.option("torque_constant", None) is not None:
-                self.motor.limit(abs(codec.CURRENT_LIMIT.number(data)) * self._torque_constant)
+            if constant := self.number("torque_constant", 0.0):
+                self.motor.limit(abs(codec.CURRENT_LIMIT.number(data)) * constant)
         elif command == codec.CLEAR_ERRORS:
             self.error = self.result = 0
             self._watchdog.start(self._watchdog.timeout)
@@ -242,7 +242,7 @@ class ODrive(ODriveNode, EmulatedDrive):
     def _look_at_speed(self) -> None:
         if self.state == codec.CLOSED_LOOP and self._velocity_limit < float("inf"):
             _, speed = self.encoder.read(self.world.now)
-            if abs(speed) > self._velocity_limit * self.number("velocity_tolerance", 1.2):
+            if abs(speed) > VELOCITY_TOLERANCE * self._velocity_limit:
                 self.trip(VELOCITY_LIMIT_VIOLATION)
             else:
                 self._apply()

@@ -24,8 +24,8 @@ COMMANDS = codec.MOTION, codec.ENABLE, codec.STOP, codec.SET_ZERO, codec.WRITE  
 class RobStride(ImpedanceDrive):
     """A RobStride motor.
 
-    Options: those of `ImpedanceDrive`. Quirks: `watchdog`: false makes it ignore canTimeout; `bus_voltage` [V] (48);
-    `parameters`: false hides canTimeout, as old firmware does.
+    Options: those of `ImpedanceDrive`. Quirks: `watchdog`: false makes it ignore canTimeout; `parameters`: false hides
+    canTimeout, as old firmware does.
     """
 
     fields = codec.FIELDS

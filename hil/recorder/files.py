@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from can import Message
 from can.io.blf import BLFParseError, BLFReader, BLFWriter
 from can.util import channel2int
 
+from hil.bus.python_can import frame_of, message_of
 from hil.frame import Frame
 from hil.loop.clock import SECOND
 from hil.recorder.memory import FIELDS, recorded_bits, unpacked
@@ -124,28 +124,14 @@ class FrameLog(BLFWriter):
             if time >= self._due:
                 self.flush()
                 self._due = time - time % SECOND + SECOND
-            self.on_message_received(_message(bus, sent, frame, time))
+            # half a nanosecond more, because python-can truncates to whole ones
+            stamp = (time + 0.5) / SECOND
+            self.on_message_received(message_of(frame, timestamp=stamp, channel=bus, is_rx=not sent))
 
     def flush(self) -> None:
         """Writes everything up to now to disk; OSError: the file cannot be written."""
         self._flush()
         self.file.flush()
-
-
-def _message(bus: int, sent: bool, frame: Frame, time: int) -> Message:
-    return Message(
-        timestamp=(time + 0.5) / SECOND,  # python-can truncates to whole nanoseconds
-        arbitration_id=frame.id,
-        is_extended_id=frame.extended,
-        is_remote_frame=frame.remote,
-        is_error_frame=frame.error,
-        channel=bus,
-        dlc=frame.length if frame.remote else len(frame.data),
-        data=frame.data,
-        is_fd=frame.fd,
-        bitrate_switch=frame.brs,
-        is_rx=not sent,
-    )
 
 
 def read_frames(folder: str | PathLike[str]) -> Iterator[tuple[int, bool, Frame, int]]:
@@ -159,17 +145,7 @@ def read_frames(folder: str | PathLike[str]) -> Iterator[tuple[int, bool, Frame,
         for message in BLFReader(file):
             sent = not (message.is_rx or message.is_error_frame)
             time = round(message.timestamp * SECOND)
-            frame = Frame(
-                message.arbitration_id,
-                bytes(message.data),
-                message.is_extended_id,
-                message.is_remote_frame,
-                message.is_error_frame,
-                message.dlc if message.is_remote_frame else 0,
-                0 if sent else time,
-                message.is_fd,
-                message.bitrate_switch,
-            )
+            frame = frame_of(message, message.dlc if message.is_remote_frame else 0, 0 if sent else time)
             yield channel2int(message.channel) or 0, sent, frame, time
 
 

@@ -1,7 +1,7 @@
 """The events of a run on drives, and the reaction to each."""
 
 from enum import Enum, IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hil.loop import Implausibility
 
@@ -139,13 +139,3 @@ class Event(NamedTuple):
         if not self.kind.meaning:
             return f"{subject}{self.detail}"
         return f"{subject}{self.kind.meaning}" + (f" ({self.detail})" if self.detail else "")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Entry of `events.jsonl`."""
-        return {
-            "t": self.time / 1e9,
-            "kind": self.kind.name.lower(),
-            "reaction": self.kind.reaction.name.lower(),
-            "subject": self.subject,
-            "text": str(self),
-        }

@@ -57,7 +57,8 @@ def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float
     chosen = np.unique(np.linspace(working[0], max(working[0], working[-1] - apart), INSTANTS).astype(int))
     chain = _chain(model, law.passive_rank_tolerance)
     u = np.stack([trajectory[f"law.{name}"] for name in model.plant.actuators], axis=1)
-    delay, steps, friction = _delay(setup), _torque_steps(setup), _friction(setup, trajectory)
+    delay, friction = _delay(setup), _friction(setup, trajectory)
+    steps = np.array([drive.quantum()[2] for drive in setup.drives])  # of the torques in the frames [actuator unit]
     w, off = np.zeros(len(model.task_rows)), np.zeros(len(model.task_rows))
     for i in chosen:
         state = State(float(trajectory["task_time"][i]), trajectory.q[i], trajectory.v[i])
@@ -101,19 +102,10 @@ def _delay(setup: RigSetup) -> float:
     """Longest time from a sample to the torque that is computed from it [s]."""
     values = setup.settings.values
     synced = any(drive.feedback is Feedback.SYNC for drive in setup.drives)
-    filtered = _filter_time(setup) if values.velocity == "filter" else 0.0
+    filtered = 0.0
+    if values.velocity == "filter":
+        filtered = 2.0 * values.period if values.velocity_filter is None else values.velocity_filter
     return values.period * (2.0 if synced else 1.0) + values.period + values.emulation.current_lag + filtered
-
-
-def _filter_time(setup: RigSetup) -> float:
-    """Time constant of the velocity filter [s]."""
-    values = setup.settings.values
-    return 2.0 * values.period if values.velocity_filter is None else values.velocity_filter
-
-
-def _torque_steps(setup: RigSetup) -> Array:
-    """Step of the torque in the frames, at each joint, shape (m,) [actuator unit]."""
-    return np.array([drive.quantum()[2] for drive in setup.drives])
 
 
 def _friction(setup: RigSetup, trajectory: Trajectory) -> Array:

@@ -89,9 +89,7 @@ class Reporter:
 
 def _fields(event: Event) -> dict[str, Any]:
     """Fields of an event besides its time, kind and text."""
-    fields = event.as_dict()
-    del fields["t"], fields["kind"], fields["text"]
-    return fields
+    return {"reaction": event.kind.reaction.name.lower(), "subject": event.subject}
 
 
 SETTLING = 0.05

@@ -224,7 +224,7 @@ def test_a_torque_of_nan_is_zero() -> None:
 
 def test_an_encoder_node_measures_a_coordinate(messages: Database) -> None:
     sensor = SensorSettings("y", "main", "odrive", NODE, gear=4.0, options={"feedback_period": 0.005})
-    host = bench(drive_settings("odrive", node=1), sensors=[sensor], quirks={"watchdog": False})
+    host = bench(drive_settings("odrive", node=1), sensors=[sensor], quirks={"watchdog": False}, lag=0.001)
     host.emulator.plant.command(1, 3.0, host.now)
     frames = host.collect(102.0)
     t, lag = 0.1, 0.001
