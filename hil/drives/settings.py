@@ -62,7 +62,8 @@ def gauge_limits(warn_at: WarnAt, gauge: Gauge, first: float) -> tuple[float, fl
         return -inf, float(getattr(warn_at, gauge.name))
     if warn_at.supply is None and isfinite(first):
         return SAG * first, RISE * first
-    return warn_at.supply or (-inf, inf)
+    lower, upper = warn_at.supply or (-inf, inf)
+    return lower, upper
 
 
 RUNAWAY = 1.2  # share of the speed limit beyond which the drives are disabled without a controlled stop
