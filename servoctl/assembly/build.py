@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
-from servoctl.assembly.classes import float_fields, instantiate, load_class
+from servoctl.assembly.classes import fields_of, float_fields, instantiate, load_class
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
@@ -49,14 +49,17 @@ def complete_start(plant: Robot, given: Mapping[str, float]) -> dict[str, float]
     return {**defaults, **given}
 
 
-def solved_start(plant: Robot, start: State, solve: Mapping[str, PoseConfig], problems: Problems) -> State:
-    """The state nearest to the start at which frames have their poses and loops are closed; the start if it fails."""
+def solved_start(plant: Robot, start: State, solve: Mapping[str, PoseConfig], problems: Problems, right: bool) -> State:
+    """The state nearest to the start at which frames have their poses and loops are closed.
+
+    It is the start if there is none, or if the start is not `right`.
+    """
     poses = {frame: _pose(frame, pose) for frame, pose in solve.items() if pose.xyz or pose.rpy}
     wrong = {frame: constraint.problems(plant) for frame, constraint in poses.items()}
     for frame, sentences in wrong.items():
         for sentence in sentences:
             problems.add(sentence, "initial", "solve", frame)
-    if any(wrong.values()) or problems.touch("initial.q", "initial.solve"):
+    if any(wrong.values()) or not right:
         return start
     try:
         return solve_poses(plant, start, poses)
@@ -115,23 +118,23 @@ def _plant_of_class(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     if kind is None:
         return None
     plant = instantiate(kind, values.parameters, problems, "plant")
-    if problems.touch("plant.parameters"):
-        plant = _without_wrong_parameters(kind, loaded, problems)
-    before = len(problems.found)
+    if plant is None:
+        plant = _without_wrong_parameters(kind, loaded)
+    right = len(problems)
     if plant is not None:
         _check_words(plant, problems)
-    return plant if isinstance(plant, Plant) and len(problems.found) == before else None
+    return plant if isinstance(plant, Plant) and len(problems) == right else None
 
 
-def _without_wrong_parameters(kind: type[Plant], loaded: LoadedConfig, problems: Problems) -> Plant | None:
+def _without_wrong_parameters(kind: type[Plant], loaded: LoadedConfig) -> Plant | None:
     """A plant to check names against; None if names, or lengths of lists, may depend on a wrong parameter."""
-    given = loaded.config.plant.parameters
-    wrong = [name for name, many in float_fields(kind).items() if many and problems.touch(f"plant.parameters.{name}")]
-    if wrong or not all(isinstance(getattr(kind, names, None), Mapping) for names in ("coordinates", "actuators")):
+    given, unsaid = loaded.config.plant.parameters, Problems(loaded)
+    right = fields_of(kind, given, unsaid, "plant")
+    lists = [name for name, many in float_fields(kind).items() if many and name in given and name not in right]
+    if lists or not all(isinstance(getattr(kind, names, None), Mapping) for names in ("coordinates", "actuators")):
         return None
-    right = {name: value for name, value in given.items() if not problems.touch(f"plant.parameters.{name}")}
-    plant = instantiate(kind, right, Problems(loaded), "plant")
-    return plant if isinstance(plant, Plant) else None
+    plants = (instantiate(kind, parameters, unsaid, "plant") for parameters in (right, {}))
+    return next((plant for plant in plants if isinstance(plant, Plant)), None)
 
 
 def _check_words(plant: Plant, problems: Problems) -> None:
@@ -169,13 +172,15 @@ def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State
     given = initial.q
     if isinstance(plant, Robot) and isinstance(given, Mapping):
         given = complete_start(plant, given)
+    count = len(problems)
     q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
+    right = len(problems) == count
     start = State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
     for wrong in [name for name in getattr(initial.project, "fix", ()) if name not in names]:
         what = f"there is no coordinate '{wrong}' ({remedy(wrong, names)})"
         problems.add(what, "initial", "project", "fix")
     if isinstance(plant, Robot) and initial.solve:
-        return solved_start(plant, start, initial.solve, problems)
+        return solved_start(plant, start, initial.solve, problems, right)
     return start
 
 

@@ -278,9 +278,9 @@ LISTED = 12  # largest number of parameters that an error lists
 
 def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> Any:
     """An instance of a dataclass with these fields; None, and problems noted, if it cannot be made."""
-    before = len(problems.found)
-    given = _fields(kind, parameters, problems, *path)
-    if len(problems.found) > before:
+    count = len(problems)
+    given = fields_of(kind, parameters, problems, *path)
+    if len(problems) > count:
         return None
     try:
         instance = kind(**given)
@@ -296,7 +296,7 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
     for name in parameter_fields(instance):
         if not _finite(getattr(instance, name)):
             problems.add(f"expected finite numbers, got {getattr(instance, name)!r}", *path, "parameters", name)
-    return instance
+    return instance if len(problems) == count else None
 
 
 def replaced_parameters(thing: T, parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> T:
@@ -326,7 +326,7 @@ def float_fields(kind: type[Any]) -> dict[str, bool]:
     return annotated(kind) if dataclasses.is_dataclass(kind) else {}
 
 
-def _fields(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> dict[str, Any]:
+def fields_of(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> dict[str, Any]:
     """Values of the fields, each as the field's type."""
     if not dataclasses.is_dataclass(kind):
         if parameters:

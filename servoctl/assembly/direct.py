@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.assembly import start as starts
-from servoctl.assembly.estimation import errors_of, measured_by, with_estimator
+from servoctl.assembly.estimation import errors_of, measured_by, of_plant, with_estimator
 from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system, settings_of
 from servoctl.assembly.realism import build_realism, effects_of
 from servoctl.assembly.run import ENGINES, Run
@@ -31,7 +31,6 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.realism import Realism
 from servoctl.simulation.system import System
 from servoctl.tree.fields import Section
 from servoctl.types import State
@@ -42,6 +41,7 @@ class Arguments(Section):
 
     run: RunConfig
     realism: RealismConfig | None = None
+    estimation: Estimator | None = None
 
 
 class Call(Document):
@@ -147,7 +147,11 @@ def simulate(
     """
     numbers = {"duration": duration, "period": period, "output_step": output_step}
     how: dict[str, Any] = {"rtol": rtol, "atol": atol} if method in ADAPTIVE else {"step": step}
-    values = {"run": _plain(numbers | {"integrator": _plain({"method": method, **how})}), "realism": realism}
+    values = {
+        "run": _plain(numbers | {"integrator": _plain({"method": method, **how})}),
+        "realism": realism,
+        "estimation": estimation,
+    }
     problems = Problems(Call("simulate", values, {}, {}))
     _check_types(plant, task, law, engine, problems)
     q = one_per_name(q, plant.coordinates, "coordinate", problems, "q", default=None)
@@ -159,12 +163,18 @@ def simulate(
     problems.extend(wrong)
     problems.check()
     assert sections is not None
-    settings, effects = settings_of(sections.run), sections.realism
-    timing = Timing.of(settings.period, plant.actuators)
+    settings, effects, estimation = settings_of(sections.run), sections.realism, sections.estimation
+    timing, measured = Timing.of(settings.period, plant.actuators), None
     if effects is not None and settings.period is not None:
         machine = build_realism(effects, plant, settings.period, problems)
         problems.check()
-        estimation, timing = _knowing(estimation, effects, machine, law), machine.timing
+        timing = machine.timing
+        if estimation is None and effects.measured == "q" and law is not None:
+            estimation = Estimator(kind="difference")
+        measured = measured_by(machine)
+    if estimation is not None:
+        estimation = of_plant(estimation, plant, measured, problems)
+        problems.check()
     law = _bounded(law, bounds, plant, estimation, timing)
     if isinstance(law, ConstraintFollowing):
         seen = timing if estimation is None else timing.at_action
@@ -194,20 +204,6 @@ def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that are given; numbers of NumPy as those of Python."""
     given = {name: value for name, value in arguments.items() if value is not None}
     return {name: value.item() if isinstance(value, np.number) else value for name, value in given.items()}
-
-
-def _knowing(
-    estimation: Estimator | None, effects: RealismConfig, machine: Realism, law: Law | None
-) -> Estimator | None:
-    """The estimator that measurements of a real machine need, with what it knows of noise and actuators."""
-    if estimation is None and effects.measured == "q":
-        estimation = Estimator(kind="difference")
-    noise = measured_by(machine)
-    if estimation is None or law is None or noise is None:
-        return None if law is None else estimation
-    if not np.array_equal(estimation.noise, Estimator().noise):
-        return estimation
-    return dataclasses.replace(estimation, noise=tuple(noise.tolist()))
 
 
 def _bounded(

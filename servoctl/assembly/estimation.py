@@ -1,7 +1,6 @@
 """A config's `estimation` -> the estimator of the loop."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -9,9 +8,8 @@ from servoctl.assembly.realism import build_realism
 from servoctl.assembly.timing import estimated, timing_of
 from servoctl.assembly.values import Problems, one_per_name
 from servoctl.config.load import LoadedConfig
-from servoctl.config.realism import EstimationConfig
 from servoctl.errors import TaskError
-from servoctl.estimation.estimator import ACCELERATION, CHANGE, NOISE, Estimator
+from servoctl.estimation.estimator import CHANGE, DEFAULTS, NOISE, Estimator, PositionNoise
 from servoctl.laws.barrier import EstimateErrors
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
@@ -50,28 +48,23 @@ def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_d
     """The estimator of a config; None without one, or without a period, which is noted."""
     if not estimated(loaded, on_drives):
         return None
-    given = loaded.config.estimation
-    values = EstimationConfig(kind="difference") if given is None else given
     if timing_of(loaded, plant, on_drives).period is None:
         problems.add("needs a sampled law (give run.period)", "estimation")
         return None
-
-    def each(field: str, value: Any, default: float) -> tuple[float, ...]:
-        numbers = one_per_name(
-            default if value is None else value, plant.coordinates, "coordinate", problems, "estimation",
-            *field.split("."), default=default,
-        )  # fmt: skip
-        return tuple(np.where(numbers > 0.0, numbers, default).tolist())  # wrong ones are noted
-
     measured = None if on_drives else _measured(loaded, plant)
-    noise = measured if values.noise is None else values.noise.q
-    return Estimator(
-        values.kind,
-        None if values.disturbance is None else each("disturbance", values.disturbance, CHANGE),
-        each("noise.q", noise, NOISE),
-        each("acceleration", values.acceleration, ACCELERATION),
-        values.filter_time,
-    )
+    return of_plant(loaded.config.estimation or Estimator("difference"), plant, measured, problems)
+
+
+def of_plant(estimator: Estimator, plant: Plant, measured: Array | None, problems: Problems) -> Estimator:
+    """The estimator with one number per coordinate wherever numbers are given; `measured` is the noise if none is."""
+    numbers = ({} if measured is None else {"noise": measured}) | estimator.numbers()
+    each = {}
+    for field, value in numbers.items():
+        path = ("noise", "q") if isinstance(getattr(estimator, field), PositionNoise) else (field,)
+        default = DEFAULTS[field] or CHANGE
+        values = one_per_name(value, plant.coordinates, "coordinate", problems, "estimation", *path, default=default)
+        each[field] = np.where(values > 0.0, values, default).tolist()  # wrong ones are noted
+    return estimator.with_numbers(each)
 
 
 def estimate_errors(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> EstimateErrors | None:
@@ -87,13 +80,13 @@ def errors_of(estimator: Estimator, plant: Plant, timing: Timing) -> EstimateErr
     """What is known of the errors of an estimator; None of one without a model."""
     if estimator.kind != "model":
         return None
-    names = list(plant.coordinates)
+    names, h = list(plant.coordinates), timing.h
     try:
-        gains, change = estimator.gains(names, timing.h), estimator.changes(names, timing.h)
+        gains = tuple((each.q, each.v, each.d) for each in estimator.gains(names, h))
     except TaskError:
         return None
-    noise = tuple(np.broadcast_to(np.asarray(estimator.noise, dtype=float), len(names)).tolist())
-    return EstimateErrors(timing.h, timing.late, tuple((each.q, each.v, each.d) for each in gains), change, noise)
+    values = estimator.values(names, h)
+    return EstimateErrors(h, timing.late, gains, tuple(values["disturbance"]), tuple(values["noise"]))
 
 
 def _measured(loaded: LoadedConfig, plant: Plant) -> Array | None:

@@ -123,12 +123,12 @@ def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, 
 
 def _simulated(model: Model, values: RealismConfig, start: State, problems: Problems) -> Model | None:
     """The model with the parameters of the simulated plant; None if they are those of the law's model."""
-    plant, before = model.plant, len(problems.found)
+    plant, before = model.plant, len(problems)
     changed = changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
     if values.friction is not None and friction_of(plant) is not None:
         # realism.friction is all the friction that the simulated plant has
         changed |= {FIELDS[part]: (0.0,) * model.m for part in ("coulomb", "viscous")}
-    if len(problems.found) > before or all(changed[name] == getattr(plant, name) for name in changed):
+    if len(problems) > before or all(changed[name] == getattr(plant, name) for name in changed):
         return None
     return retuned_model(model, changed, start, problems, "realism", "parameter_error")
 

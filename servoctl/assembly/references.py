@@ -23,25 +23,23 @@ Signals = Mapping[str, Signal]
 def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Signal]:
     """Name in equations -> signal; a wrong reference has all columns that the config uses: only it is reported."""
     signals: dict[str, Signal] = {}
+    wrong = []
     for reference, values in loaded.config.references.items():
+        count = len(problems)
         names, curve = _curve(loaded, reference, values, problems)
-        if curve is None:
-            continue
-        for index, column in enumerate(names):
-            signal = Signal(reference, column, curve, index)
+        columns = [] if curve is None else [Signal(reference, column, curve, i) for i, column in enumerate(names)]
+        for signal in columns:
             what = _wrong_name(signal, plant, signals)
             if what is None:
                 signals[signal.name] = signal
             else:
                 problems.add(what, "references", reference, "columns" if values.file is not None else "waypoints")
-    return _stand_ins(loaded, problems) | signals
+        wrong += [reference] if len(problems) > count else []
+    return signals if not wrong else _stand_ins(loaded, wrong) | signals
 
 
-def _stand_ins(loaded: LoadedConfig, problems: Problems) -> dict[str, Signal]:
+def _stand_ins(loaded: LoadedConfig, wrong: Iterable[str]) -> dict[str, Signal]:
     """Signals that are 0, for every word of the config that may be a column of a wrong reference."""
-    wrong = [name for name in loaded.config.references if problems.touch(f"references.{name}")]
-    if not wrong:
-        return {}
     text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)))
     found = [(name, column) for name in wrong for column in re.findall(rf"\b{re.escape(name)}_(\w+)", text)]
     return {f"{name}_{column}": Signal(name, column, zero, 0) for name, column in found}

@@ -30,7 +30,7 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
     A wrong loop is left out, so that the rest of the config is checked against the names of all joints and frames.
     """
     values = loaded.config.plant
-    builder, bare, before = RobotBuilder(), RobotBuilder(), len(problems.found)
+    builder, bare, before = RobotBuilder(), RobotBuilder(), len(problems)
     for prefix, robot in values.every_robot.items():
         path: FieldPath = ("plant", "robots", prefix) if prefix else ("plant", "robot")
         description = _description(robot, loaded.folder, problems, path)
@@ -38,7 +38,7 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
             motors = None if robot.motors == "all" else robot.motors
             for each in (builder, bare):
                 each.add(description, prefix, placement(robot.at), robot.base, motors)
-    if len(problems.found) > before:
+    if len(problems) > before:
         return None
     _add_parts(builder, values)
     gravity = values.gravity or GRAVITY

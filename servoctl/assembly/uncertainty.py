@@ -61,12 +61,12 @@ def machines(loaded: LoadedConfig, model: Model, start: State, problems: Problem
     if not box:
         return None
     errors, corners = machine_errors(box)
-    before, found = len(problems.found), []
+    before, found = len(problems), []
     for error in errors:
         changed = changed_parameters(model.plant, error, problems, "law", "uncertainty")
-        if len(problems.found) == before:
+        if len(problems) == before:
             found.append(retuned_model(model, changed, start, problems, "law", "uncertainty"))
-        if len(problems.found) > before:
+        if len(problems) > before:
             return None
     known = [machine for machine in found if machine is not None]
     return Machines(box, tuple(errors), tuple(known), corners)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.config.document import Document, FieldPath, Problem
+from servoctl.config.document import Document, Problem
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, ExpressionError
@@ -50,10 +50,6 @@ class Problems:
         for problem in found:
             self.add(problem.what, *problem.path)
 
-    def touch(self, *fields: str) -> bool:
-        """Whether one of these fields (keys joined by dots), a part of it or its section has a problem."""
-        return any(_along(tuple(field.split(".")), problem.path) for field in fields for problem in self._all)
-
     def check(self) -> None:
         """Raises ConfigError with all problems, if there are any."""
         if self._all:
@@ -87,12 +83,6 @@ class Results:
         if len(problems) == count:
             self._kept = [(key, result), *self._kept[: self.MOST - 1]]
         return result
-
-
-def _along(path: FieldPath, other: FieldPath) -> bool:
-    """Whether one of two paths is the start of the other."""
-    shorter = min(len(path), len(other))
-    return path[:shorter] == other[:shorter]
 
 
 def one_per_name(

@@ -17,11 +17,12 @@ from servoctl.config.document import number_or
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
-from servoctl.config.realism import EstimationConfig, RealismConfig
+from servoctl.config.realism import RealismConfig
 from servoctl.config.references import ReferenceConfig
 from servoctl.config.robot import Initial
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
+from servoctl.estimation.estimator import Estimator
 from servoctl.laws.observer import Observer
 from servoctl.laws.robust_design import Adaptive, Robust
 from servoctl.laws.secondary import Secondary
@@ -304,7 +305,7 @@ class Config(Section):
     realism: RealismConfig | None = Field(
         default=None, description="noise, delay, actuator dynamics and model errors of a simulated run"
     )
-    estimation: EstimationConfig | None = Field(
+    estimation: Estimator | None = Field(
         default=None,
         description="estimates state and disturbance from positions; left out: the law gets what is measured",
     )

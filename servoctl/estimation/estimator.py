@@ -13,17 +13,19 @@ Source: Kalman 1960; Kalata 1984 for alpha-beta. The disturbance as a state is u
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field
 
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
+from servoctl.tree.fields import Broken, PerName, Positive, PositiveTime, Rules, ScalarOr, Section
 from servoctl.types import State
 
 LEAST, MOST = 1e-12, 1e6
@@ -136,44 +138,79 @@ model says before the loop is unstable (2.5 times at 0.17); with a second cycle 
 """
 
 FILTER_PERIODS = 2.0  # default of `Estimator.filter_time` [periods]
-PerCoordinate = float | Sequence[float]  # one number for all coordinates, or one each
+
+DEFAULTS = {"disturbance": None, "noise": NOISE, "acceleration": ACCELERATION}
+"""Field with a number per coordinate -> that of a coordinate without one; None: it depends on the period."""
+
+OF_KIND = {"disturbance": "model", "acceleration": "alpha_beta", "filter_time": "difference"}
+"""Field -> the kind that uses it."""
+
+
+class PositionNoise(Section):
+    """Noise of the measured positions."""
+
+    q: PerName[Positive] = Field(
+        description="standard deviation [units of the plant]: one for all, list in the plant's order, or by name"
+    )
 
 
 @dataclass(frozen=True)
-class Estimator:
-    """Estimates state and disturbance from positions.
+class Estimator(Rules):
+    """Estimates state and disturbance from positions."""
 
-    Attributes:
-        kind: `model`: Kalman filter with the plant's model and a disturbance acceleration per coordinate; `alpha_beta`:
-            Kalman filter without a model; `difference`: differences with a low pass.
-        disturbance: Of `model`: how fast the disturbance changes [unit/s^2 per s]; None: the poles are at 0.35 /
-            period, or lower, so that it changes by no more than 4 unit/s^2 in a second.
-        noise: Standard deviation of the measured positions [unit].
-        acceleration: Of `alpha_beta`: standard deviation of the acceleration [unit/s^2].
-        filter_time: Of `difference`: time constant of the low pass [s]; None: two periods.
+    kind: Annotated[
+        Kind,
+        Field(
+            description="model: Kalman filter with a disturbance acceleration per coordinate, which the law cancels; "
+            "alpha_beta: Kalman filter without a model; difference: differences with a low pass; left out: model"
+        ),
+    ] = "model"
+    disturbance: Annotated[
+        PerName[Positive] | None,
+        Field(
+            description="of model: how fast the disturbance changes [unit/s^2 per s]: one for all, list in the plant's "
+            "order, or by name; left out: the estimator's poles are at 0.35 / period, or lower, so that the "
+            "disturbance changes by no more than 4 unit/s^2 in a second"
+        ),
+    ] = None
+    noise: Annotated[
+        ScalarOr[Positive, PositionNoise] | None,
+        Field(
+            description="noise of the positions, one for all or {q: ...}; left out: from realism, or from the "
+            "resolution of the drives; 1e-5 where neither is given"
+        ),
+    ] = None
+    acceleration: Annotated[
+        PerName[Positive] | None,
+        Field(
+            description="of alpha_beta: standard deviation of the acceleration [unit/s^2], written as disturbance is; "
+            "left out: 10"
+        ),
+    ] = None
+    filter_time: Annotated[
+        PositiveTime | None,
+        Field(description="of difference: time constant of the low pass [s]; left out: two periods"),
+    ] = None
 
-    Raises:
-        TaskError: A number is out of its range; lists all of them.
-    """
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        kind = given.get("kind", cls.kind)
+        for field, of in OF_KIND.items():
+            if given.get(field) is not None and kind in OF_KIND.values() and kind != of:
+                yield (field,), f"belongs to kind {of}, not to {kind} (leave it out)"
 
-    kind: Kind = "model"
-    disturbance: PerCoordinate | None = None
-    noise: PerCoordinate = NOISE
-    acceleration: PerCoordinate = ACCELERATION
-    filter_time: float | None = None
+    def numbers(self) -> dict[str, Any]:
+        """What is given of the fields with a number per coordinate: one for all, one each, or by name."""
+        noise = self.noise.q if isinstance(self.noise, PositionNoise) else self.noise
+        given = {"disturbance": self.disturbance, "noise": noise, "acceleration": self.acceleration}
+        return {field: value for field, value in given.items() if value is not None}
 
-    def __post_init__(self) -> None:
-        problems = []
-        if self.kind not in get_args(Kind):
-            problems.append(f"estimation.kind: expected one of {', '.join(get_args(Kind))}, got {self.kind!r}")
-        for name in ("disturbance", "noise", "acceleration"):
-            given = getattr(self, name)
-            if given is not None and not (np.asarray(given, dtype=float) > 0.0).all():
-                problems.append(f"estimation.{name}: expected positive numbers, got {given}")
-        if self.filter_time is not None and not self.filter_time > 0.0:
-            problems.append(f"estimation.filter_time: expected a positive time [s], got {self.filter_time}")
-        if problems:
-            raise TaskError("\n".join(problems))
+    def with_numbers(self, numbers: Mapping[str, Sequence[float]]) -> Self:
+        """The estimator with one number per coordinate for each of some fields of `numbers`."""
+        changes: dict[str, Any] = {field: tuple(values) for field, values in numbers.items()}
+        if "noise" in changes:
+            changes["noise"] = PositionNoise(q=changes["noise"])
+        return replace(self, **changes)
 
     def gains(self, names: Sequence[str], period: float) -> tuple[Gains, ...]:
         """The steady gains of each coordinate.
@@ -181,7 +218,7 @@ class Estimator:
         Raises:
             TaskError: A list has a wrong length, or there is no steady gain.
         """
-        values = self._values(names, period)
+        values = self.values(names, period)
         time = FILTER_PERIODS * period if self.filter_time is None else self.filter_time
         found = []
         for name, s, r, a in zip(names, values["disturbance"], values["noise"], values["acceleration"], strict=True):
@@ -195,16 +232,12 @@ class Estimator:
                 raise TaskError(f"estimation: {name}: {error}") from error
         return tuple(found)
 
-    def changes(self, names: Sequence[str], period: float) -> tuple[float, ...]:
-        """How fast the disturbance of each coordinate changes [unit/s^2 per s]; errors as of `gains`."""
-        return tuple(self._values(names, period)["disturbance"])
-
-    def _values(self, names: Sequence[str], period: float) -> dict[str, list[float]]:
-        """`disturbance`, `noise` and `acceleration` of each coordinate."""
+    def values(self, names: Sequence[str], period: float) -> dict[str, list[float]]:
+        """`disturbance`, `noise` and `acceleration` of each coordinate; errors as of `gains`."""
         values: dict[str, list[float]] = {}
-        for field in ("disturbance", "noise", "acceleration"):
-            value = getattr(self, field)
-            given = np.asarray(CHANGE / math.sqrt(period) if value is None else value, dtype=float)
+        defaults = DEFAULTS | {"disturbance": CHANGE / math.sqrt(period)} | self.numbers()
+        for field, value in defaults.items():
+            given = np.asarray(value, dtype=float)
             if given.shape not in ((), (len(names),)):
                 raise TaskError(
                     f"estimation.{field}: expected one number, or {len(names)} ({', '.join(names)}), got {given.shape}"
@@ -236,8 +269,7 @@ class Estimator:
             TaskError: The numbers do not fit the plant.
         """
         names, rows = tuple(model.plant.coordinates), model.passive_rows
-        gains = self.gains(names, timing.h)
-        noise = np.broadcast_to(np.asarray(self.noise, dtype=float), len(names))
+        gains, noise = self.gains(names, timing.h), np.array(self.values(names, timing.h)["noise"])
         return AttachedEstimator(
             kind=self.kind,
             coordinates=names,

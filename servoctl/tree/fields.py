@@ -90,11 +90,11 @@ class OneOf(NamedTuple):
             yield (), self.none
 
 
-class Ruled(Section):
-    """A section whose fields have to fit each other.
+class Rules:
+    """Rules between the fields of a section, which is a dataclass or a `Ruled`.
 
-    The rules are checked on the values as written, so that they are reported together with errors of single fields. A
-    rule skips a value of the wrong shape, because its own field reports it.
+    They are checked on the values as written, so that they are reported together with errors of single fields. A rule
+    skips a value of the wrong shape, because its own field reports it.
     """
 
     one_of: ClassVar[OneOf | None] = None
@@ -104,12 +104,14 @@ class Ruled(Section):
         """The broken rules."""
         yield from ()
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _with_rules(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def with_rules(cls, values: Any, handler: Callable[[Any], Any]) -> Any:
+        """The section that pydantic makes of values, or the errors of its fields and rules."""
         broken: list[tuple[tuple[str | int, ...], str]] = []
+        if is_dataclass(cls) and isinstance(values, cls):  # made in Python: checked as if it were written
+            values = {name: value for name, value in vars(values).items() if value is not None}
         if isinstance(values, dict):
-            known = [field.alias or name for name, field in cls.model_fields.items()]
+            known = [field.alias or name for name, field in getattr(cls, "model_fields", {}).items()]
             broken += [] if cls.one_of is None else cls.one_of.broken(values, known)
             broken += cls.rules(values)
         errors: list[InitErrorDetails] = []
@@ -120,6 +122,20 @@ class Ruled(Section):
         errors += [InitErrorDetails(type=_custom(RULE, what, at), input=values) for at, what in broken]
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
+        return section
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(cls.with_rules, handler(source))
+
+
+class Ruled(Section, Rules):
+    """A section whose fields have to fit each other."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_rules(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        section: Self = cls.with_rules(values, handler)
         return section
 
 
@@ -345,7 +361,7 @@ class PerRow:
 
 
 @cache
-def _gain_fields(kind: type) -> dict[str, NumberField]:
+def _gain_fields(kind: Any) -> dict[str, NumberField]:
     """Field -> each of its numbers, of the fields that are gains."""
     return {
         field.name: mark.number for field in fields(kind) for mark in get_args(field.type) if isinstance(mark, PerRow)
@@ -354,7 +370,8 @@ def _gain_fields(kind: type) -> dict[str, NumberField]:
 
 def wrong_gains(section: Any) -> Iterator[str]:
     """One sentence for each gain of a dataclass, wherever it stands in a `PerRow`, that is no number of its range."""
-    for name, number in _gain_fields(type(section)).items():
+    kind: Any = type(section)
+    for name, number in _gain_fields(kind).items():
         left = [getattr(section, name)]
         while left:
             value = left.pop()

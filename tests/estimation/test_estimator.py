@@ -1,6 +1,7 @@
 """Estimators in the loop: from positions alone to state and disturbance, on every engine."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import servoctl as sc
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.attached import OUTLIER, AttachedEstimator, PlantFunctions
-from servoctl.estimation.estimator import Estimator
+from servoctl.estimation.estimator import Estimator, PositionNoise
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
@@ -221,6 +222,25 @@ def test_an_estimator_works_without_a_config() -> None:
     np.testing.assert_allclose(run["estimate.v.x"], run["v.x"], atol=1e-9)
     with pytest.raises(TaskError, match=r"simulate: estimation: needs a period \(give period=\)"):
         sc.simulate(Masses("x", "F"), task, law, **given, estimation=sc.Estimator())
+    named = sc.Estimator(noise=PositionNoise(q={"x": 1e-6}))
+    again = sc.simulate(Masses("x", "F"), task, law, **given, period=0.001, estimation=named)
+    np.testing.assert_array_equal(again["estimate.v.x"], run["estimate.v.x"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"noise": -1e-6}, r"simulate: estimation\.noise: expected a positive number, got -1e-06"),
+        ({"disturbance": {"y": 3.0}}, r"simulate: estimation\.disturbance\.y: there is no coordinate 'y'"),
+        ({"filter_time": 0.01}, r"simulate: estimation\.filter_time: belongs to kind difference, not to model"),
+    ],
+)
+def test_a_wrong_estimator_is_refused_in_python_as_in_a_config(wrong: dict[str, Any], message: str) -> None:
+    law = sc.ConstraintFollowing(sc.Baumgarte(10.0, 10.0))
+    task = {"x": sc.Holonomic("x - 0.1*sin(t)")}
+    estimator = sc.Estimator(**wrong)
+    with pytest.raises(ConfigError, match=message):
+        sc.simulate(Masses("x", "F"), task, law, q=0.0, duration=0.01, period=0.001, estimation=estimator)
 
 
 @pytest.mark.parametrize(
