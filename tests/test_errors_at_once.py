@@ -29,7 +29,7 @@ hil:
 
 OF_NAMES = [
     "1: plant.parameters.mm: TwoMassSpring has no such parameter",
-    "1: plant.parameters.k: a number is expected, 'x' is none",
+    "1: plant.parameters.k: a number is expected, 'x' is no constant",
     "2: initial.q.x9: there is no coordinate 'x9'",
     "2: initial.q: no value for x2",
     "4: task.distance.holonomic: unknown word 'tt' (did you mean 't'?)",

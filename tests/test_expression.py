@@ -265,12 +265,12 @@ def test_a_constant_is_a_number_or_an_expression_of_numbers(value: Any, number: 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("2*x", "a number is expected, 'x' is none (known: pi, deg, rad, ms, us, rpm, mm)"),
-        ("5*dg", "a number is expected, 'dg' is none (did you mean 'deg'?)"),
+        ("2*x", "a number is expected, 'x' is no constant (known: pi, deg, rad, ms, us, rpm, mm)"),
+        ("5*dg", "a number is expected, 'dg' is no constant (did you mean 'deg'?)"),
         ("5 s", "'s' is no unit word (write 5 alone, in the unit of the key)"),
         ("6 seconds", "'seconds' is no unit word (write 6 alone, in the unit of the key)"),
-        ("t", "a number is expected, 't' is none"),
-        ("der(x)", "a number is expected, 'x' is none"),
+        ("t", "a number is expected, 't' is no constant"),
+        ("der(x)", "a number is expected, 'x' is no constant"),
         ("1/0", "'1/0' is not a finite number"),
         ("exp(1000)", "'exp(1000)' is not a finite number"),
         (True, "a number is expected, got True"),
