@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from resting import CASES, Resting, growth, resting
+from resting import CASES, MORE, Resting, growth, resting
 from scipy.linalg import expm
 
 import servoctl as sc
@@ -101,8 +101,11 @@ def test_analyse_counts_lag_and_delay_in_margins_and_in_the_poles_of_the_error()
         assert np.exp(mode.pole * 0.01) == pytest.approx(mode.z, abs=1e-12)
 
 
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=lambda case: case.config)
+@pytest.mark.parametrize(
+    ("case", "late"),
+    [(CASES[0], False), (CASES[3], False), *((case, True) for case in (*CASES, *MORE))],
+    ids=lambda value: getattr(value, "config", value),
+)
 def test_a_simulated_loop_decays_two_percent_below_the_gain_margin_and_grows_two_percent_above(
     case: Resting, late: bool
 ) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 
 from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.config.load import LoadedConfig
-from servoctl.finding import Finding
+from servoctl.finding import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
 from servoctl.mechanics.constraint_rows import Row
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import assemble
 from servoctl.mechanics.timing import Timing
@@ -76,13 +77,14 @@ class Spacing:
 class RowGains:
     """The correction of one row at a spacing."""
 
-    group: str  # `task` or `passive`
+    group: str  # `task`, `passive`, or `law` for a damping of speeds
     row: Row
     damping: float  # [1/s]
     stiffness: float  # [1/s^2], or [1/s] for a row without a violation rate
     higher: tuple[float, ...]  # gains of the second and higher derivatives
     spacing: Spacing  # how often it acts, and how late
     part: str = ""  # of a correction whose gain varies, the part that these gains belong to; empty: the only one
+    seldom: bool = False  # whether it acts only where the task cannot be met: no reason to refuse a run
 
     @property
     def name(self) -> str:
@@ -129,13 +131,16 @@ class RowGains:
     @property
     def problem(self) -> Finding | None:
         """Why the run must be refused; None if it may run."""
+        return None if self.seldom else self._unstable("error")
+
+    def _unstable(self, severity: Severity) -> Finding | None:
         by = self.spacing
         if by.h is None or not self._grows(by.h):
             return None
         limit = f"these gains are stable up to a {by.word} of {_time(self.longest)} (shorten it, or lower the gains)"
         if not self.longest:
             limit = f"these gains are unstable at every {by.word} (add damping)"
-        return Finding(f"{self.group}.{self.name}", f"unstable at a {by}: {limit}", "error")
+        return Finding(f"{self.group}.{self.name}", f"unstable at a {by}: {limit}", severity)
 
     @property
     def warning(self) -> Finding | None:
@@ -143,12 +148,14 @@ class RowGains:
         by = self.spacing
         if by.h is None or not self._grows(2 * by.h) or self.problem is not None:
             return None
+        if self.seldom and (found := self._unstable("warning")):
+            return found
         limit = f"more than half of the longest stable {by.word}, {_time(self.longest)}"
         return Finding(f"{self.group}.{self.name}", f"the {by} is {limit}")
 
     @property
     def _error(self) -> str:
-        return "task error" if self.group == "task" else "constraint error"
+        return {"task": "task error", "passive": "constraint error", "law": "damped speed"}[self.group]
 
     @property
     def line(self) -> str:
@@ -181,7 +188,7 @@ def _time(seconds: float) -> str:
 
 def gain_share(gains: Iterable[RowGains]) -> float:
     """Largest `h / longest` of some corrections: 1 at the limit of stability; 0 without feedback or without an h."""
-    margins = [gain.margin for gain in gains]
+    margins = [gain.margin for gain in gains if not gain.seldom]
     return max((1.0 / margin if margin else math.inf for margin in margins if margin is not None), default=0.0)
 
 
@@ -224,6 +231,17 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
             yield RowGains("task", row, *law.correction.gains(i), spacings[i])
         for i, damping, stiffness in () if law.funnel is None else law.funnel.steepest_gains:
             yield RowGains("task", law.rows[i], damping, stiffness, (), spacings[i], " at the edge of its funnel")
+        yield from _damping_of_speeds(system.model, law, spacing)
+
+
+def _damping_of_speeds(model: Model, law: AttachedConstraintFollowing, spacing: Spacing) -> Iterator[RowGains]:
+    """What damps speeds and no row, at the start; the speed that it slows most decays like a row without a rate."""
+    at = assemble(model.around, model.matrices(model.around), law.passive_rank_tolerance)
+    if not (at.finite and at.positive):
+        return
+    for field, rates in law.damping_rates(at).items():
+        row = Row(field, field, "nonholonomic", has_violation=True, has_rate=False, degree=1)
+        yield RowGains("law", row, 0.0, max(0.0, float(rates.max(initial=0.0))), (), spacing, seldom=field == "damping")
 
 
 def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:

@@ -83,7 +83,8 @@ def constant(value: Any) -> float:
         expression = parse(value)
         if words := sorted(expression.names | ({"t"} if expression.uses_time else set())):
             raise ExpressionError(
-                f"a number is expected, {words[0]!r} is no constant ({remedy(words[0], CONSTANTS)})", value.find(words[0])
+                f"a number is expected, {words[0]!r} is no constant ({remedy(words[0], CONSTANTS)})",
+                value.find(words[0]),
             )
         return float(expression.evaluate({}))
     if isinstance(value, bool) or not isinstance(value, Real):

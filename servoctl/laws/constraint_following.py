@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import product
+from servoctl.engine.linalg import product, solve_upper
 from servoctl.engine.products import is_finite, largest
 from servoctl.engine.symbol import above, where
 from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import CorrectionTerm
 from servoctl.laws.law import AttachedLaw
 from servoctl.laws.robust import RobustTerm
+from servoctl.laws.secondary import SecondaryTerm
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import InputRows
@@ -65,6 +66,19 @@ class AttachedConstraintFollowing(AttachedLaw):
         none, units = np.zeros(len(forward)), np.eye(len(self.rows))
         u = T.inputs(forward, none) + (0.0 if s is None else T.free(s))
         return u, np.stack([T.inputs(none, T.stacked(unit, prescribed=False)) for unit in units], axis=1)
+
+    def damping_rates(self, at: Terms) -> dict[str, Array]:
+        """Field of the law -> rates at which its damping slows the speeds that it acts on [1/s], shape (n,)."""
+        B, secondary = at.matrices.B, self.term(SecondaryTerm)
+        found = {}
+        if secondary is not None and secondary.damping:
+            T = Allocator(at, self.allocation, self._prescribed(at))
+            free = np.stack([T.free(column) for column in np.eye(B.shape[1])], axis=1)
+            found["secondary.damping"] = secondary.damping * free @ B.T
+        if self.on_infeasible == "damp" and self.input_damping:
+            found["damping"] = self.input_damping * B.T
+        moved = solve_upper(at.L, at.project(at.inputs))  # accelerations per unit of input
+        return {field: np.linalg.eigvals(moved @ inputs).real for field, inputs in found.items()}
 
     def _judged(self, at: Terms, T: Allocator, wanted: Array, u: Array, preferring: bool, memory: Array) -> Command:
         """The command with u, damped and within limits and bounds where it has to be, and its status."""

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,6 +119,47 @@ def test_poles_come_back_from_the_gains_of_poles() -> None:
     gains = Poles([-1.0, -2.0, -5.0])
     ((damping, stiffness, *higher),) = gains.gains([Row("y", "y", "holonomic", True, True, 3)])
     assert sorted(RowFeedback(damping, stiffness, True, tuple(higher)).poles.real) == pytest.approx([-5.0, -2.0, -1.0])
+
+
+PLANE = """
+plant: {class: "tests.small_plants:Masses"}
+initial: {q: 0, v: {x: 0, y: 1}}
+task: [{name: line, holonomic: x}]
+law: {correction: {baumgarte: {alpha: 5, beta: 5}}}
+run: {duration: 4, period: 0.02, integrator: {method: rk4, step: 0.01}}
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_damping_of_the_free_motion_has_the_limit_of_a_speed_that_it_slows(tmp_path: Path, delay: int) -> None:
+    """v+ = v - D h / m v, or d periods later: a mass of 1 kg that the task leaves free."""
+    config, h = tmp_path / "plane.yaml", 0.02
+    config.write_text(PLANE)
+    limit = 2 * math.sin(math.pi / (2 * (2 * delay + 1))) / h
+
+    def damped(factor: float) -> sc.Run:
+        changes = [f"law.secondary.damping={factor * limit}", f"realism.delay={delay * h}"]
+        return sc.load(config, changes, engine="vm", strict=False)
+
+    just = damped(0.98)
+    (warning,) = map(str, just.findings)
+    assert not just.refused and warning.startswith("law.secondary.damping: the period of 0.02 s")
+    assert warning.endswith("more than half of the longest stable period, 20.4 ms")
+    speed = np.abs(just.simulate().v[:, 1])
+    assert speed[-20:].max() < 0.7 * speed[:20].max()
+    (problem,) = map(str, damped(1.02).refused)
+    assert problem.startswith(f"{config}:6: run.period: law.secondary.damping: unstable at a period of 0.02 s")
+    assert problem.endswith("these gains are stable up to a period of 19.6 ms (shorten it, or lower the gains)")
+
+
+def test_a_damping_where_the_task_cannot_be_met_is_a_warning(tmp_path: Path) -> None:
+    config = tmp_path / "plane.yaml"
+    config.write_text(PLANE)
+    run = sc.load(config, ["law.on_infeasible=damp", "law.damping=101"], engine="vm")
+    assert [str(found) for found in run.findings if found.path == "law.damping"] == [
+        "law.damping: unstable at a period of 0.02 s: these gains are stable up to a period of 19.8 ms "
+        "(shorten it, or lower the gains)"
+    ]
 
 
 NO_LAG = "hil.emulation.current_lag=0"
