@@ -17,7 +17,7 @@ from servoctl.linear.convert import linear_at, state_at
 from servoctl.linear.margins import margin
 from servoctl.linear.modes import means_of_clusters, modes
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.rows import Integrator, Settings
+from servoctl.simulation.settings import Integrator, Settings
 from servoctl.types import State
 from tests.small_plants import Masses
 
@@ -34,7 +34,7 @@ def mass_run(correction: Correction, holonomic: bool, period: float | None = Non
     task = {"place": sc.Holonomic("x") if holonomic else sc.Nonholonomic("der(x)")}
     start = State(0.0, np.zeros(1), np.zeros(1))
     system = make_system(Masses("x", "F", 2.0), task, sc.ConstraintFollowing(correction), {}, start, None, 1e-6)
-    return sc.Run("mass", make_loop(system, "vm"), start, Settings(1.0, Integrator("rk4", 0.01), period))
+    return sc.Run("mass", make_loop(system, "vm"), start, Settings(1.0, period, Integrator("rk4", 0.01)))
 
 
 STILL = ["task.object_y.holonomic=l*sin(theta1) + l*sin(theta2) + l/2*sin(theta3)"]

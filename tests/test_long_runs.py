@@ -13,7 +13,8 @@ from servoctl.assembly import simulate
 from servoctl.cli import main
 from servoctl.errors import ConfigError, TaskError
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.rows import Grid, Integrator
+from servoctl.simulation.rows import Grid
+from servoctl.simulation.settings import Integrator
 from servoctl.simulation.side_by_side import plan_of
 
 STEP = 2e-4

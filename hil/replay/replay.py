@@ -34,7 +34,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import take_engine
-from servoctl.simulation.rows import Integrator
+from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
 
 _FULL = STAGES.index(Phase.FULL.value)

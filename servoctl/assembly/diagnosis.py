@@ -26,7 +26,7 @@ from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics, pole_text
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -189,10 +189,9 @@ class FastMotion:
 
 def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | None:
     """The fastest motion at the start that the steps of a run cannot follow; None if there is none."""
-    if settings.integrator.method != "rk4" or loop.system.machine is not None:
+    step = settings.integrator.spacing(settings.period)
+    if step is None or loop.system.machine is not None:
         return None
-    step, period = settings.integrator.step, settings.period
-    step = step if period is None else period / settings.integrator.substeps(period)
     slopes = _slopes(loop, start, held=settings.period is not None)
     if not np.isfinite(slopes).all():
         return None

@@ -10,14 +10,13 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.estimation import errors_of, measured_by, of_plant, with_estimator
-from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system, settings_of
+from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system
 from servoctl.assembly.realism import build_realism, effects_of
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import Problems, build_equations, one_per_name
 from servoctl.config.document import Document, FieldPath
 from servoctl.config.problems import validate_as
 from servoctl.config.realism import RealismConfig
-from servoctl.config.schema import ADAPTIVE, RunConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
@@ -31,6 +30,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.settings import ADAPTIVE, Settings
 from servoctl.simulation.system import System
 from servoctl.tree.fields import Section
 from servoctl.types import State
@@ -39,7 +39,7 @@ from servoctl.types import State
 class Arguments(Section):
     """The arguments that are sections of a config."""
 
-    run: RunConfig
+    run: Settings
     realism: RealismConfig | None = None
     estimation: Estimator | None = None
 
@@ -163,7 +163,7 @@ def simulate(
     problems.extend(wrong)
     problems.check()
     assert sections is not None
-    settings, effects, estimation = settings_of(sections.run), sections.realism, sections.estimation
+    settings, effects, estimation = sections.run, sections.realism, sections.estimation
     timing, measured = Timing.of(settings.period, plant.actuators), None
     if effects is not None and settings.period is not None:
         machine = build_realism(effects, plant, settings.period, problems)

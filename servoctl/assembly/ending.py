@@ -22,7 +22,7 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import RUNAWAY, divergence, growth, size
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status

@@ -23,7 +23,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import assemble
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import poles_text
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
 STATES, REACHED = 6, 1e-9
@@ -215,11 +215,8 @@ def drives_spacing(loaded: LoadedConfig, plant: Plant) -> Spacing | None:
 
 
 def _step(settings: Settings) -> Spacing:
-    method, h = settings.integrator.method, None
-    if method == "rk4":
-        h = settings.integrator.step
-        h = h if settings.period is None else settings.period / settings.integrator.substeps(settings.period)
-    return Spacing("run.integrator.step", Timing(None), h, method)
+    integrator = settings.integrator
+    return Spacing("run.integrator.step", Timing(None), integrator.spacing(settings.period), integrator.method)
 
 
 def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:

@@ -31,7 +31,6 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.plant import Passive
 from servoctl.config.robot import Fixed
-from servoctl.config.schema import RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
@@ -48,7 +47,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long
 from servoctl.simulation.loop_stages import functions_key
-from servoctl.simulation.rows import Integrator, Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import PassiveStabilisation, System
 from servoctl.types import State
 
@@ -200,7 +199,7 @@ def make_run(
     """
     problems = Problems(loaded) if problems is None else problems
     results = Results() if results is None else results
-    values, settings = loaded.config, settings_of(loaded.config.run)
+    values, settings = loaded.config, loaded.config.run
     once: Once = partial(results.once, problems)
     built = once(_ground_key(loaded, waiting), lambda: _ground(loaded, problems, waiting))
     check_spans(loaded, built.signals.values(), problems)
@@ -255,12 +254,6 @@ def _judged_by(system: System) -> tuple[Any, ...]:
     if not isinstance(law, AttachedConstraintFollowing):
         return (type(law), system.passive.rank_tolerance)
     return (law.allocation.levels, law.allocation.rank_tolerance, law.passive_rank_tolerance, law.funnel)
-
-
-def settings_of(run: RunConfig) -> Settings:
-    """The settings of a run from its config."""
-    integrator = Integrator(**run.integrator.model_dump(exclude_none=True))
-    return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
 def check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives: bool) -> None:

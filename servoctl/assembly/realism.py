@@ -23,7 +23,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
@@ -53,10 +53,8 @@ def machine_of(
     """The machine from a scene; None without one, or if it does not fit the plant."""
     if values is None or values.machine is None:
         return None
-    how = settings.integrator
     try:
-        step = how.step if how.method == "rk4" else math.inf
-        return MujocoMachine(folder / str(values.machine.file), plant, step)
+        return MujocoMachine(folder / str(values.machine.file), plant, settings.integrator.fixed_step or math.inf)
     except ServoctlError as error:
         kind = "urdf" if values.machine.mjcf is None else "mjcf"
         for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
@@ -249,14 +247,13 @@ def friction_warning(system: System, start: State, settings: Settings) -> Findin
 
     A step h of rk4 is stable for rates up to 2.785 / h.
     """
-    friction, integrator = system.friction or friction_of(system.model.plant), settings.integrator
-    if friction is None or settings.period is None or integrator.method != "rk4":
+    friction, h = system.friction or friction_of(system.model.plant), settings.integrator.spacing(settings.period)
+    if friction is None or settings.period is None or h is None:
         return None
     model, field = system.simulated or system.model, "plant" if system.friction is None else "realism"
     terms = system.terms(start, model.matrices(start))
     W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(friction.steepness())
     rate = float(np.linalg.norm(W, 2)) ** 2 if W.size else 0.0
-    h = settings.period / integrator.substeps(settings.period)
     if rate * h <= RK4_LIMIT:
         return None
     return Finding(

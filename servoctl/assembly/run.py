@@ -35,7 +35,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.simulate import simulate_loop
 from servoctl.simulation.system import System
 from servoctl.types import State

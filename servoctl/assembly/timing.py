@@ -7,7 +7,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.laws.term import TermTimings
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
 FILTERED = 2.0  # [periods] default time constant of the velocity filter on drives

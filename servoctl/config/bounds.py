@@ -9,15 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from servoctl.config.document import (
-    FieldPath,
-    Problem,
-    given,
-    has_robot,
-    mapping,
-    name_problems,
-    number_or,
-)
+from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping, name_problems
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.expression.suggest import remedy
@@ -41,6 +33,7 @@ from servoctl.tree.fields import (
     Section,
     Xyz,
     exactly,
+    number_or,
 )
 
 Radius = Annotated[float, NumberField("a radius >= 0 [m]", least=0)]

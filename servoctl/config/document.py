@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from servoctl.errors import ExpressionError
-from servoctl.expression import constant
 from servoctl.finding import Finding
 
 _MAPPING = (dict, Mapping)  # asked 50 times a run of a sweep; a dict is known without the slow check of Mapping
@@ -41,14 +39,6 @@ def task_entries(values: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]
 def given(part: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
     """Those of the keys that have a value."""
     return [key for key in keys if part.get(key) is not None]
-
-
-def number_or(otherwise: float, value: Any) -> float:
-    """A constant; `otherwise` if it is missing or none, which the field's own type reports."""
-    try:
-        return otherwise if value is None else float(constant(value))
-    except ExpressionError:
-        return otherwise
 
 
 def name_problems(section: str, entries: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Problem]:

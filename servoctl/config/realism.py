@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from servoctl.config.document import Problem, mapping, number_or
+from servoctl.config.document import Problem, mapping
 from servoctl.config.plant import FrictionConfig
 from servoctl.tree.fields import (
     Broken,
@@ -21,6 +21,7 @@ from servoctl.tree.fields import (
     ScalarOr,
     Section,
     Time,
+    number_or,
 )
 
 LONGEST_DELAY = 50  # longest delay [periods]; a longer one is most likely a wrong unit

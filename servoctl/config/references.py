@@ -6,11 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from servoctl.config.document import number_or
 from servoctl.errors import ExpressionError
 from servoctl.expression import parse
 from servoctl.expression.suggest import remedy
-from servoctl.tree.fields import Broken, FileName, NumberField, OneOf, Real, Ruled
+from servoctl.tree.fields import Broken, FileName, NumberField, OneOf, Real, Ruled, number_or
 
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")

@@ -5,15 +5,13 @@ Design: every field has its unit in its description. Every default is written in
 range there, and `assembly` takes the object as it is.
 """
 
-import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import number_or
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
@@ -26,6 +24,7 @@ from servoctl.estimation.estimator import Estimator
 from servoctl.laws.observer import Observer
 from servoctl.laws.robust_design import Adaptive, Robust
 from servoctl.laws.secondary import Secondary
+from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
     LIST,
     SCALAR,
@@ -36,12 +35,10 @@ from servoctl.tree.fields import (
     LawKind,
     Limit,
     Name,
-    Natural,
     NotNegative,
     NumberField,
     Parameter,
     Positive,
-    PositiveTime,
     Real,
     Ruled,
     ScalarOr,
@@ -68,23 +65,6 @@ RelativeRange = Annotated[
     | Annotated[tuple[RelativeEnd, ...], AfterValidator(_width), Tag(LIST)],
     Discriminator(list_or_not),
 ]
-
-ADAPTIVE = ("dop853", "radau")  # integrators that choose their step from tolerances
-
-GONE = {method: f"{method} is gone (use radau, or dop853 if the motion is not stiff)" for method in ("lsoda", "cvodes")}
-"""Integrator that left -> what to use."""
-
-DEFAULT_STEP = 0.001  # [s] longest default step of rk4
-
-
-def default_step(period: float | None) -> float:
-    """Step of rk4 [s] where none is given: the longest that divides the period and does not exceed `DEFAULT_STEP`."""
-    return DEFAULT_STEP if period is None else period / math.ceil(period / DEFAULT_STEP * (1 - 1e-9))
-
-
-def divides(step: float, period: float) -> bool:
-    """Whether a whole number of steps makes a period, up to rounding."""
-    return abs(max(1, round(period / step)) * step - period) <= 1e-9 * period
 
 
 class Weighted(Section):
@@ -202,85 +182,6 @@ class LawConfig(Ruled):
             yield ("adaptive",), "cannot be used with robust (leave one out)"
 
 
-class IntegratorConfig(Ruled):
-    """How a run is integrated."""
-
-    method: Literal["rk4", "dop853", "radau"] = Field(
-        default="rk4", description="rk4 uses fixed steps, the others keep tolerances"
-    )
-    step: PositiveTime | None = Field(
-        default=None,
-        description="step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "
-        "divides the period",
-    )
-    rtol: Positive | None = Field(default=None, description="relative tolerance [-]; default 1e-10, not with rk4")
-    atol: Positive | None = Field(
-        default=None, description="absolute tolerance [units of the plant]; default 1e-12, not with rk4"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _tolerances(cls, given: Any) -> Any:
-        if isinstance(given, dict) and str(given.get("method")) in GONE:
-            raise fault(GONE[str(given["method"])], "method")
-        if isinstance(given, dict) and given.get("method") in ADAPTIVE:
-            return {"rtol": 1e-10, "atol": 1e-12} | {key: value for key, value in given.items() if value is not None}
-        return given
-
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        method = given.get("method", "rk4")
-        if method in ADAPTIVE and given.get("step") is not None:
-            yield ("step",), f"does not fit {method}, which chooses its own step (give rtol and atol)"
-        for word in ("rtol", "atol"):
-            if method == "rk4" and given.get(word) is not None:
-                yield (word,), "does not fit rk4, which has a fixed step (give step, or another method)"
-
-    def with_step(self, period: float | None) -> Self:
-        """The same integrator; where no step is given, with one that divides the period [s]."""
-        given = self.method != "rk4" or self.step is not None
-        return self if given else self.model_copy(update={"step": default_step(period)})
-
-
-class RunConfig(Ruled):
-    """Duration, sampling, integration and seed of a run."""
-
-    duration: PositiveTime = Field(description="time to simulate [s]")
-    period: PositiveTime | None = Field(
-        default=None,
-        description="period of a sampled law with zero-order hold [s]; left out: the law acts continuously",
-    )
-    integrator: IntegratorConfig = Field(
-        default_factory=IntegratorConfig,
-        validate_default=True,
-        description="integration method and its step or tolerances",
-    )
-    output_step: PositiveTime | None = Field(
-        default=None, description="spacing of the rows written [s]; left out: every step"
-    )
-    settling_band: Positive = Field(
-        default=1e-3, description="a task error has settled once it stays below this [units of the row]"
-    )
-    seed: Natural = Field(default=0, description="seed of all random numbers of the run [-]")
-
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        integrator = given.get("integrator")
-        if not isinstance(integrator, Mapping) or integrator.get("method", "rk4") != "rk4":
-            return
-        step, period = number_or(math.nan, integrator.get("step")), number_or(math.nan, given.get("period"))
-        if step > 0.0 and period > 0.0 and not divides(step, period):
-            parts = max(1, round(period / step))
-            nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
-            what = f"{step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})"
-            yield ("integrator", "step"), what
-
-    @field_validator("integrator", mode="after")
-    @classmethod
-    def _fit_step(cls, integrator: IntegratorConfig, info: ValidationInfo) -> IntegratorConfig:
-        return integrator.with_step(info.data.get("period"))
-
-
 class Config(Section):
     """A complete run: plant, initial state, task, law, and how to run."""
 
@@ -301,7 +202,7 @@ class Config(Section):
         description="with `law: none`: actuator -> equation of time and state [actuator units], der(x): the rate of x; "
         "zero where left out",
     )
-    run: RunConfig = Field(description="duration, sampling and integration")
+    run: Settings = Field(description="duration, sampling and integration")
     realism: RealismConfig | None = Field(
         default=None, description="noise, delay, actuator dynamics and model errors of a simulated run"
     )

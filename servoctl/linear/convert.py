@@ -19,7 +19,7 @@ from servoctl.mechanics.under_way import UnderWay
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.estimated import COMMANDS
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State
 
 if TYPE_CHECKING:

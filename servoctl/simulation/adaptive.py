@@ -22,16 +22,9 @@ import numpy as np
 from servoctl.engine.adaptive_steps import AdaptiveSteps
 from servoctl.errors import IntegrationError, ServoctlError
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.rows import (
-    CHUNK_TIME,
-    FIRST_STRETCH,
-    LONGEST_STRETCH,
-    Chunk,
-    Grid,
-    Integrator,
-    RowCollector,
-)
+from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Grid, RowCollector
 from servoctl.simulation.runge_kutta import rk4_steps
+from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
 
 WINDOW = 10_000  # progress is checked after this many steps
@@ -120,7 +113,8 @@ def jacobian_of(
     if integrator.method != "radau":
         return None
     # for entries below this size the absolute tolerance decides
-    least = integrator.atol / integrator.rtol
+    rtol, atol = integrator.tolerances
+    least = atol / rtol
 
     def jacobian(t: float, x: Array) -> Array:
         exact = loop.jacobian(t, x, command)
@@ -186,7 +180,8 @@ def solver_of(
 
     method = {"dop853": DOP853, "radau": Radau}[integrator.method]
     options = {} if jacobian is None else {"jac": jacobian}
-    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol, **options)
+    rtol, atol = integrator.tolerances
+    return method(rates, t, x, end, rtol=rtol, atol=atol, **options)
 
 
 def adaptive(

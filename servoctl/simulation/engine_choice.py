@@ -16,7 +16,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.monitor import MotionMonitor
-from servoctl.simulation.rows import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import plan_of
 from servoctl.simulation.system import System
 from servoctl.types import State
@@ -122,10 +122,10 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
 def _takes_long(loop: Loop, start: State, settings: Settings) -> bool:
     """Whether the steps of rk4 take longer than `LONG` on the virtual machine, from the median of five steps."""
     x, how, period, times = loop.vector(start), settings.integrator, settings.period, []
-    if how.method != "rk4":
+    if how.fixed_step is None:
         return False
     step = continuous(loop) if period is None else sampled(loop, how, period, start.t, settings.seed)
-    h = period or how.step
+    h = period or how.fixed_step
     for _ in range(5):
         began = time.perf_counter()
         step(start.t, x, h)

@@ -12,7 +12,8 @@ from servoctl.simulation.adaptive import adaptive
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import Advance, continuous, fixed, held
 from servoctl.simulation.realistic import Period, TickNoise
-from servoctl.simulation.rows import METHODS, Chunk, Grid, Integrator, RowCollector, too_many
+from servoctl.simulation.rows import Chunk, Grid, RowCollector, too_many
+from servoctl.simulation.settings import METHODS, Integrator
 from servoctl.types import Array
 
 __all__ = [
@@ -31,9 +32,8 @@ def too_long(
     loop: Loop, duration: float, integrator: Integrator, period: float | None, output_step: float | None
 ) -> str | None:
     """Why a run is too long to start; None if it is not. Arguments as of `integrate`."""
-    fixed_step = integrator.step if integrator.method == "rk4" else None
-    step = fixed_step if period is None else period / max(1, integrator.substeps(period))
-    rows = (output_step or fixed_step) if period is None else period
+    step = integrator.fixed_step if period is None else period / max(1, integrator.substeps(period))
+    rows = (output_step or integrator.fixed_step) if period is None else period
     return too_many(duration, step, rows, 1 + loop.size + loop.carried + loop.layout.size)
 
 
@@ -68,8 +68,8 @@ def integrate(
         if period is not None:
             advance, substeps = sampled(loop, integrator, period, start, seed), integrator.substeps(period)
             yield from fixed(loop, collector, x, Grid(start, end, period), advance, None, substeps)
-        elif integrator.method == "rk4":
-            times = Grid(start, end, integrator.step)
+        elif (step := integrator.fixed_step) is not None:
+            times = Grid(start, end, step)
             yield from fixed(loop, collector, x, times, continuous(loop), output_step)
         else:
             yield from adaptive(loop, collector, x, start, end, integrator, output_step)

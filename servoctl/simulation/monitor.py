@@ -25,7 +25,6 @@ drift divided by drift. The rank at the nearest state that satisfies the task te
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +41,9 @@ from servoctl.mechanics.terms import Terms, assemble
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.rows import Chunk, Integrator, Settings
+from servoctl.simulation.rows import Chunk
 from servoctl.simulation.runge_kutta import hermite
+from servoctl.simulation.settings import Integrator, Settings
 from servoctl.types import Array, State
 
 ROW_DRIFT = (
@@ -116,17 +116,12 @@ SPACING = 0.01  # [s] longest time between two rows of an adaptive repetition: m
 Track = tuple[Array, Array]  # times [s], shape (rows,), and states, shape (rows, size)
 
 
-def finer(integrator: Integrator) -> Integrator:
-    """Half the step, and a tenth of the tolerances."""
-    return replace(integrator, step=integrator.step / 2, rtol=integrator.rtol / 10, atol=integrator.atol / 10)
-
-
 def finer_text(integrator: Integrator) -> str:
     """How `finer` changes an integrator, for a message."""
     return (
-        f"half the step of {integrator.step:g} s"
-        if integrator.method == "rk4"
-        else f"a tenth of rtol {integrator.rtol:g}"
+        f"half the step of {integrator.fixed_step:g} s"
+        if integrator.fixed_step is not None
+        else f"a tenth of rtol {integrator.tolerances[0]:g}"
     )
 
 
@@ -134,7 +129,7 @@ class Repetition:
     """Compares the rows of a run without law with those of its repetition at a finer setting."""
 
     def __init__(self, loop: Loop, start: State, settings: Settings) -> None:
-        fine = finer(settings.integrator)
+        fine = settings.integrator.finer
         spacing = None if fine.method == "rk4" else min(SPACING, settings.output_step or SPACING)
         self._loop, self._n = loop, loop.system.model.n
         units = list(loop.system.model.plant.coordinates.values())
@@ -313,7 +308,7 @@ class MotionMonitor:
     def _explanation(self, moment: Moment, drift: float) -> str:
         """Cause of a drift, found by a finer repetition of the last second."""
         first, how = self._past[0], self._integrator
-        again = self._repeated(first, moment.t, finer(how))
+        again = self._repeated(first, moment.t, how.finer)
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
         text = f"t = {moment.t:.6g} s: the energy, which nothing changes, is off by {share}"
         settings = finer_text(how)

@@ -12,7 +12,7 @@ import numpy as np
 from servoctl.simulation.adaptive import Watched, hold, jacobian_of
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realism import tick_noise
-from servoctl.simulation.rows import Integrator
+from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
 
 BLOCK = 1024  # number of ticks whose random numbers are made at once

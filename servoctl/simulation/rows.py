@@ -2,33 +2,16 @@
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import SupportsIndex, overload
 
 import numpy as np
 
-from servoctl.run_folder.trajectory import SETTLING_BAND
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, Status
 
 CHUNK_TIME = 0.2  # [s] longest wall time between two chunks, if single steps are shorter
 FIRST_STRETCH, LONGEST_STRETCH = 64, 8192  # steps that generated C takes in one call: at first, and at most
-
-METHODS = ("rk4", "dop853", "radau")
-
-
-@dataclass(frozen=True)
-class Integrator:
-    """How to step."""
-
-    method: str = "rk4"  # `rk4`, `dop853` or `radau`
-    step: float = 0.001  # [s] step of `rk4`
-    rtol: float = 1e-10  # relative tolerance of the adaptive methods
-    atol: float = 1e-12  # absolute tolerance of the adaptive methods
-
-    def substeps(self, period: float) -> int:
-        """Steps of `rk4` in one hold of a sampled law with this period [s]; 0 for the adaptive methods."""
-        return max(1, round(period / self.step)) if self.method == "rk4" else 0
 
 
 @dataclass(frozen=True)
@@ -97,23 +80,6 @@ class RowCollector:
 def last_row(loop: Loop, collector: RowCollector, t: float, x: Array) -> Chunk:
     """The chunk with the last row of a run under a continuous law."""
     return collector.chunk(collector.add(t, x, loop.rates(t, x)[1]))
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a run."""
-
-    duration: float  # [s] length of the run
-    integrator: Integrator = field(default_factory=Integrator)  # how to step
-    period: float | None = None  # period of a sampled law [s]; None: the law acts continuously
-    output_step: float | None = None  # spacing of the rows of a continuous run [s]; None: every step
-    seed: int = 0  # seed of all random numbers of the run
-    settling_band: float = SETTLING_BAND  # [units of the row] a violation has settled when it stays below this
-
-    @property
-    def substeps(self) -> int | None:
-        """Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously."""
-        return None if self.period is None else self.integrator.substeps(self.period)
 
 
 MOST_STEPS = 1e10  # largest number of steps of a run: at a million a second they take three hours

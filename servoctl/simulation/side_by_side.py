@@ -21,7 +21,8 @@ from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import Wanted
 from servoctl.simulation.monitor import judges_rank
-from servoctl.simulation.rows import Grid, Integrator, stops_of
+from servoctl.simulation.rows import Grid, stops_of
+from servoctl.simulation.settings import Integrator
 from servoctl.types import Array, State, Status
 
 RUNAWAY = 1e6
@@ -106,9 +107,10 @@ def plan_of(
 
     They can with fixed steps, not too many, a compiled loop without projection, and rows at steps.
     """
-    if integrator.method != "rk4" or not loop.traced or loop.projects or loop.system.machine:
+    step = integrator.fixed_step
+    if step is None or not loop.traced or loop.projects or loop.system.machine:
         return None
-    times = Grid(start, start + duration, period or integrator.step)
+    times = Grid(start, start + duration, period or step)
     if len(times) > MOST_TIMES:
         return None
     wanted = Wanted(times, output_step if period is None else None)

@@ -24,7 +24,8 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, outlier_events, shown_parts
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.monitor import MotionMonitor
-from servoctl.simulation.rows import Chunk, Settings
+from servoctl.simulation.rows import Chunk
+from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State, Status
 
 EVENTS = 1000  # largest number of events that are kept of one run; later ones are only counted

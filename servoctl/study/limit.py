@@ -15,7 +15,6 @@ import numpy as np
 
 from servoctl.assembly.build import build_law
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
-from servoctl.assembly.make import settings_of
 from servoctl.assembly.realism import effects_of
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
@@ -139,7 +138,7 @@ def _growth(gains: list[RowGains] | None) -> float:
 
 
 def _simulated(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
-    return all_gains(_system(run, loaded), settings_of(loaded.config.run))
+    return all_gains(_system(run, loaded), loaded.config.run)
 
 
 def _on_drives(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
@@ -156,5 +155,5 @@ def _system(run: Run, loaded: LoadedConfig) -> System:
     damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
     stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
     retuned = replace(system, law=None if law is None else law.attach(system.model), passive=stabilisation)
-    values, settings = loaded.config.realism, settings_of(loaded.config.run)
+    values, settings = loaded.config.realism, loaded.config.run
     return replace(retuned, **effects_of(retuned, values, settings, loaded.folder, run.start, problems))

@@ -46,6 +46,14 @@ def in_words(value: Any) -> str:
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
+def number_or(otherwise: float, value: Any) -> float:
+    """A constant; `otherwise` if it is missing or none, which the field's own type reports."""
+    try:
+        return otherwise if value is None else float(constant(value))
+    except ExpressionError:
+        return otherwise
+
+
 def fault(what: str, *at: str | int) -> PydanticCustomError:
     """An error to raise in a validator; pydantic passes it on.
 

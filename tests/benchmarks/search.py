@@ -10,7 +10,7 @@ import numpy as np
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.rows import Integrator
+from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
 from tests.benchmarks import peers
 from tests.benchmarks.contest import Entry, Line, medians, timed

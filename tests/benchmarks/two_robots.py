@@ -17,8 +17,8 @@ from servoctl.engine.kernel import Kernel
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.rows import Integrator
 from servoctl.simulation.runge_kutta import rk4
+from servoctl.simulation.settings import Integrator
 from servoctl.study.batch import batch
 from servoctl.study.metrics import metrics_of
 from servoctl.types import Array

@@ -20,7 +20,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.rows import Integrator, Settings
+from servoctl.simulation.settings import Integrator, Settings
 from servoctl.simulation.simulate import simulate_loop
 from servoctl.types import Array, State
 from tests.small_plants import Masses
@@ -187,7 +187,7 @@ def test_a_run_decays_below_the_limit_and_grows_above_it(correction: Correction,
     system = make_system(Point(), task, ConstraintFollowing(correction), {}, start, None, 1e-6)
     for factor, grows in ((0.98, False), (1.02, True)):
         h = factor * limit
-        settings = Settings(300 * h, Integrator(step=h / 4 if held else h), h if held else None)
+        settings = Settings(300 * h, h if held else None, Integrator(step=h / 4 if held else h))
         run = simulate_loop(make_loop(system), start, settings)  # `simulate` refuses what grows
         violation = np.abs(run["violation.x"])
         assert (violation[-50:].max() > violation[:50].max()) == grows

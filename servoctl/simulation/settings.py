@@ -1,0 +1,136 @@
+"""How a run goes: duration, sampling, integration and seed; the section `run` of a config, and the same in Python."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field
+
+from servoctl.run_folder.trajectory import SETTLING_BAND
+from servoctl.tree.fields import Broken, Natural, Positive, PositiveTime, Rules, fault, number_or
+
+METHODS = ("rk4", "dop853", "radau")
+ADAPTIVE = METHODS[1:]  # methods that choose their step from tolerances
+
+GONE = {method: f"{method} is gone (use radau, or dop853 if the motion is not stiff)" for method in ("lsoda", "cvodes")}
+"""Method that left -> what to use."""
+
+DEFAULT_STEP = 0.001  # [s] longest default step of rk4
+
+
+def _not_gone(value: Any) -> Any:
+    if str(value) in GONE:
+        raise fault(GONE[str(value)])
+    return value
+
+
+@dataclass(frozen=True)
+class Integrator(Rules):
+    """How a run is integrated."""
+
+    method: Annotated[
+        Literal["rk4", "dop853", "radau"],
+        BeforeValidator(_not_gone),
+        Field(description="rk4 uses fixed steps, the others keep tolerances"),
+    ] = "rk4"
+    step: Annotated[
+        PositiveTime | None,
+        Field(
+            description="step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "
+            "divides the period"
+        ),
+    ] = None
+    rtol: Annotated[Positive | None, Field(description="relative tolerance [-]; default 1e-10, not with rk4")] = None
+    atol: Annotated[
+        Positive | None, Field(description="absolute tolerance [units of the plant]; default 1e-12, not with rk4")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.method in ADAPTIVE:
+            object.__setattr__(self, "rtol", self.rtol or 1e-10)
+            object.__setattr__(self, "atol", self.atol or 1e-12)
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        method = given.get("method", "rk4")
+        if method in ADAPTIVE and given.get("step") is not None:
+            yield ("step",), f"does not fit {method}, which chooses its own step (give rtol and atol)"
+        for word in ("rtol", "atol"):
+            if method == "rk4" and given.get(word) is not None:
+                yield (word,), "does not fit rk4, which has a fixed step (give step, or another method)"
+
+    @property
+    def fixed_step(self) -> float | None:
+        """Step of rk4 [s]; None for the adaptive methods."""
+        return None if self.method in ADAPTIVE else self.step or DEFAULT_STEP
+
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        """Relative and absolute tolerance of an adaptive method."""
+        assert self.rtol is not None and self.atol is not None, f"{self.method} has none"
+        return self.rtol, self.atol
+
+    def substeps(self, period: float) -> int:
+        """Steps of rk4 in one hold of a sampled law with this period [s]; 0 for the adaptive methods."""
+        return 0 if self.fixed_step is None else max(1, round(period / self.fixed_step))
+
+    def spacing(self, period: float | None) -> float | None:
+        """Step of rk4 with a period, or without one [s]; None for the adaptive methods."""
+        step = self.fixed_step
+        return step if step is None or period is None else period / self.substeps(period)
+
+    @property
+    def finer(self) -> Self:
+        """Half the step, or a tenth of the tolerances."""
+        if self.fixed_step is not None:
+            return replace(self, step=self.fixed_step / 2)
+        rtol, atol = self.tolerances
+        return replace(self, rtol=rtol / 10, atol=atol / 10)
+
+
+@dataclass(frozen=True)
+class Settings(Rules):
+    """Duration, sampling, integration and seed of a run."""
+
+    duration: Annotated[PositiveTime, Field(description="time to simulate [s]")]
+    period: Annotated[
+        PositiveTime | None,
+        Field(description="period of a sampled law with zero-order hold [s]; left out: the law acts continuously"),
+    ] = None
+    integrator: Annotated[Integrator, Field(description="integration method and its step or tolerances")] = field(
+        default_factory=Integrator
+    )
+    output_step: Annotated[
+        PositiveTime | None, Field(description="spacing of the rows written [s]; left out: every step")
+    ] = None
+    settling_band: Annotated[
+        Positive, Field(description="a task error has settled once it stays below this [units of the row]")
+    ] = SETTLING_BAND
+    seed: Annotated[Natural, Field(description="seed of all random numbers of the run [-]")] = 0
+
+    def __post_init__(self) -> None:
+        if self.integrator.method == "rk4" and self.integrator.step is None:
+            # the longest step that divides the period
+            parts = 1 if self.period is None else math.ceil(self.period / DEFAULT_STEP * (1 - 1e-9))
+            step = DEFAULT_STEP if self.period is None else self.period / parts
+            object.__setattr__(self, "integrator", replace(self.integrator, step=step))
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        integrator = given.get("integrator")
+        if not isinstance(integrator, Mapping) or integrator.get("method", "rk4") != "rk4":
+            return
+        step, period = number_or(math.nan, integrator.get("step")), number_or(math.nan, given.get("period"))
+        if not (step > 0.0 and period > 0.0):
+            return
+        parts = max(1, round(period / step))
+        if abs(parts * step - period) > 1e-9 * period:
+            nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
+            what = f"{step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})"
+            yield ("integrator", "step"), what
+
+    @property
+    def substeps(self) -> int | None:
+        """Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously."""
+        return None if self.period is None else self.integrator.substeps(self.period)
