@@ -57,6 +57,8 @@ class Bus(ABC):
     """
 
     name: str  # its name in the config
+    # worst state of the link by error frames, why, and their number
+    _link, _reason, _errors = Link.ACTIVE, "", 0
 
     @abstractmethod
     def send(self, frame: Frame) -> None:
@@ -95,8 +97,14 @@ class Bus(ABC):
     @property
     def well(self) -> bool:
         """Whether the link is active and no error frame has come; faster than `health`."""
-        health = self.health
-        return health.link is Link.ACTIVE and not health.errors
+        return self._link is Link.ACTIVE and not self._errors
+
+    def report_error(self, frame: Frame) -> None:
+        """Takes note of an error frame: a state that is less severe does not replace the reason of the worst one."""
+        self._errors += 1
+        link, sentence = report(frame)
+        if worse(link, self._link) is link:
+            self._link, self._reason = link, sentence
 
     @abstractmethod
     def close(self) -> None:

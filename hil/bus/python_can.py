@@ -25,7 +25,7 @@ from typing import Any
 
 import can
 
-from hil.bus.base import PATIENCE, Bus, BusError, Health, Link, report, worse
+from hil.bus.base import PATIENCE, Bus, BusError, Health, Link
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame, size_problem
 from hil.loop.clock import SECOND, Clock
 
@@ -207,8 +207,7 @@ class PythonCanBus(Bus):
         self._system_time = system_time
         self._earliest = clock.now()
         self._sent_lately = Echoes() if echoes else None
-        self._link, self._reason = Link.ACTIVE, ""
-        self._sent = self._received = self._echoes = self._errors = self._refused = self._invalid = self._lost = 0
+        self._sent = self._received = self._echoes = self._refused = self._invalid = self._lost = 0
         self._closed, self._patient = False, True
         try:
             descriptor: int | None = bus.fileno()
@@ -284,10 +283,6 @@ class PythonCanBus(Bus):
                 raise self._down(error) from error
 
     @property
-    def well(self) -> bool:
-        return self._link is Link.ACTIVE and not self._errors
-
-    @property
     def health(self) -> Health:
         if self._socket is not None:
             with suppress(OSError):
@@ -323,12 +318,6 @@ class PythonCanBus(Bus):
         """The failure of the tick in C: `errno`, and the number of frames that the controller did not accept."""
         self._refused += refused
         return self._down(OSError(number, os.strerror(number)))
-
-    def report_error(self, frame: Frame) -> None:
-        self._errors += 1
-        link, sentence = report(frame)
-        if worse(link, self._link) is link:
-            self._link, self._reason = link, sentence
 
     def take_back(self) -> bool:
         if self._closed:

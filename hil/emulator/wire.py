@@ -14,7 +14,7 @@ from collections.abc import Callable, Container
 from functools import lru_cache, partial
 from typing import Any
 
-from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link, report, worse
+from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link, worse
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
@@ -330,8 +330,7 @@ class EmulatedBus(Bus):
         self._take: Callable[[Frame], bool] | None = None
         self.station = wire.attach("host", self._arrive, host=True, capacity=QUEUE, restart=restart)
         self.station.report = self._inbox.append
-        self._link, self._reason = Link.ACTIVE, ""
-        self._sent = self._received = self._errors = self._refused = 0
+        self._sent = self._received = self._refused = 0
         self._closed, self._patient = False, True
         self._enough: list[Frame] = []  # the last frame that is wanted: time then stops
 
@@ -397,14 +396,8 @@ class EmulatedBus(Bus):
         if not frame.error:
             self._received += 1
             return frame.at(frame.time + self.clock_step) if self.clock_step else frame
-        self._errors += 1
-        error = report(frame)
-        self._link, self._reason = worse(self._link, error.link), error.sentence
+        self.report_error(frame)
         return None
-
-    @property
-    def well(self) -> bool:
-        return self._link is Link.ACTIVE and not self._errors
 
     @property
     def health(self) -> Health:

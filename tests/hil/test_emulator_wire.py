@@ -350,7 +350,9 @@ def test_bus_off_is_reported_and_latched() -> None:
     with pytest.raises(BusError, match="bus-off"):
         bus.send(Frame(1))
     assert bus.receive(10 * MILLISECOND) is None
-    assert bus.health.link is Link.OFF
+    # it has restarted meanwhile, and says so; what was worst stays, with its reason
+    assert (bus.health.link, bus.health.errors) == (Link.OFF, 2)
+    assert bus.health.reason == "bus-off: check cables, termination and bit rate"
     bus.send(Frame(1))
     bus.receive(11 * MILLISECOND)
     assert [f.id for _, f in bench.heard["a"]] == [1]
