@@ -6,7 +6,6 @@ from there. After a run with old samples the loop asks how late the emulator was
 hand, which moves the machine from the beginning of the task on. None of these frames is sent on a real bus.
 """
 
-import difflib
 import errno
 import importlib
 import importlib.util
@@ -25,6 +24,7 @@ from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import Clock, nanoseconds
 from servoctl.errors import in_one_line
+from servoctl.expression.suggest import suggestion
 
 REQUEST = 0x1FFF5E50  # id of the question, 29 bits
 REPLY = 0x1FFF5E51  # id of the answer, 29 bits
@@ -118,7 +118,7 @@ def open_bus(
     """Opens one bus and sends nothing on it; BusError with the reason and the remedy if it cannot be opened."""
     where = f"bus {name}"
     interface = _known_interface(where, keys)
-    channel, bitrate = _channel(where, interface, keys), _bitrate(where, keys)
+    channel = _channel(where, interface, keys)
     rates = BusRates.of(keys)
     if interface == "socketcan":
         if sys.platform != "linux":
@@ -130,11 +130,12 @@ def open_bus(
         _check_multicast(where, str(channel))
     accepted = _accepted(where, interface)
     rest = {key: value for key, value in keys.items() if key not in _OWN_KEYS}
+    there_are = f"there are: {', '.join(sorted(accepted | _OWN_KEYS))}"
     for key in rest:
         if key not in accepted:
-            raise BusError(f"{where}: {key}: {interface} has no such key ({_closest(key, accepted)})")
+            raise BusError(f"{where}: {key}: {interface} has no such key ({suggestion(key, accepted) or there_are})")
     if "bitrate" in accepted:
-        rest["bitrate"] = bitrate
+        rest["bitrate"] = rates.nominal
     if rates.fd:
         rest |= _fd_arguments(where, interface, accepted, rates, keys.get("data_sample_point"))
     try:
@@ -186,10 +187,8 @@ def _known_interface(where: str, keys: Mapping[str, Any]) -> str:
     if interface in BACKENDS:
         return str(interface)
     known = ["emulated", *sorted(BACKENDS)]
-    problem = "missing" if interface is None else f"unknown: '{interface}'"
-    close = difflib.get_close_matches(str(interface), known, n=1)
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    raise BusError(f"{where}: interface: {problem} ({hint}there are: {', '.join(known)})")
+    remedy = f"{suggestion(str(interface), known)} there are: {', '.join(known)}".lstrip()
+    raise BusError(f"{where}: interface: unknown: '{interface}' ({remedy})")
 
 
 def _channel(where: str, interface: str, keys: Mapping[str, Any]) -> str | int:
@@ -202,14 +201,6 @@ def _channel(where: str, interface: str, keys: Mapping[str, Any]) -> str | int:
     example = f", such as {examples[interface]}" if interface in examples else ""
     problem = "missing" if channel is None else f"got {channel!r}"
     raise BusError(f"{where}: channel: {problem} (expected the name of the {interface} channel{example})")
-
-
-def _bitrate(where: str, keys: Mapping[str, Any]) -> int:
-    bitrate = keys.get("bitrate")
-    if isinstance(bitrate, int) and not isinstance(bitrate, bool) and bitrate > 0:
-        return bitrate
-    problem = "missing" if bitrate is None else f"got {bitrate!r}"
-    raise BusError(f"{where}: bitrate: {problem} (expected a whole number [bit/s], such as 1000000)")
 
 
 def _check_multicast(where: str, channel: str) -> None:
@@ -235,11 +226,6 @@ def _accepted(where: str, interface: str) -> set[str]:
         if "__init__" in vars(each) and each is not object:
             names |= set(inspect.signature(each.__init__).parameters)
     return names - _NOT_FOR_CONFIGS
-
-
-def _closest(key: str, accepted: set[str]) -> str:
-    close = difflib.get_close_matches(key, accepted, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(sorted(accepted | _OWN_KEYS))}"
 
 
 def _explained(interface: str, channel: str | int, error: Exception) -> str:
