@@ -85,7 +85,7 @@ class _Entry:
             elif target is not None and kind.special and not target.has(name):
                 able = [each for each in fit if self._nodes[each].has(name)]
                 remedy = f"nodes that have it: {', '.join(able)}" if able else "no node of this rig has it"
-                self._wrong("drive", f"{drive} speaks {target.protocol}, where there is no {name} ({remedy})")
+                self._wrong("drive", f"{drive} speaks {target.node.protocol}, where there is no {name} ({remedy})")
         elif kind.target in ("bus", "host") and "drive" in self._entry:
             self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
         if kind.target in ("node", "drive", "host") and "bus" in self._entry:
@@ -102,7 +102,7 @@ class _Entry:
                     self._wrong("fd", f"true, but bus '{name}' is classic (name another bus, or set fd: true there)")
         else:
             target = self._nodes.get(drive or "")
-            fd = target is not None and target.fd
+            fd = target is not None and target.node.fd
         for key in ("size", "length", "data"):
             value = parameters.get(key, 0)
             size = len(bytes.fromhex(value)) if isinstance(value, str) else value

@@ -262,42 +262,33 @@ class Twin(NamedTuple):
     sensor: type[EmulatedNode] | None = None  # class of an emulated encoder node; None if the protocol has none
 
 
-ANY_CODE = (0, 0xFFFF_FFFF)  # first and last error code where the protocol is not known
-
-
 class Target(NamedTuple):
     """A node that a fault can act on."""
 
-    protocol: str
-    drive: bool  # whether it makes torque
-    fd: bool  # whether its frames are FD frames
-    # kinds of fault that it can have, apart from those that every node can have; None: all
-    special_faults: frozenset[str] | None
-    codes: tuple[int, int]  # first and last error code that its frames can hold
-    status: str  # how it reports its status, if the protocol has several ways; empty otherwise
+    node: SensorSettings
+    twin: Twin | None  # None: its protocol is not known, and it may have every fault
+
+    @property
+    def drive(self) -> bool:
+        return isinstance(self.node, DriveSettings)
 
     def has(self, kind: str) -> bool:
         """Whether it can have a kind of fault that not every node can have."""
-        return self.special_faults is None or kind in self.special_faults
+        if self.twin is None:
+            return True
+        emulated = self.twin.drive if self.drive else self.twin.sensor
+        return emulated is not None and kind in emulated.special_faults
 
     def unfit_code(self, code: int) -> str | None:
         """Why the protocol cannot report an error code as a fault; None if it can."""
-        first, last = self.codes
+        protocol, status = self.node.protocol, self.node.options.get("status")
+        first, last = (code, code) if self.twin is None else self.twin.drive.error_codes(self.node)
         if first <= code <= last:
             return None
-        spoken = f"{self.protocol} with status {self.status}" if self.status else self.protocol
+        spoken = f"{protocol} with status {status}" if status else protocol
         return f"expected an error code of {spoken}, {first} to {last}, got {code}"
 
 
 def targets(nodes: Iterable[SensorSettings], twins: Mapping[str, Twin]) -> dict[str, Target]:
-    """Name of each node -> its properties for fault scripts; a node without emulation may have every fault."""
-    return {node.name: _target(node, twins.get(node.protocol)) for node in nodes}
-
-
-def _target(node: SensorSettings, twin: Twin | None) -> Target:
-    drive, status = isinstance(node, DriveSettings), str(node.options.get("status", ""))
-    if twin is None:
-        return Target(node.protocol, drive, node.fd, None, ANY_CODE, status)
-    kind = twin.drive if drive else twin.sensor
-    special = frozenset() if kind is None else kind.special_faults
-    return Target(node.protocol, drive, node.fd, special, twin.drive.error_codes(node), status)
+    """Name of each node -> what a fault script must know of it."""
+    return {node.name: Target(node, twins.get(node.protocol)) for node in nodes}
