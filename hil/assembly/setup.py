@@ -54,7 +54,6 @@ class RigSetup:
 
     @property
     def loop(self) -> Loop:
-        """Closed loop of the law."""
         return self.run.loop
 
     @cached_property
@@ -96,7 +95,6 @@ class RigSetup:
 
     @property
     def seed(self) -> int:
-        """Seed of all random numbers."""
         return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
 
     @property

@@ -33,8 +33,6 @@ FAST = 0.5
 
 
 class Fall(NamedTuple):
-    """How a machine falls."""
-
     start: State  # pose that it falls from
     drive: int  # number of the drive whose joint falls
     after: float  # [s] time after which this joint is fast, or far
@@ -163,8 +161,6 @@ SLOWER = "a larger stop_time, torque_limit or torque_rate_limit, or a lower spee
 
 
 class Stop(NamedTuple):
-    """A controlled stop."""
-
     start: State  # state that it begins in
     speeds: Array  # [joint unit/s] speed of each joint there, shape (m,)
     times: Array  # time until each joint stands still, shape (m,) [s]; infinite: longer than `LONGEST`

@@ -35,8 +35,6 @@ class Link(Enum):
 
 
 class Health(NamedTuple):
-    """Health of a bus."""
-
     link: Link = Link.ACTIVE  # worst state of the controller according to error frames; it stays
     reason: str = ""  # why, as a sentence; for an active link the last error, or empty
     sent: int = 0  # number of frames handed to the controller

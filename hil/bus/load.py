@@ -24,8 +24,6 @@ class PhaseBits(NamedTuple):
 
 
 class BusRates(NamedTuple):
-    """Bit rates of a bus."""
-
     nominal: int  # [bit/s] nominal bit rate
     data: int  # data bit rate [bit/s]; the nominal one if the bus has no other
     fd: bool = False  # whether the bus carries FD frames

@@ -183,8 +183,6 @@ Misfit = Callable[[Array], float]
 
 @dataclass(frozen=True)
 class FittingSigns:
-    """The signs that fit best."""
-
     signs: Array  # one per node, shape (nodes,)
     misfit: float
     rival: float  # the second best misfit

@@ -30,8 +30,6 @@ _REQUEST = struct.Struct("<HBB4x")
 
 
 class RegisterValue(NamedTuple):
-    """The value of a register in an answer."""
-
     register: int  # its number
     value: float  # its value; whole numbers are exact
 

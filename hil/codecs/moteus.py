@@ -74,8 +74,6 @@ LARGEST_TORQUE = _MOST[INT16] * MAX_TORQUE_STEP  # [N m] largest torque of a tor
 
 
 class Subframe(NamedTuple):
-    """A part of a payload, in either direction."""
-
     kind: int  # `WRITE` to `TUNNEL_POLL`
     first: int  # its first register, or the channel of the tunnel
     number: int = 1  # registers that it is about, or bytes that a poll asks for
@@ -85,8 +83,6 @@ class Subframe(NamedTuple):
 
 
 class Registers(NamedTuple):
-    """Content of a reply."""
-
     values: dict[int, float]  # register -> value, in its unit
     unknown: tuple[int, ...]  # registers that the drive does not know
 

@@ -54,8 +54,6 @@ _PARAMETER = Struct("<HHI")
 
 
 class Parameter(NamedTuple):
-    """Content of the answer to a read."""
-
     number: int  # the parameter
     known: bool  # whether the motor has it
     value: int  # its 32 bits, as an unsigned integer

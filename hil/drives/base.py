@@ -58,8 +58,6 @@ class Feedback(Enum):
 
 
 class HandshakeStep(NamedTuple):
-    """One step of a handshake."""
-
     send: Sequence[Frame]  # frames to send at once, in this order
     done: Callable[[], bool]  # whether the step is over; called after every tick
     limit: float  # [s] longest time that the step may take

@@ -225,8 +225,6 @@ LONGEST_WATCHDOG = 65.0  # [s] 0x1016 has 16 bits of milliseconds
 
 
 class Cia402EncoderOptions(Section):
-    """Options of an encoder node."""
-
     # counts of 0x6064 per turn of the motor
     counts_per_turn: Annotated[
         int, NumberField("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)
@@ -238,8 +236,6 @@ class Cia402EncoderOptions(Section):
 
 
 class Cia402Options(Cia402EncoderOptions):
-    """Options of a drive."""
-
     # node id of the heartbeat that the loop sends
     master: Annotated[int, NumberField("a node id from 1 to 127", least=1, below=128, whole=True)] = 127
     # number of SYNCs from one status (TPDO2) to the next

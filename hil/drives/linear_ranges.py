@@ -82,8 +82,6 @@ class RangeOptions(Section):
 
 
 class MitOptions(RangeOptions):
-    """Options of a drive."""
-
     # id of its replies, as it is set in the motor; on one bus each motor needs another
     host: Annotated[int, NumberField("an id from 0 to 2047", least=0, below=2048, whole=True)] = 0
     # kind of status in a reply: `cubemars`, `damiao` or `none`

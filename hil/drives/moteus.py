@@ -45,8 +45,6 @@ def _timeout_mode(value: Any) -> int:
 
 
 class MoteusOptions(Section):
-    """Options of a drive."""
-
     # `servo.timeout_mode` as it is set in the drive: what it does when commands stop. 15 brakes, 10 holds; 0 and 12 let
     # a shaft coast that was commanded by torque, and need a brake
     timeout_mode: Annotated[int, PlainValidator(_timeout_mode), Field(description="0, 10, 12 or 15")] = 15

@@ -29,8 +29,6 @@ RATE_TOLERANCE = 0.25  # largest relative difference between the measured period
 
 
 class OdriveEncoderOptions(Section):
-    """Options of an encoder node."""
-
     # [s] period of the encoder estimates
     feedback_period: Annotated[float, NumberField("a period above 0 [s]", above=0.0)] = 0.001
     encoder_bits: EncoderBits = None  # bits per turn of the encoder; None: the resolution of single precision
@@ -148,8 +146,6 @@ SPEED_MARGIN = 1.2  # speed limit in the drive over that of the config: the loop
 
 
 class OdriveOptions(OdriveEncoderOptions):
-    """Options of a drive."""
-
     # [s] period of the heartbeat
     heartbeat_period: Annotated[
         float, NumberField("a period above 0 and at most 0.15 [s]", above=0.0, below=0.1501)

@@ -28,8 +28,6 @@ _CONDITIONS = {codec.RESET: Condition.DISABLED, codec.RUN: Condition.ENABLED}
 
 
 class RobstrideOptions(RangeOptions):
-    """Options of a drive."""
-
     host: Annotated[int, NumberField("an id from 0 to 255", least=0, below=256, whole=True)] = 0xFD  # id of the loop
     # whether to set the motor's canTimeout; false: it is off, and the motor goes on when commands stop
     drive_watchdog: Flag = True

@@ -33,8 +33,6 @@ SAG, RISE = 0.85, 1.1  # usual limits of a supply [its first voltage]: braking r
 
 
 class Gauge(NamedTuple):
-    """A quantity that drives show."""
-
     quantity: Quantity
     name: str  # its column, with the name of the drive: `temperature.u1`
     unit: str
@@ -111,8 +109,6 @@ class SensorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DriveSettings(SensorSettings):
-    """Settings of a drive."""
-
     torque_limit: float  # [actuator unit] largest |u|, at the joint
     torque_rate_limit: float  # [actuator unit/s] largest |du/dt|, at the joint
     speed_limit: float  # [joint unit/s] largest |speed| of the joint

@@ -120,8 +120,6 @@ class Message(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """How a torque is sent."""
-
     frame: Frame  # the frame of zero torque, with the present state of the driver
     field: Field  # where the torque is
     # from the torque at the joint to that of the motor, or to the number in the frame before it is rounded
@@ -182,8 +180,6 @@ class Feeds(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """The frames of a node."""
-
     messages: tuple[Message, ...]  # frames that it sends
     command: Encoding | None = None  # its command; None for an encoder node
     # what `Drive.routine_frames` gives while the drive is enabled; None: it is not known

@@ -36,8 +36,6 @@ TARGETS = {  # target of a kind -> in words
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault of the script."""
-
     kind: str  # one of `KINDS`
     at: float  # [s] when it begins
     duration: float | None  # [s] how long it lasts; None: to the end
@@ -164,16 +162,12 @@ def _each(ends: Iterable[End]) -> End:
 
 
 class Option(NamedTuple):
-    """A parameter of a fault."""
-
     read: Callable[[Any], Any]  # checks a value; raises ValueError with a sentence
     default: Any  # value if it is left out
     meaning: str
 
 
 class FaultKind(NamedTuple):
-    """A kind of fault."""
-
     text: str  # what happens
     target: str  # one of `TARGETS`
     begin: Begin

@@ -16,8 +16,6 @@ from servoctl.simulation.realism import quantised
 
 
 class Encoder:
-    """Measures one displacement."""
-
     def __init__(
         self,
         plant: SimulatedPlant,
@@ -107,8 +105,6 @@ class Thermal:
 
 
 class Motor:
-    """Motor and brake of a drive."""
-
     def __init__(
         self,
         world: World,

@@ -161,7 +161,6 @@ class EmulatedNode(ABC):
             timer.drift_by(ppm)
 
     def timers(self) -> list[Timer]:
-        """Its cyclic timers."""
         return []
 
 
@@ -255,8 +254,6 @@ class EmulatedDrive(EmulatedNode):
 
 
 class Twin(NamedTuple):
-    """The emulation of a protocol."""
-
     drive: type[EmulatedDrive]  # class of an emulated drive
     reader: type[CommandReader]  # class that reads the loop's commands to a drive; it shares no code with `drive`
     sensor: type[EmulatedNode] | None = None  # class of an emulated encoder node; None if the protocol has none

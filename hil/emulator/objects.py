@@ -14,8 +14,6 @@ NO_SUBINDEX, OUT_OF_RANGE = 0x0609_0011, 0x0609_0030
 
 @dataclass(frozen=True)
 class ObjectEntry:
-    """One object."""
-
     form: struct.Struct  # its type
     value: int = 0  # its value at power-on
     access: str = "rw"  # `rw`, `ro` or `const`

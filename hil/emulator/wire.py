@@ -32,8 +32,6 @@ RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
 
 class EmulatedWire:
-    """An emulated CAN bus."""
-
     def __init__(self, world: World, name: str, rates: BusRates) -> None:
         self.world = world  # its time
         self.name = name  # its name in the config

@@ -75,7 +75,6 @@ class EventLog:
                 self.first.append(json.loads(line))
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
 

@@ -127,7 +127,6 @@ class Ring:
         self._counts[UNWRITTEN] += count
 
     def release(self) -> None:
-        """Releases the views of the memory."""
         self._counts.release()
         self.slots.release()
 

@@ -114,7 +114,6 @@ class Recorder:
         frame: Frame,
         time: int,  # time at which it was sent or received, on the run's clock [ns]
     ) -> None:
-        """Records a frame."""
         size = frame.length if frame.remote else len(frame.data)
         values = time, frame.id, bus, sent | frame.flags, size, frame.data
         if not self._frames.pack(FRAME, *values) and self._no_room(self._frames, 1) >= 0:
@@ -259,15 +258,12 @@ class InMemory:
         self._rows.append(values.copy())
 
     def frame(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
-        """Records a frame; arguments as for `Recorder.frame`."""
         self.frames.append((bus, sent, frame, time))
 
     def frame_records(self, records: memoryview) -> None:
-        """Records frames; argument as for `Recorder.frame_records`."""
         self.frames.extend(unpacked(*each) for each in FRAME.iter_unpack(records))
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
-        """Records an event; arguments as for `Recorder.event`."""
         self.events.append((kind, text, time))
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:

@@ -43,8 +43,6 @@ _WORKING = [STAGES.index(mode.value) for mode in WORKING]
 
 @dataclass(frozen=True)
 class Sent:
-    """Result of the comparison."""
-
     torques: int  # number of torques of stage `full` that were compared with the law's
     other_torques: int  # number of those that neither the law nor a limit explains
     frames: int  # number of torque frames that were compared with the logged torques
@@ -142,8 +140,6 @@ CONFIG, FRAMES = "config.yaml", "can.blf"
 
 @dataclass(frozen=True)
 class Difference:
-    """One value that differs."""
-
     row: int  # row, counted from 0
     t: float  # [s] time of the row
     actuator: str  # name of the actuator
@@ -153,8 +149,6 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replay:
-    """Result of the comparison."""
-
     rows: int  # number of compared rows
     skipped: int  # number of rows of a run on drives in which the law was not evaluated
     differing: int  # number of rows in which an input differs by more than the tolerance

@@ -52,7 +52,6 @@ class Reporter:
         self._monitor.report(self._clock.now(), kind, subject, detail)
 
     def report_exception(self, error: BaseException) -> None:
-        """Reports an exception as an event."""
         self.report(EventKind.EXCEPTION, "", in_one_line(error))
 
     def report_handshake(self, error: DriveError) -> None:

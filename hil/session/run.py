@@ -69,8 +69,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunResult:
-    """Outcome of a run."""
-
     exit_code: int  # 0, 3, 4 or 130
     events: tuple[Event, ...]  # recorded events, in order
     unconfirmed: tuple[str, ...]  # drives that did not confirm that they are off; empty in shadow

@@ -39,7 +39,6 @@ class Served:
             self.close()
 
     def close(self) -> None:
-        """Closes the buses."""
         close_all(self._buses.values())
 
 

@@ -46,8 +46,6 @@ class BoundHistory:
 
 
 class _Bound:
-    """One bound."""
-
     def __init__(self, name: str, h: int, active: int, lack: int) -> None:
         self.name = name  # its name
         self._h, self._active, self._lack = h, active, lack
@@ -60,7 +58,6 @@ class _Bound:
         self._free, self._before = GAP, 0.0
 
     def add(self, table: Array, t: Array, given_up: Array, tasks: Sequence[str]) -> None:
-        """Reads new rows."""
         facts, h = self.facts, table[:, self._h]
         known = h[np.isfinite(h)]
         if len(known):

@@ -39,7 +39,6 @@ class Broadcast:
         dropped: int,  # number of dropped events
         over: bool = False,  # whether this picture is the last
     ) -> None:
-        """Sets a new picture."""
         data = json.dumps(picture, allow_nan=False).encode()
         with self._changed:
             self._picture, self._number, self._over = data, self._number + 1, over
@@ -131,8 +130,6 @@ class PageServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
-
     server: PageServer
     server_version, sys_version = "servoctl", ""
 
