@@ -111,7 +111,6 @@ drives (of a moteus `home` is checked).
 
 ABSURD = 1e9  # angle [rad] and torque [N m] beyond those of any motor
 
-
 Settings = TypeVar("Settings", bound=SensorSettings)
 
 

@@ -38,7 +38,6 @@ PAYLOAD = b"servoctl"[:7] + bytes([VERSION])
 """Payload of the frames without a number; its version changes with what loop and emulator must agree on."""
 BUSY = PAYLOAD[:7] + bytes([0x80 | VERSION])  # payload of the answer while another loop uses the drives
 
-
 QUESTION = Frame(REQUEST, PAYLOAD, extended=True)  # asks for an emulator of this version
 FREE, TAKEN = Frame(REPLY, PAYLOAD, extended=True), Frame(REPLY, BUSY, extended=True)
 """Answers of an emulator that is free, or busy with another loop."""

@@ -401,7 +401,6 @@ _REASONS = {
     errno.ENXIO: "the interface is gone",
 }
 
-
 _FULL = frozenset({errno.ENOBUFS, errno.EAGAIN})
 
 _RETRY = 50_000  # [ns] interval between two tries to send into a full queue

@@ -34,7 +34,6 @@ NAMES = {  # register -> its name in the maker's tool
     damiao.TMAX: "TMAX",
 }
 
-
 ANSWERS = 3
 """Replies before a motor without status counts as enabled or disabled: two commands may be on their way before it."""
 

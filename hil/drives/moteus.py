@@ -61,7 +61,6 @@ OLDEST_MAP = 5  # first version of the register map that has `ILIMIT_SCALE` and 
 
 ASKED = (codec.MODEL, codec.FIRMWARE, codec.MAP_VERSION, codec.HOME_STATE)
 
-
 POLLS = 20  # how often the console is asked for the rest of an answer
 
 LATE = 0.02
@@ -78,7 +77,6 @@ _CONDITIONS = {  # mode -> condition; in every other mode it is unknown what mov
 
 _MOTION_REGISTERS = (codec.POSITION, codec.VELOCITY, codec.TORQUE)
 _mode, _fault = codec.STATE_MODE.reader(), codec.STATE_FAULT.reader()
-
 
 GAUGES = FrameReads(  # what the answer to `codec.GAUGES` brings
     Reads(codec.GAUGE_VOLTAGE, Quantity.SUPPLY, ()),

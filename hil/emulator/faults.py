@@ -177,7 +177,6 @@ class FaultKind(NamedTuple):
 
 KINDS: dict[str, FaultKind] = {}  # kinds of fault by name
 
-
 SPECIAL = True  # only nodes have this kind whose emulation names it
 
 

@@ -25,7 +25,6 @@ _USUAL = {0: 15.0, 1: 0.9, 2: 100.0, 3: 0.9, 6: 30.0, 14: 5013, 16: 14, GEAR: 10
           61: 25.0, 62: 25.0}  # fmt: skip
 """Values of registers that have no effect here: voltages, temperatures, versions."""
 
-
 TICK = nanoseconds(damiao.TICK)
 
 

@@ -34,7 +34,6 @@ LAST_SYNCHRONOUS = 240  # transmission types up to this wait for SYNC
 INVALID = 1 << 31  # bit in the id of a PDO that is off
 MAPPED = 8  # largest number of objects in a PDO
 
-
 DEFAULT_MAPS = {  # default mappings of a drive's PDOs; a receive PDO that stays on obeys every frame with its id
     0x1600: (0x6040_0010,),
     0x1601: (0x6040_0010, 0x6060_0008),
@@ -80,7 +79,6 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
 
 MEASUREMENTS = {(0x6064, 0): ObjectEntry(I32, 0, "ro", True), (0x606C, 0): ObjectEntry(I32, 0, "ro", True)}
 """Objects of an encoder node."""
-
 
 DRIVE_TEMPERATURE, MOTOR_LOAD = (0x2000, 1), (0x2000, 2)
 """Objects of the maker: temperature [0.1 degree C], and load [1/1000]."""
