@@ -5,10 +5,16 @@ kp (position - measured position) + kd (velocity - measured velocity) + torque. 
 velocity 12, torque 12, then two bytes that differ by maker. Each number is linear over a range, which is not in the
 frame but in the data sheet of the motor.
 
+A Damiao also has registers. Request with id 0x7FF: id of the motor 16 (low byte first), command 8, register 8, value 32
+(low byte first). The motor answers with the same layout and the id of its other replies. The lowest four bits of the
+first byte are its id, as in a reply to a command; the upper four, a status there, are 0.
+
 Sources: mini-cheetah-tmotor-python-can (canmotorlib.py), TMotorCANControl (mit_can.py), the manual of CubeMars' AK80-64
-(V1.0.8), RobStride's extract of the RS00 specification, DAMIAO_Control_Arduino for the codes of Damiao.
+(V1.0.8), RobStride's extract of the RS00 specification, DAMIAO_Control_Arduino for the codes of Damiao; damiao-motor
+1.0.6 (core/motor.py) for its table of registers and their units.
 """
 
+import struct
 from typing import NamedTuple
 
 from hil.codecs.field import Field, LinearFields
@@ -78,3 +84,50 @@ def special(code: int) -> bytes:
 def gain_bits(largest: float, gain: float, most: int) -> int:
     """A gain from 0 to `largest` as an integer up to `most`, rounded down; larger gains are cut off."""
     return int(min(gain, largest) * most / largest) if largest else 0
+
+
+REGISTERS = 0x7FF  # id of requests about registers, to all Damiao motors
+
+READ, WRITE, SAVE, REFRESH = 0x33, 0x55, 0xAA, 0xCC
+
+MASTER_ID, TIMEOUT, CONTROL_MODE, PMAX, VMAX, TMAX = 7, 9, 10, 21, 22, 23
+"""Registers: id of replies, watchdog [50 us], mode, ranges of position [rad], velocity [rad/s] and torque [N m]."""
+
+COUNTS = frozenset({MASTER_ID, 8, TIMEOUT, CONTROL_MODE, 13, 14, 15, 16, 35, 36})
+"""Registers that are whole numbers; the others are single-precision numbers."""
+
+LAST_REGISTER = 81  # last register
+TICK = 50e-6  # [s] unit of `TIMEOUT`
+
+MIT_MODE = 1
+MODES = {MIT_MODE: "MIT", 2: "position and velocity", 3: "velocity", 4: "position with force limit"}
+
+_REQUEST = struct.Struct("<HBB4x")
+
+
+class RegisterValue(NamedTuple):
+    register: int  # its number
+    value: float  # its value; whole numbers are exact
+
+
+def read_register(node: int, register: int) -> bytes:
+    """Payload of a request for the value of a register."""
+    return _REQUEST.pack(node, READ, register)
+
+
+def refresh(node: int) -> bytes:
+    """Payload of a request for a reply as to a command; it commands nothing."""
+    return _REQUEST.pack(node, REFRESH, 0)
+
+
+def register_value(data: bytes, node: int) -> RegisterValue | None:
+    """Decodes an answer about a register of this motor; None for a reply to a command.
+
+    A reply to a command looks the same only if the motor is disabled, at one of two positions near the end of its range
+    and at more than 0.36 of its largest speed.
+    """
+    if len(data) != 8 or data[0] != node or data[1] or data[2] not in (READ, WRITE) or data[3] > LAST_REGISTER:
+        return None
+    register = data[3]
+    form = "<I" if register in COUNTS else "<f"
+    return RegisterValue(register, float(struct.unpack_from(form, data, 4)[0]))

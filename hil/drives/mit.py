@@ -14,7 +14,6 @@ from math import isclose
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
-from hil.codecs import damiao
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
@@ -27,11 +26,11 @@ from servoctl.config.document import Problem
 RANGE_TOLERANCE = 1e-3  # largest relative difference of a range: the register may hold 12.566 for 4 pi
 
 NAMES = {  # register -> its name in the maker's tool
-    damiao.CONTROL_MODE: "CTRL_MODE",
-    damiao.TIMEOUT: "TIMEOUT",
-    damiao.PMAX: "PMAX",
-    damiao.VMAX: "VMAX",
-    damiao.TMAX: "TMAX",
+    codec.CONTROL_MODE: "CTRL_MODE",
+    codec.TIMEOUT: "TIMEOUT",
+    codec.PMAX: "PMAX",
+    codec.VMAX: "VMAX",
+    codec.TMAX: "TMAX",
 }
 
 ANSWERS = 3
@@ -114,14 +113,14 @@ class MitDrive(LinearDrive):
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:
         options = options_of(MitOptions, settings)
-        registers = {damiao.REQUEST} if options.status == "damiao" else set()
+        registers = {codec.REGISTERS} if options.status == "damiao" else set()
         # replies of two motors that start at the same instant destroy each other, where they share an id
         return Ids(frozenset({settings.node, options.host}), frozenset(registers))
 
     def _on_reply(self, frame: Frame) -> bool:
         if not (frame.data and self._own.holds(frame.data)):
             return True  # of another motor with the same host
-        if self._status == "damiao" and (answer := damiao.register_value(frame.data, self.settings.node)):
+        if self._status == "damiao" and (answer := codec.register_value(frame.data, self.settings.node)):
             self._registers[answer.register] = answer.value
             return True
         if len(frame.data) not in self._lengths:
@@ -195,7 +194,7 @@ class MitDrive(LinearDrive):
     def queries(self) -> Sequence[Frame]:
         if not self.readable:
             return ()
-        return (self.frame(damiao.REQUEST, damiao.refresh(self.settings.node)),)
+        return (self.frame(codec.REGISTERS, codec.refresh(self.settings.node)),)
 
     def listen(self) -> Steps:
         """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
@@ -208,7 +207,7 @@ class MitDrive(LinearDrive):
     def _compare_registers(self) -> Steps:
         self._registers.clear()
         for register, name in NAMES.items():
-            request = self.frame(damiao.REQUEST, damiao.read(self.settings.node, register))
+            request = self.frame(codec.REGISTERS, codec.read_register(self.settings.node, register))
             expected = f"an answer to the request for {name} (register {register})"
             yield HandshakeStep([request], lambda register=register: register in self._registers, 0.5, expected)  # type: ignore[misc]
         problems = list(self._register_problems(self._registers))
@@ -216,14 +215,14 @@ class MitDrive(LinearDrive):
             raise DriveError("; ".join(problems))
 
     def _register_problems(self, values: Mapping[int, float]) -> Iterator[str]:
-        mode = round(values[damiao.CONTROL_MODE])
-        if mode != damiao.MIT_MODE:
-            what = f"{mode} ({damiao.MODES.get(mode, 'unknown')})"
+        mode = round(values[codec.CONTROL_MODE])
+        if mode != codec.MIT_MODE:
+            what = f"{mode} ({codec.MODES.get(mode, 'unknown')})"
             yield f"CTRL_MODE (register 10) is {what}, torque commands need 1 (MIT): set it with the maker's tool"
         for register, field, unit in (
-            (damiao.PMAX, "position", "rad"),
-            (damiao.VMAX, "velocity", "rad/s"),
-            (damiao.TMAX, "torque", "N m"),
+            (codec.PMAX, "position", "rad"),
+            (codec.VMAX, "velocity", "rad/s"),
+            (codec.TMAX, "torque", "N m"),
         ):
             actual, ours = values[register], float(getattr(self._ranges, field))
             if not isclose(actual, ours, rel_tol=RANGE_TOLERANCE):
@@ -231,12 +230,12 @@ class MitDrive(LinearDrive):
                     f"{NAMES[register]} (register {register}) is {actual:g} {unit}, the range of {field} in the config "
                     f"is {ours:g} {unit} (write `ranges` with the drive's value, or correct `motor`)"
                 )
-        yield from self._timeout_problems(values[damiao.TIMEOUT] * damiao.TICK)
+        yield from self._timeout_problems(values[codec.TIMEOUT] * codec.TICK)
 
     def _timeout_problems(self, timeout: float) -> Iterator[str]:
         """Problems of the watchdog's time [s]; 0 means that there is none."""
         allowed = self.settings.watchdog
-        wanted = f"{round(allowed / damiao.TICK)}, {allowed:g} s"
+        wanted = f"{round(allowed / codec.TICK)}, {allowed:g} s"
         if not timeout:
             if self._watched:
                 yield f"TIMEOUT (register 9) is 0: no watchdog (set it to {wanted}; or drive_watchdog: false)"

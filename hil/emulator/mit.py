@@ -8,7 +8,6 @@ Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8
 
 import struct
 
-from hil.codecs import damiao
 from hil.codecs import mit as codec
 from hil.drives.settings import SensorSettings
 from hil.emulator.impedance import ImpedanceCommand, ImpedanceDrive
@@ -16,7 +15,7 @@ from hil.emulator.readers import ranges_of
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 
-ESC_ID, GEAR, P_MOTOR, X_OUT = 8, 20, 80, damiao.LAST
+ESC_ID, GEAR, P_MOTOR, X_OUT = 8, 20, 80, codec.LAST_REGISTER
 
 _WRITABLE = frozenset({*range(11), *range(21, 36)})
 _KNOWN = frozenset({*range(37), *range(50, 57), *range(59, 66), P_MOTOR, X_OUT})
@@ -25,7 +24,7 @@ _USUAL = {0: 15.0, 1: 0.9, 2: 100.0, 3: 0.9, 6: 30.0, 14: 5013, 16: 14, GEAR: 10
           61: 25.0, 62: 25.0}  # fmt: skip
 """Values of registers that have no effect here: voltages, temperatures, versions."""
 
-TICK = nanoseconds(damiao.TICK)
+TICK = nanoseconds(codec.TICK)
 
 
 class Mit(ImpedanceDrive):
@@ -55,7 +54,7 @@ class Mit(ImpedanceDrive):
         return (0x2, 0xF) if settings.options.get("status") == "damiao" else (1, 0xFF)
 
     def listens(self) -> frozenset[int]:
-        return frozenset({self.settings.node, damiao.REQUEST} if self._status == "damiao" else {self.settings.node})
+        return frozenset({self.settings.node, codec.REGISTERS} if self._status == "damiao" else {self.settings.node})
 
     def boot(self) -> None:
         super().boot()
@@ -67,22 +66,22 @@ class Mit(ImpedanceDrive):
         position, velocity, torque, _, _ = ranges_of(self._options).values()
         watched = self.option("watchdog", self.option("drive_watchdog", False))
         values: dict[int, float] = {
-            damiao.MASTER_ID: self._host, damiao.CONTROL_MODE: damiao.MIT_MODE,
-            damiao.PMAX: position, damiao.VMAX: velocity, damiao.TMAX: torque,
-            damiao.TIMEOUT: nanoseconds(self.settings.watchdog) // TICK if watched else 0,
+            codec.MASTER_ID: self._host, codec.CONTROL_MODE: codec.MIT_MODE,
+            codec.PMAX: position, codec.VMAX: velocity, codec.TMAX: torque,
+            codec.TIMEOUT: nanoseconds(self.settings.watchdog) // TICK if watched else 0,
         }  # fmt: skip
         values |= self.option("registers", {})
         self._registers = {**dict.fromkeys(_KNOWN, 0.0), **_USUAL, ESC_ID: self.settings.node, **values}
-        for register in (damiao.PMAX, damiao.VMAX, damiao.TMAX):
+        for register in (codec.PMAX, codec.VMAX, codec.TMAX):
             self._written(register)
 
     def _written(self, register: int) -> None:
         value = self._registers[register]
-        if register == damiao.PMAX:
+        if register == codec.PMAX:
             self._position = value
-        elif register == damiao.VMAX:
+        elif register == codec.VMAX:
             self._velocity = value
-        elif register == damiao.TMAX:
+        elif register == codec.TMAX:
             self._torque, self.torque_table = value, 1.0
 
     def _about_registers(self, data: bytes) -> bytes | None:
@@ -90,16 +89,16 @@ class Mit(ImpedanceDrive):
         if len(data) < 4 or data[0] | data[1] << 8 != self.settings.node:
             return None
         values, command, register = self._registers, data[2], data[3]
-        if command == damiao.REFRESH:
+        if command == codec.REFRESH:
             self._reply()
-        elif command == damiao.SAVE:
+        elif command == codec.SAVE:
             return data[:4].ljust(8, b"\0")
-        elif register in _KNOWN and command == damiao.READ:
+        elif register in _KNOWN and command == codec.READ:
             if register in (P_MOTOR, X_OUT):
                 values[register] = self.encoder.read(self.world.now)[0]
             return data[:4] + _packed(register, values[register])
-        elif register in _WRITABLE and command == damiao.WRITE and len(data) == 8:
-            values[register] = struct.unpack_from("<I" if register in damiao.COUNTS else "<f", data, 4)[0]
+        elif register in _WRITABLE and command == codec.WRITE and len(data) == 8:
+            values[register] = struct.unpack_from("<I" if register in codec.COUNTS else "<f", data, 4)[0]
             self._written(register)
             return data[:4] + _packed(register, values[register])
         return None
@@ -112,12 +111,12 @@ class Mit(ImpedanceDrive):
         if not self.station.powered or frame.remote or len(frame.data) != 8:
             return
         if self._registers:
-            if frame.id == damiao.REQUEST:
-                self._registers[damiao.TMAX] = self._torque * self.torque_table
+            if frame.id == codec.REGISTERS:
+                self._registers[codec.TMAX] = self._torque * self.torque_table
                 if (answer := self._about_registers(frame.data)) is not None:
                     self.send(self._host, answer)
                 return
-            if self._registers[damiao.CONTROL_MODE] != damiao.MIT_MODE and frame.data[:6] != codec.SPECIAL[:6]:
+            if self._registers[codec.CONTROL_MODE] != codec.MIT_MODE and frame.data[:6] != codec.SPECIAL[:6]:
                 self._reply()  # a setpoint of another mode has another id
                 return
         code = frame.data[7]
@@ -147,7 +146,7 @@ class Mit(ImpedanceDrive):
 
     def _timeout(self) -> int:
         if self._registers:
-            return int(self._registers[damiao.TIMEOUT]) * TICK
+            return int(self._registers[codec.TIMEOUT]) * TICK
         watched = self.option("watchdog", self.option("drive_watchdog", False))
         return nanoseconds(self.settings.watchdog) if watched else 0
 
@@ -173,4 +172,4 @@ class Mit(ImpedanceDrive):
 
 
 def _packed(register: int, value: float) -> bytes:
-    return struct.pack("<I", int(value)) if register in damiao.COUNTS else struct.pack("<f", value)
+    return struct.pack("<I", int(value)) if register in codec.COUNTS else struct.pack("<f", value)

@@ -13,7 +13,7 @@ from interfaces import BITRATE, EACH, keys_of
 from test_drive_mit import Motor, conversation
 from test_emulator_process import serving
 
-from hil.codecs import damiao as codec
+from hil.codecs import mit as codec
 from hil.drives.base import DriveError
 from hil.drives.mit import MitDrive
 from hil.emulator.mit import Mit
@@ -28,8 +28,8 @@ ENABLE = Frame(NODE, b"\xff" * 7 + b"\xfc")
 
 
 def test_requests_and_answers_are_the_bytes_of_the_maker() -> None:
-    assert codec.read(1, codec.TMAX).hex() == "0100331700000000"
-    assert codec.read(0x203, codec.TIMEOUT).hex() == "0302330900000000"
+    assert codec.read_register(1, codec.TMAX).hex() == "0100331700000000"
+    assert codec.read_register(0x203, codec.TIMEOUT).hex() == "0302330900000000"
     answer = bytes.fromhex("03003317") + struct.pack("<f", 10.0)
     assert codec.register_value(answer, 3) == (codec.TMAX, 10.0)
     assert codec.register_value(bytes.fromhex("01005509e8030000"), 1) == (codec.TIMEOUT, 1000.0)  # 50 ms
