@@ -26,6 +26,7 @@ from hil.sensing import arrival, plausibility, scale, tracking
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import TrackingMonitor
 from servoctl.engine.ccode import CSource, Entry
+from servoctl.engine.ops import template
 from servoctl.errors import CompileError
 from servoctl.types import Array, Status
 
@@ -114,16 +115,7 @@ def wires_of(nodes: Sequence[Node]) -> tuple[list[Wire], str]:
 _FOLDER = Path(__file__).parent / "c"
 
 SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
-"""Whether the tick in C may send and receive on sockets itself."""
-
-HEAD = "#include <math.h>\n#include <string.h>\n"
-
-HEAD_WITH_SOCKETS = (
-    "#define _GNU_SOURCE /* recvmmsg, ppoll */\n"
-    + HEAD
-    + "".join(f"#include <{name}.h>\n" for name in ("errno", "poll", "sys/socket", "sys/uio", "time", "unistd"))
-)
-
+"""Whether the tick in C may send and receive on sockets itself; `c/linux.h` has the numbers of x86, ARM and RISC-V."""
 
 TICK = (
     "common.c",
@@ -180,8 +172,8 @@ def header() -> str:
 
 def source() -> str:
     """All of the C."""
-    code = header() + text(*TICK, "log.c")
-    return HEAD_WITH_SOCKETS + code + text("sockets.c", "stretch.c") if SOCKETS else HEAD + code
+    code = template("libc.h") + header() + text(*TICK, "log.c")
+    return code + text("linux.h", "sockets.c", "stretch.c") if SOCKETS else code
 
 
 def text(*names: str) -> str:

@@ -8,6 +8,7 @@ ends earlier, the process finishes alone, so that the next run finds the library
 import atexit
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from servoctl.engine import cache, detached
+from servoctl.engine import cache, compiler, detached
 from servoctl.errors import CompileError
 
 if TYPE_CHECKING:
@@ -109,7 +110,13 @@ class Compilation:
                 return
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(
-                detached.command(), stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+                detached.command(),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                text=True,
+                env=os.environ | {"CC": shlex.join(compiler.compiler() or [])},  # it does not look for packages
+                start_new_session=True,
             )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError), self._process.stdin:  # it has ended, and its exit code says so

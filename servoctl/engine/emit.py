@@ -24,7 +24,7 @@ def over_numbers(lanes: int) -> str:
     rows = ["#if defined(PACKED)\n", template("packs.h"), "#else\n", template("rows.h"), "#endif\n"]
     sine = [instance("sine_near_zero.h", {"T": "V", "OF(name)": "name"}), "#if defined(PACKED)\n"]
     sine += [instance("sine_near_zero.h", {"T": "Pack", "OF(name)": "pack_##name"}), "#endif\n", template("sine.h")]
-    return "".join([f"#define LANES {lanes}\n", template("numbers.h"), *rows, *sine])
+    return "".join([f"#define LANES {lanes}\n", template("libc.h"), template("numbers.h"), *rows, *sine])
 
 
 MANY = 2500  # a function of more statements is marked as long: `c/numbers.h` lets the compiler spend less time on it

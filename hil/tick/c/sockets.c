@@ -104,12 +104,22 @@ int sockets_send(tick_sockets *s, const tick_frame *frames, int count)
 /* System time at which the kernel received a message [ns]; -1: it does not say. */
 static long long stamp_of(struct msghdr *message)
 {
-  for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
-    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPNS) {
+  const unsigned char *at = message->msg_control;
+  size_t left = message->msg_controllen;
+  struct cmsghdr head;
+  while (left >= sizeof head) {
+    memcpy(&head, at, sizeof head);
+    if (head.cmsg_len < sizeof head || head.cmsg_len > left) break;
+    if (head.cmsg_level == SOL_SOCKET && head.cmsg_type == SO_TIMESTAMPNS) {
       struct timespec t;
-      memcpy(&t, CMSG_DATA(c), sizeof t);
+      memcpy(&t, at + sizeof head, sizeof t);
       return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
     }
+    size_t length = (head.cmsg_len + sizeof(size_t) - 1) / sizeof(size_t) * sizeof(size_t);
+    if (length >= left) break;
+    at += length;
+    left -= length;
+  }
   return -1;
 }
 
@@ -154,7 +164,7 @@ int sockets_take(tick *k, tick_sockets *s, int number)
     got = recvmmsg(bus->socket, messages, BATCH, MSG_DONTWAIT, 0);
     if (got < 0) {
       if (errno == EINTR) { got = BATCH; continue; }
-      if (errno != EAGAIN && errno != EWOULDBLOCK) {
+      if (errno != EAGAIN) {
         bus->error = errno;
         ++s->failed;
         return give_back(k, "a bus that is down");

@@ -3,17 +3,26 @@
 enum { HEAD, LOST, TAIL = 8 };                   /* as in hil.recorder.memory */
 enum { BETWEEN_TICKS, IN_READ, AFTER_READ };     /* where the ticks end */
 
+static unsigned long long load(const unsigned long long *place)
+{
+  unsigned long long value;
+  __atomic_load(place, &value, 2); /* acquire */
+  return value;
+}
+
+static void store(unsigned long long *place, unsigned long long value) { __atomic_store(place, &value, 3); } /* release */
+
 /* The next slot of a ring; 0, with the loss counted, if there is none. */
 static unsigned char *slot_of(tick_ring *ring)
 {
   unsigned long long head = ring->counts[HEAD];
-  if (head - __atomic_load_n(&ring->counts[TAIL], __ATOMIC_ACQUIRE) < ring->capacity)
+  if (head - load(&ring->counts[TAIL]) < ring->capacity)
     return ring->slots + head % ring->capacity * ring->size;
   ++ring->counts[LOST];
   return 0;
 }
 
-static void publish(tick_ring *ring) { __atomic_store_n(&ring->counts[HEAD], ring->counts[HEAD] + 1, __ATOMIC_RELEASE); }
+static void publish(tick_ring *ring) { store(&ring->counts[HEAD], ring->counts[HEAD] + 1); }
 
 static void record_frames(const tick_sockets *s, tick_ring *ring)
 {

@@ -2,8 +2,6 @@
 
    Every lane takes the operations of the scalar code in the same order, so its results are the same to the bit: the
    compiler flags forbid contraction, and functions of libm are called lane by lane. */
-#include <math.h>
-#include <string.h>
 
 /* Before each long function without loops: -O3 takes gcc twice as long there and gains nothing;
    packs made of single statements make the law of two arms 10 % slower (gcc 12.2). */
