@@ -17,9 +17,12 @@ from hil.assembly.setup import POSES, RigSetup, within_limits
 from hil.loop import Reading
 from hil.safety.ladder import LEFT, NOISE, STILL
 from hil.safety.limits import Limits
+from hil.safety.plan import Stage
 from hil.safety.pose_hold import PoseHold
 from hil.sensing.gravity import AT_REST
+from servoctl.assembly.gains import drives_spacing
 from servoctl.errors import ConfigError
+from servoctl.laws.hold import RowFeedback
 from servoctl.types import Array, State
 
 WORST = 4  # poses among them from which the machine is let go: those where joints without a brake accelerate most
@@ -143,6 +146,27 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
         f"{where}: {drive.name}: without torque it falls from {in_words(setup, found.start)}, where {when}: after "
         f"{found.after:.2g} s it has moved by {found.travel:.3g} {unit} and has {found.speed:.3g} {unit}/s; without a "
         f"brake: {free} (set brake: true where the motor has one, or keep the machine to poses that hold by themselves)"
+    )
+
+
+def refuse_shaking(setup: RigSetup) -> None:
+    """Refuses a machine that the damping of stage float would shake in the hand.
+
+    Every motor sees the same damping, as a speed that it slows. The spring beside it slips before it shakes anything.
+
+    Raises ConfigError: the damping is unstable at the period of the loop.
+    """
+    loaded, guiding = setup.run.loaded, setup.plan(Stage.FLOAT, None).guiding
+    spacing = None if loaded is None else drives_spacing(loaded, setup.run.system.model.plant)
+    if loaded is None or guiding is None or spacing is None or spacing.h is None:
+        return
+    longest = spacing.longest(RowFeedback(0.0, guiding.damping, has_rate=False))
+    if longest > spacing.h:
+        return
+    most = 0.99 * guiding.damping * longest / spacing.h
+    raise ConfigError(
+        f"{loaded.where('hil', 'safety', 'float_damping')}: {guiding.damping:g} 1/s would shake the machine in the "
+        f"hand at a {spacing} (at most {most:.3g} 1/s, or a shorter period)"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
-from hil.assembly.stops import refuse_fall, states_within_limits
+from hil.assembly.stops import refuse_fall, refuse_shaking, states_within_limits
 from hil.bus import Bus, BusError, close_all
 from hil.bus.open import START, answers_as_emulator, emulator_lateness, hand, is_loopback, open_bus
 from hil.loop import WallClock
@@ -85,6 +85,7 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     if request.armed and stage not in UNPOWERED:
         notes += preflight(setup, stage, request.overrides)
     if stage is Stage.FLOAT:
+        refuse_shaking(setup)
         refuse_fall(setup, states_within_limits(setup), "a hand may lead it in stage float")
     if stage is Stage.CALIBRATE:
         notes += instructions(setup, request.duration or DURATION, environment.emulated)

@@ -151,6 +151,21 @@ def test_a_record_that_cannot_be_written_is_refused_before_anything_moves(option
         start(Request("coordinated_robots", engine="vm", **options))
 
 
+def test_a_damping_that_would_shake_the_machine_in_the_hand_is_refused() -> None:
+    """Beyond the limit of a speed that a held torque slows a cycle late, and not before it."""
+
+    def moving(damping: float) -> float:
+        setup = load("coordinated_robots", (f"hil.safety.float_damping={damping}",), "vm")
+        t, _, v = true_motion(on_rig(setup, None, Stage.FLOAT, 0.8).trajectory, Phase.FLOAT)
+        return float(np.abs(v[t > 0.4]).max())
+
+    with pytest.raises(ConfigError, match="400 1/s would shake the machine in the hand at a period of") as found:
+        start(Request("coordinated_robots", ("hil.safety.float_damping=400",), stage="float", engine="vm"))
+    most = float(re.search(r"at most (.*?) 1/s", str(found.value))[1])  # type: ignore[index]
+    start(Request("coordinated_robots", (f"hil.safety.float_damping={most}",), stage="float", engine="vm"))
+    assert moving(2.0 * most) > 20.0 * moving(0.9 * most)
+
+
 def test_the_number_of_a_stage_in_a_log_never_changes() -> None:
     assert STAGES[:10] == [
         "shadow", "waiting for samples", "enabling", "zero", "ramp", "full", "stopping", "disabling", "over", "float"
