@@ -58,7 +58,7 @@ def operation(
 
     def made(write: Writer) -> Operation:
         name = write.__name__.removesuffix("_function")
-        return register(name, Operation(name, write, tuple(sizes.split()), cost, numbers, more))
+        return register(f"{name}_", Operation(name, write, tuple(sizes.split()), cost, numbers, more))
 
     return made
 

@@ -40,7 +40,7 @@ class Op(ABC):
 
 T = TypeVar("T", bound=Op)
 OPS: dict[str, Op] = {}
-"""Name of a CasADi function, or its beginning without the sizes of a matrix operation -> the operation."""
+"""Name of a CasADi function, or `<name>_` for all sizes of a matrix operation -> the operation."""
 
 _SIZES = re.compile(r"_\d+(?:x\d+)*$")
 
@@ -54,7 +54,7 @@ def register(name: str, op: T) -> T:
 
 def op_of(name: str) -> Op | None:
     """The operation that a CasADi function of this name does; None if it is none."""
-    return OPS.get(name) or OPS.get(_SIZES.sub("", name))
+    return OPS.get(name) or OPS.get(_SIZES.sub("_", name))
 
 
 def sizes_of(name: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from servoctl.engine.decomposition import decompose_function
 from servoctl.engine.emit import emit, emitted, over_numbers
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.loops import repeat
+from servoctl.engine.ops import op_of
 from servoctl.engine.step import StepFunctions
 from servoctl.errors import CompileError
 from servoctl.types import Array
@@ -381,6 +382,9 @@ def test_two_repetitions_of_one_name_are_refused() -> None:
     up, down = (ca.Function("turn", [x], [ca.vertcat(x[0] + by, x[1])], {"never_inline": True}) for by in (1, -1))
     repeat("turns", up, 4, done=1)
     repeat("turns", up, 4, done=1)
+    # the steps nested in it have names of their own, which are those of no operation
+    nested = [each.name() for each in repeat("turns", up, 4, done=1).find_functions()]
+    assert "turns_2" in nested and [name for name in nested if op_of(name) is not None] == []
     for turn, most in ((down, 4), (up, 8)):
         with pytest.raises(AssertionError, match="two operations are named turns"):
             repeat("turns", turn, most, done=1)
