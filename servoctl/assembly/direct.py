@@ -16,7 +16,7 @@ from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import Problems, build_equations, one_per_name
 from servoctl.config.document import Document, FieldPath
 from servoctl.config.problems import validate_as
-from servoctl.config.realism import RealismConfig
+from servoctl.config.realism import RealismConfig, realism_problems
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
@@ -32,16 +32,20 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.settings import ADAPTIVE, Settings
 from servoctl.simulation.system import System
-from servoctl.tree.fields import Section
+from servoctl.tree.fields import Broken, Root
 from servoctl.types import State
 
 
-class Arguments(Section):
+class Arguments(Root):
     """The arguments that are sections of a config."""
 
     run: Settings
     realism: RealismConfig | None = None
     estimation: Estimator | None = None
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        yield from realism_problems(given)
 
 
 class Call(Document):
@@ -150,7 +154,7 @@ def simulate(
     values = {
         "run": _plain(numbers | {"integrator": _plain({"method": method, **how})}),
         "realism": realism,
-        "estimation": estimation,
+        "estimation": _plain(vars(estimation)) if isinstance(estimation, Estimator) else estimation,
     }
     problems = Problems(Call("simulate", values, {}, {}))
     _check_types(plant, task, law, engine, problems)

@@ -228,7 +228,7 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
             yield RowGains("task", row, *law.correction.gains(i), spacings[i])
         for i, damping, stiffness in () if law.funnel is None else law.funnel.steepest_gains:
             yield RowGains("task", law.rows[i], damping, stiffness, (), spacings[i], " at the edge of its funnel")
-        yield from _damping_of_speeds(system.model, law, spacing)
+        yield from _damping_of_speeds(system.model, law, spacing) if law.damps else ()
 
 
 def _damping_of_speeds(model: Model, law: AttachedConstraintFollowing, spacing: Spacing) -> Iterator[RowGains]:

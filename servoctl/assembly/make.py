@@ -1,6 +1,6 @@
 """Plant, task and law -> `System`; a config -> a checked `Run`, with what can be used again of an earlier one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -79,37 +79,38 @@ def make_system(
         PlantError, TaskError, TraceError: The parts do not fit each other.
     """
     model = Model(plant, task, start, bounds={} if law is None else law.bound_constraints)
-    return _system(model, law, inputs, start, passive, passive_rank_tolerance, projection, (), allowed_rank)
+    stabilisation = _stabilisation(model, start, passive, passive_rank_tolerance, projection)
+    return _system(model, law, inputs, start, stabilisation)
 
 
 def _system(
-    model: Model,
-    law: Law | None,
-    inputs: Mapping[str, Expression],
-    start: State,
-    passive: Correction | None,
-    passive_rank_tolerance: float,
-    projection: bool | Literal["auto"],
-    levels: Sequence[PassiveLevel],
-    rank: Callable[[Model, State], int],
+    model: Model, law: Law | None, inputs: Mapping[str, Expression], start: State, passive: PassiveStabilisation
 ) -> System:
-    """`make_system` for a model; only the clearances of the levels count, and `rank` is that of the passive rows."""
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
         law = law.fitted(model, start)
+    return System(model, None if law is None else law.attach(model), inputs, passive)
+
+
+def _stabilisation(
+    model: Model,
+    start: State,
+    correction: Correction | None,
+    rank_tolerance: float,
+    projection: bool | Literal["auto"],
+    levels: Sequence[PassiveLevel] = (),
+) -> PassiveStabilisation:
+    """What keeps the passive constraints closed; only the clearances of the levels count."""
     clearance = row_clearances(model, levels)
     if clearance:
         allowed, projection = len(model.passive_rows), False  # rows that yield are never dependent
     else:
-        allowed = rank(model, start)
+        allowed = allowed_rank(model, start)
     if projection == "auto":
         projection = allowed < len(model.passive_rows)  # true if rows depend on each other
-        passive = None if projection else passive
-    damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")
-    stabilisation = PassiveStabilisation(
-        tuple(damping), tuple(stiffness), passive_rank_tolerance, projection, allowed, clearance
-    )
-    return System(model, None if law is None else law.attach(model), inputs, stabilisation)
+        correction = None if projection else correction
+    damping, stiffness = resolve(model.passive_rows, for_passive(correction), None, "plant.passive.correction")
+    return PassiveStabilisation(tuple(damping), tuple(stiffness), rank_tolerance, projection, allowed, clearance)
 
 
 def row_clearances(model: Model, levels: Sequence[PassiveLevel]) -> tuple[float, ...]:
@@ -294,15 +295,11 @@ def _bind(
     once: Once,
 ) -> System | None:
     bounds = {} if law is None else law.bound_constraints
-
-    def rank(model: Model, start: State) -> int:
-        allowed: int = once(("rank", ground), lambda: allowed_rank(model, start))
-        return allowed
-
     try:
         model = once(("model", ground, tuple(bounds)), lambda: _model(ground, bounds, once))
-        how = passive.correction.chosen, passive.rank_tolerance, passive.projection
-        return _system(model, law, inputs, ground.start, *how, ground.levels, rank)
+        how = passive.correction.chosen, passive.rank_tolerance, passive.projection, ground.levels
+        stabilisation = once(("passive", ground), lambda: _stabilisation(model, ground.start, *how))
+        return _system(model, law, inputs, ground.start, stabilisation)
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():

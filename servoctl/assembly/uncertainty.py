@@ -51,8 +51,8 @@ def uncertainty_box(loaded: LoadedConfig) -> dict[str, tuple[float, float]]:
 
 def check_uncertainty(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
     """Notes parameters of `law.uncertainty` that the plant does not have."""
-    names = dict.fromkeys(uncertainty_box(loaded), 0.0)
-    changed_parameters(plant, names, problems, "law", "uncertainty")
+    if box := uncertainty_box(loaded):
+        changed_parameters(plant, dict.fromkeys(box, 0.0), problems, "law", "uncertainty")
 
 
 def machines(loaded: LoadedConfig, model: Model, start: State, problems: Problems) -> Machines | None:

@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
-from servoctl.config.rules import check_rules
 from servoctl.config.schema import Config
 from servoctl.expression.suggest import remedy, suggestion
-from servoctl.tree.fields import FAULT, LIST, MAPPING, RULE, SCALAR, Section, in_words
+from servoctl.tree.fields import FAULT, LIST, MAPPING, RULE, SCALAR, Root, in_words
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Root)
 
 _EXPECTED = {
     "model_type": "a mapping",
@@ -62,7 +61,7 @@ def validate_as(
     Args:
         known: Sections that are not checked again.
     """
-    broken_rules = check_rules(values)
+    broken_rules = [Problem(*broken) for broken in kind.rules(values)]
     try:
         return kind.model_validate({**values, **known}), broken_rules
     except ValidationError as wrong:

@@ -53,10 +53,9 @@ def structure_fingerprint(thing: Any) -> str:
     Raises:
         NoFingerprintError: There is none.
     """
-    lengths = parameter_fields(thing)
-    if not lengths:
+    if not parameter_fields(thing):
         return fingerprint(thing)
-    return fingerprint(_name(type(thing)), structural(thing), lengths)
+    return fingerprint(_name(type(thing)), structural(thing))
 
 
 @cache

@@ -45,7 +45,7 @@ def _parts(thing: Any) -> dict[str, tuple[Part, ...]]:
     for name, value in getattr(thing, "__dict__", {}).items():
         if isinstance(value, Part):
             found[name] = (value,)
-        elif type(value) is tuple and value and all(isinstance(part, Part) for part in value):
+        elif type(value) is tuple and value and isinstance(value[0], Part) and all(isinstance(p, Part) for p in value):
             found[name] = value
     return found
 
@@ -83,7 +83,8 @@ def parameter_fields(thing: Any) -> dict[str, int | None]:
 
 
 def _has_parameters(thing: Any) -> bool:
-    return dataclasses.is_dataclass(thing) and getattr(thing, "has_made_values", False) is not True
+    # `dataclasses.is_dataclass` takes five times as long
+    return hasattr(thing, "__dataclass_fields__") and getattr(thing, "has_made_values", False) is not True
 
 
 def own_fields(thing: Any) -> dict[str, int | None]:
@@ -119,9 +120,10 @@ def parameter_values(thing: Any) -> Array:
 def _collect(thing: Any, values: list[Any]) -> None:
     if not _has_parameters(thing):
         return
-    for name, length in own_fields(thing).items():
+    kind: Any = type(thing)
+    for name, many in annotated(kind).items():
         value = getattr(thing, name)
-        values += [value] if length is None else list(value)
+        values += value if many else [value]
     for part in parts(thing):
         _collect(part, values)
 
@@ -153,24 +155,29 @@ def cached_values(thing: Any) -> list[str]:
 
 
 def structural(thing: Any) -> dict[str, Any]:
-    """Field or attribute -> its value, of everything except the parameters; of a part its class and its own structure.
+    """Field or attribute -> its value, of everything except the parameters.
 
-    What a `cached_property` keeps follows from the rest.
+    Of a tuple of parameters it is the length; of a part its class and its own structure. What a `cached_property` keeps
+    follows from the rest.
     """
     kind = thing if isinstance(thing, type) else type(thing)
     parameters, parts = annotated(kind) if _has_parameters(thing) else {}, _parts(thing)
-    names = dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})])
-    for name in (*cached_values(thing), *parameters):
-        names.pop(name, None)
-    return {
-        name: tuple((type(part), structural(part)) for part in parts[name]) if name in parts else getattr(thing, name)
-        for name in names
-    }
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})]):
+        if name in parts:
+            found[name] = tuple((type(part), structural(part)) for part in parts[name])
+        elif name not in parameters:
+            found[name] = getattr(thing, name)
+        elif parameters[name]:
+            found[name] = len(getattr(thing, name))
+    for name in cached_values(thing):
+        found.pop(name, None)
+    return found
 
 
 def structure(thing: Any) -> tuple[Any, ...]:
     """Key of everything except the parameters: class, structural fields, attributes set by `__post_init__`."""
-    return (type(thing), _hashable(structural(thing)), tuple(parameter_fields(thing).items()))
+    return type(thing), _hashable(structural(thing))
 
 
 @cache

@@ -67,6 +67,13 @@ class AttachedConstraintFollowing(AttachedLaw):
         u = T.inputs(forward, none) + (0.0 if s is None else T.free(s))
         return u, np.stack([T.inputs(none, T.stacked(unit, prescribed=False)) for unit in units], axis=1)
 
+    @property
+    def damps(self) -> bool:
+        """Whether it damps speeds by something else than its correction."""
+        secondary = self.term(SecondaryTerm)
+        damped = self.on_infeasible == "damp" and self.input_damping > 0.0
+        return damped or (secondary is not None and secondary.damping > 0.0)
+
     def damping_rates(self, at: Terms) -> dict[str, Array]:
         """Field of the law -> rates at which its damping slows the speeds that it acts on [1/s], shape (n,)."""
         B, secondary = at.matrices.B, self.term(SecondaryTerm)

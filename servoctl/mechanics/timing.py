@@ -72,7 +72,10 @@ class Timing:
     ) -> "Timing":
         """The timing of these actuators; lag and limits are one number for all, or one per actuator."""
         names = tuple(actuators)
-        lags, least, most = (tuple(np.broadcast_to(x, len(names)).tolist()) for x in (lag, lower, upper))
+        lags, least, most = (
+            (float(x),) * len(names) if isinstance(x, int | float) else tuple(np.broadcast_to(x, len(names)).tolist())
+            for x in (lag, lower, upper)
+        )
         return cls(period, names, delay, jitter, lags, least, most, velocity_filter, on_drives)
 
     @property

@@ -116,8 +116,6 @@ class Rules:
     def with_rules(cls, values: Any, handler: Callable[[Any], Any]) -> Any:
         """The section that pydantic makes of values, or the errors of its fields and rules."""
         broken: list[tuple[tuple[str | int, ...], str]] = []
-        if is_dataclass(cls) and isinstance(values, cls):  # made in Python: checked as if it were written
-            values = {name: value for name, value in vars(values).items() if value is not None}
         if isinstance(values, dict):
             known = [field.alias or name for name, field in getattr(cls, "model_fields", {}).items()]
             broken += [] if cls.one_of is None else cls.one_of.broken(values, known)
@@ -151,6 +149,10 @@ def _again(error: ErrorDetails) -> InitErrorDetails:
     kind, context = error["type"], error.get("ctx", {})
     of = _custom(kind, context["what"], context["at"]) if kind in (FAULT, RULE) else kind
     return InitErrorDetails(type=of, loc=error["loc"], input=error["input"], ctx=context)
+
+
+class Root(Section, Rules):
+    """All sections together; whoever reads them checks the rules between them, on the values as written."""
 
 
 @dataclass(frozen=True)
