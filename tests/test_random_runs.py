@@ -124,7 +124,7 @@ def assert_same_metrics(row: dict[str, Any], single: dict[str, Any]) -> None:
             assert row[name] == pytest.approx(value, rel=1e-9, abs=rounding), name
 
 
-@pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+@pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path")
 @pytest.mark.parametrize(("name", "real"), CASES)
 def test_the_same_values_give_the_same_rows_verdict_and_metrics(tmp_path: Path, name: str, real: bool) -> None:
     (tmp_path / "chain.py").write_text(CHAIN)

