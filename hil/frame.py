@@ -94,7 +94,7 @@ def size_problem(frame: Frame) -> str:
 
 
 def fd_size(size: int) -> int:
-    """The smallest payload of an FD frame that holds so many bytes; ValueError: no frame holds them."""
+    """The smallest payload of an FD frame that holds so many bytes; ValueError if no frame holds them."""
     for each in FD_SIZES:
         if each >= size:
             return each

@@ -235,7 +235,7 @@ def hand_of(setup: RigSetup, duration: float) -> Motion:
 def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
     """The machine, the drives and the scripted faults of a config.
 
-    Raises ConfigError: the plant refuses the parameters of `hil.emulation`.
+    Raises ConfigError if the plant refuses the parameters of `hil.emulation`.
     """
     settings, values = setup.settings, setup.settings.values.emulation
     drives = [true_settings(drive, settings.values) for drive in settings.drives]
@@ -274,7 +274,7 @@ def _resolution(values: Emulation, node: Node) -> float:
 def simulated_system(setup: RigSetup) -> System:
     """The plant behind the drives: that of the model, with the parameters and the friction of `hil.emulation`.
 
-    Raises ConfigError: the plant refuses these parameters.
+    Raises ConfigError if the plant refuses these parameters.
     """
     values = setup.settings.values.emulation
     overrides = [f"plant.parameters.{name}={value}" for name, value in values.parameters.items()]

@@ -42,7 +42,7 @@ class Gain:
         return law.correction if self.task is None else (law.corrections or {}).get(self.task)
 
     def value(self, law: ConstraintFollowing) -> Any:
-        """The value in a law; KeyError, IndexError, TypeError: the law has nothing at this path."""
+        """The value in a law; KeyError, IndexError, TypeError if the law has nothing at this path."""
         value = getattr(self.correction(law), self.field)
         for key in self.keys:
             value = value[key]
@@ -69,7 +69,7 @@ def _put(tree: Any, keys: Sequence[str | int], value: float) -> Any:
 class LiveGains:
     """The gains of a law that may change, their present values and their targets.
 
-    Raises ConfigError: a path is not a gain, its bounds exclude the config's value, or a value within the bounds is
+    Raises ConfigError if a path is not a gain, its bounds exclude the config's value, or a value within the bounds is
     unstable at the period; every problem at once.
     """
 
@@ -120,7 +120,7 @@ class LiveGains:
             self.force(self._config_values, take_law)
 
     def law(self, values: Sequence[float]) -> AttachedLaw:
-        """The attached law with these values; TaskError: a correction refuses them."""
+        """The attached law with these values; TaskError if a correction refuses them."""
         law = self._law
         for gain, value in zip(self.gains, values, strict=True):
             law = gain.put(law, value)
@@ -194,7 +194,7 @@ def _with(values: Sequence[float], index: int, value: float) -> tuple[float, ...
 def _gain(path: str, law: ConstraintFollowing, lower: float, upper: float) -> Gain:
     """The gain at a path.
 
-    Raises ConfigError: there is none, or its bounds exclude it; the message does not name file and line.
+    Raises ConfigError if there is none, or its bounds exclude it; the message does not name file and line.
     """
     words = path.split(".")
     task = words[1] if words[0] == "task" and len(words) > 1 else None

@@ -69,8 +69,8 @@ def make_sensing(
 ) -> Sensing:
     """Builds what computes q and v from the samples of a run.
 
-    Raises ConfigError: a node fits no actuator or coordinate, or a degree of freedom is not measured. PlantError: the
-    displacements of the motors are not known, or not conjugate to the actuators.
+    Raises ConfigError if a node fits no actuator or coordinate, or a degree of freedom is not measured. PlantError if
+    the displacements of the motors are not known, or not conjugate to the actuators.
     """
     nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
     # what friction, or an error of the model that the law meets by its estimate, may take from the model's torques
@@ -203,7 +203,7 @@ def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Arr
     `displacements`: displacements at the start pose: of the drives in the plant's order, then of encoders [joint unit];
     `units`: their units.
 
-    Raises ConfigError: a drive would start beyond its limits.
+    Raises ConfigError if a drive would start beyond its limits.
     """
     order, problems = [drive.actuator for drive in settings.values.drives], []
     for drive, position, unit in zip(settings.drives, displacements, units, strict=False):
@@ -227,7 +227,7 @@ def check_fall(
     tolerance: float,  # rank tolerance of the passive constraints
     balance: StaticBalance,  # how the machine falls
 ) -> str:
-    """A note on what holds a machine that falls without torque; ConfigError: neither brakes nor motors hold it."""
+    """A note on what holds a machine that falls without torque; ConfigError if neither brakes nor motors hold it."""
     where = loaded.where("hil", "drives")
     falls = (
         "without torque the machine falls from its start pose "

@@ -44,7 +44,7 @@ def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "
 
     `config`: a path, or the bare name of a shipped config; `overrides`: `PATH=VALUE`, as after `--set`.
 
-    Raises ConfigError: the config is wrong, or the rig does not fit the plant; every problem at once.
+    Raises ConfigError if the config is wrong, or the rig does not fit the plant; every problem at once.
     """
     return prepare(load_config(config, overrides), engine)
 
@@ -138,7 +138,7 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
 
 
 def _check_gains(loaded: LoadedConfig, system: System) -> list[str]:
-    """Warnings about the law's gains at the period of the loop; ConfigError: a row is unstable at this period."""
+    """Warnings about the law's gains at the period of the loop; ConfigError if a row is unstable at this period."""
     spacing, where = drives_spacing(loaded, system.model.plant), loaded.where("hil", "period")
     gains = [] if spacing is None else list(task_gains(system, spacing))
     problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]

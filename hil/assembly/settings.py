@@ -141,7 +141,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
 
     `problems`: problems in other sections, reported together with those of the rig; None: none.
 
-    Raises ConfigError: the config has no rig, or the rig does not fit the plant; every problem at once.
+    Raises ConfigError if the config has no rig, or the rig does not fit the plant; every problem at once.
     """
     values = loaded.config.hil
     problems = Problems(loaded) if problems is None else problems
@@ -216,7 +216,7 @@ def true_settings(node: Settings, values: Hil) -> Settings:
 def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
     """Adds the problems of the rig to those of other sections, if the plant can be built.
 
-    Raises ConfigError: there is a problem; every problem at once.
+    Raises ConfigError if there is a problem; every problem at once.
     """
     plant = build_plant(loaded, Problems(loaded))
     if plant is not None and loaded.config.hil is not None:

@@ -133,7 +133,7 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
 
     `states`: poses that it can reach; `when`: how it reaches them.
 
-    Raises ConfigError: it falls; the sentence names the drive and the pose.
+    Raises ConfigError if it falls; the sentence names the drive and the pose.
     """
     found = fall(setup, states)
     if found is None:

@@ -62,7 +62,7 @@ class Bus(ABC):
     def send(self, frame: Frame) -> None:
         """Hands a frame to the controller; waits for room in its queue, at most `PATIENCE`.
 
-        Raises BusError: the bus is down, or the queue of the controller stays full, which counts as down.
+        Raises BusError if the bus is down, or the queue of the controller stays full, which counts as down.
         """
 
     @abstractmethod
@@ -72,13 +72,13 @@ class Bus(ABC):
         It waits until a time on the run's clock [ns], and then returns None; if that is past, only a frame already
         there is taken.
 
-        Raises BusError: the bus is down.
+        Raises BusError if the bus is down.
         """
 
     def receive_each(self, until: int, take: Callable[[Frame], bool]) -> None:
         """Hands over each frame when it comes, until a time on the run's clock [ns], or until `take` returns False.
 
-        Raises BusError: the bus is down.
+        Raises BusError if the bus is down.
         """
         while (frame := self.receive(until)) is not None and take(frame):
             pass

@@ -87,7 +87,7 @@ def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
 
     The bus is a loopback bus (`is_loopback`): nothing may be sent to real drives before they are checked.
 
-    Raises BusError: the bus is down, or another loop uses the emulated drives.
+    Raises BusError if the bus is down, or another loop uses the emulated drives.
     """
     bus.send(QUESTION)
     until = clock.now() + nanoseconds(timeout)

@@ -223,8 +223,8 @@ class PythonCanBus(Bus):
     def send(self, frame: Frame) -> None:
         """As `Bus.send`; a bus that is down is tried again: frames that disable a drive may still get through.
 
-        Raises BusError: the bus is down, or the queue of the controller stays full, which counts as down. ValueError:
-        the payload has a size that no such frame has, or the bus carries no FD frames.
+        Raises BusError if the bus is down, or the queue of the controller stays full, which counts as down. ValueError
+        if the payload has a size that no such frame has, or the bus carries no FD frames.
         """
         if frame.fd or len(frame.data) > CLASSIC_SIZE:
             self._check(frame)

@@ -273,7 +273,7 @@ class Drive(Node):
         Args:
             torque: Torque or force at the joint, finite and within `torque_limit` [actuator unit].
 
-        Raises ValueError: it is not finite, or above the limit. Nothing may be sent then.
+        Raises ValueError if it is not finite, or above the limit. Nothing may be sent then.
         """
 
     def torque_bytes(self, frame: Frame) -> bytes | None:

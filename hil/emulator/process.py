@@ -205,7 +205,7 @@ def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vca
     """Opens buses for emulated drives; only those that do not leave this machine, and with `vcan` virtual SocketCAN
     ones.
 
-    Raises ConfigError: a bus may be a physical one; names all such buses. BusError: a bus cannot be opened.
+    Raises ConfigError if a bus may be a physical one; names all such buses. BusError if a bus cannot be opened.
     """
     problems = [f"hil.buses.{name}: {why}" for name, keys in buses.items() if (why := _physical(keys, vcan))]
     if problems:

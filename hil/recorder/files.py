@@ -55,7 +55,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 class EventLog:
-    """An `events.jsonl` to write to; OSError: it cannot be made."""
+    """An `events.jsonl` to write to; OSError if it cannot be made."""
 
     kept = 1000
 
@@ -65,7 +65,7 @@ class EventLog:
         self.count = 0  # number of events
 
     def add(self, lines: list[bytes]) -> None:
-        """Writes lines; OSError: the file cannot be written."""
+        """Writes lines; OSError if the file cannot be written."""
         for line in lines:
             left = line
             while left:
@@ -108,7 +108,7 @@ CONTAINER = 16384  # largest content of a container [byte]: about 340 frames
 
 
 class FrameLog(BLFWriter):
-    """A `can.blf` to write to; OSError: it cannot be made."""
+    """A `can.blf` to write to; OSError if it cannot be made."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, max_container_size=CONTAINER)
@@ -117,7 +117,7 @@ class FrameLog(BLFWriter):
         self.flush()
 
     def add(self, records: Iterable[tuple[Any, ...]]) -> None:
-        """Adds frames, each as the values of a `memory.FRAME`; OSError: the file cannot be written."""
+        """Adds frames, each as the values of a `memory.FRAME`; OSError if the file cannot be written."""
         for record in records:
             bus, sent, frame, time = unpacked(*record)
             if time >= self._due:
@@ -128,7 +128,7 @@ class FrameLog(BLFWriter):
             self.on_message_received(message_of(frame, timestamp=stamp, channel=bus, is_rx=not sent))
 
     def flush(self) -> None:
-        """Writes everything up to now to disk; OSError: the file cannot be written."""
+        """Writes everything up to now to disk; OSError if the file cannot be written."""
         self._flush()
         self.file.flush()
 

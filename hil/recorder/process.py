@@ -93,7 +93,7 @@ def _tell(connection: Connection, message: tuple[str, str]) -> None:
 class FolderWriter:
     """Writes the rings to the run folder; if one file cannot be written, the others still are.
 
-    Raises OSError, RunFolderError: the folder or its files cannot be made.
+    Raises OSError, RunFolderError if the folder or its files cannot be made.
     """
 
     def __init__(self, memory: SharedRings, settings: RecorderSettings) -> None:
@@ -165,7 +165,7 @@ class FolderWriter:
     def close(self, metadata: dict[str, Any]) -> None:
         """Writes the rest and finishes the folder, with metadata of the run at its end.
 
-        Raises RunFolderError: the folder cannot be finished; what was written stays.
+        Raises RunFolderError if the folder cannot be finished; what was written stays.
         """
         for _ in range(2):  # the records at the previous call, then those since
             self.take()

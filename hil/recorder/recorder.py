@@ -37,7 +37,7 @@ def start_child(module: str, there: Connection, *descriptors: int) -> "subproces
     `module`: name of the module. `there`: its end of a pipe, whose file descriptor `main` gets; closed here.
     `descriptors`: further file descriptors that it inherits.
 
-    Raises OSError: the system starts no process.
+    Raises OSError if the system starts no process.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # a child inherits the mask
     try:
@@ -62,7 +62,7 @@ class Recorder:
     Design: on the wall clock nothing here waits: what finds no room is lost, counted, and reported in the summary. In
     lock-step (`lossless`) time stands still while the rings are full, so a run leaves the same files each time.
 
-    Raises RunFolderError: the folder cannot be made, or the process cannot be started.
+    Raises RunFolderError if the folder cannot be made, or the process cannot be started.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Recorder:
         first thousand) are filled in if they are missing; `recorder` has the numbers of what was recorded and lost, and
         the problem, if any.
 
-        Raises RunFolderError: the folder could not be finished; what was written stays, and the status is `failed`.
+        Raises RunFolderError if the folder could not be finished; what was written stays, and the status is `failed`.
         """
         if self._closed:
             raise RunFolderError(f"{self.path}: close: the folder is closed")

@@ -185,8 +185,8 @@ def replay(
 ) -> Replay:
     """Recomputes the law's inputs from the states in a run folder, and compares.
 
-    Raises ConfigError: the folder's config is wrong, or has no law. RunFolderError: the folder cannot be read, or holds
-    no config or no rows. ColumnError: the rows do not belong to the config.
+    Raises ConfigError if the folder's config is wrong, or has no law. RunFolderError if the folder cannot be read, or
+    holds no config or no rows. ColumnError if the rows do not belong to the config.
     """
     folder = Path(folder)
     run = load_run(folder)
@@ -279,7 +279,7 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
 def _gains(loaded: LoadedConfig, run: Trajectory, loop: Loop) -> LiveGains | None:
     """The gains that may have changed during the run; None: no gain could.
 
-    Raises RunFolderError: the logged gains are not those of the config.
+    Raises RunFolderError if the logged gains are not those of the config.
     """
     logged = list(run.group(LIVE))
     if not logged:
@@ -364,7 +364,7 @@ def decoded(folder: str | PathLike[str], nodes: Sequence[Sequence[Node]]) -> Ite
 
     `folder`: run folder. `nodes`: fresh nodes as the config makes them, by index of their bus; they receive the frames.
 
-    Raises OSError: the folder has no `can.blf`.
+    Raises OSError if the folder has no `can.blf`.
     """
     for bus, sent, frame, _ in read_frames(folder):
         if sent or frame.error:

@@ -23,7 +23,7 @@ DURATION = 20.0  # [s] default time for the motion by hand
 
 
 def refuse_unreadable(setup: RigSetup) -> None:
-    """Refuses drives that answer only to commands of torque; ConfigError: there is one; names all."""
+    """Refuses drives that answer only to commands of torque; ConfigError if there is one; names all."""
     silent: dict[str, list[str]] = {}
     for node in (*setup.drives, *setup.sensors):
         if not node.readable:
@@ -85,7 +85,7 @@ class HandCalibration:
     def write(self, folder: Path | None) -> Path | None:
         """Writes what was found into a folder; None if anything of it is refused, or there is no folder.
 
-        Raises RunFolderError: it cannot be written.
+        Raises RunFolderError if it cannot be written.
         """
         if folder is None or not self.axes or any(axis.problem for axis in self.axes):
             return None
@@ -120,7 +120,7 @@ def _known(value: float) -> float | None:
 
 
 def write_calibration(folder: Path, name: str, axes: Sequence[CalibratedAxis], displacements: Displacements) -> Path:
-    """Writes `calibration.yaml`, to lay over the config; returns its path; RunFolderError: it cannot be written."""
+    """Writes `calibration.yaml`, to lay over the config; returns its path; RunFolderError if it cannot be written."""
     lines = [
         f"# signs, zeros and ranges of {name}, found by hand: servoctl hil {name} --set-file {FILE}",
         "hil:",
@@ -176,7 +176,7 @@ def guided_motion(run: Trajectory) -> tuple[Array, Array]:
 def write_guided_motion(path: Path, run: Trajectory, coordinates: Sequence[str]) -> str:
     """Writes `t` and the coordinates; returns a sentence on what was written.
 
-    Raises RunFolderError: the file cannot be written, or the run ended before a hand could guide the machine.
+    Raises RunFolderError if the file cannot be written, or the run ended before a hand could guide the machine.
     """
     times, q = guided_motion(run)
     if len(times) < LEAST_ROWS:

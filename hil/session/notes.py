@@ -158,7 +158,7 @@ def _listed(drives: Sequence[Drive]) -> str:
 def faults_elsewhere(setup: RigSetup) -> list[str]:
     """A note that scripted faults happen only in the emulator's process.
 
-    Raises ConfigError: a fault cannot happen there: it needs virtual time.
+    Raises ConfigError if a fault cannot happen there: it needs virtual time.
     """
     from hil.assembly.emulation import scripted_faults
     from hil.emulator.process import check_fault

@@ -74,7 +74,7 @@ class Reporter:
 
         `facts`: contents of the summary.
 
-        Raises RunFolderError: the folder cannot be finished; its summary has the status `failed`.
+        Raises RunFolderError if the folder cannot be finished; its summary has the status `failed`.
         """
         try:
             return self._recorder.close(facts)

@@ -131,9 +131,9 @@ class HilRun:
     ) -> RunResult:
         """Runs to the end.
 
-        Raises RigError: the page cannot be served; nothing was sent. RealtimeError: real-time rights were required and
-        not granted; nothing was sent. RunFolderError: the folder cannot be made, and nothing was sent; or finished, and
-        every drive is off.
+        Raises RigError if the page cannot be served; nothing was sent. RealtimeError if real-time rights were required
+        and not granted; nothing was sent. RunFolderError if the folder cannot be made, and nothing was sent; or
+        cannot be finished, and every drive is off.
         """
         with ExitStack() as stack:
             stack.callback(self.close)
@@ -158,7 +158,7 @@ class HilRun:
     def open(self, out: Path | None) -> None:
         """Opens the recorder, and connects with it what a run consists of. Nothing is sent.
 
-        Raises RunFolderError: the folder cannot be made.
+        Raises RunFolderError if the folder cannot be made.
         """
         setup, environment, loop = self.setup, self.environment, self.setup.loop
         self.facts: dict[str, Any] = {
@@ -208,7 +208,7 @@ class HilRun:
         return None if self.rig.in_c is None else self.rig.in_c.sockets
 
     def _page(self) -> LivePage:
-        """Starts the live page; RigError: it cannot be served."""
+        """Starts the live page; RigError if it cannot be served."""
         if not isinstance(self.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         setup, settings, values = self.setup, self.setup.settings, self.setup.settings.values
@@ -381,7 +381,7 @@ class HilRun:
     def _end(self) -> RunResult:
         """Closes buses, folder and live page of a run whose drives are off.
 
-        Raises RunFolderError: the folder cannot be finished.
+        Raises RunFolderError if the folder cannot be finished.
         """
         self._report_outliers(self._outliers.close())
         self._attempt(self._judge, None)

@@ -28,7 +28,7 @@ class Served:
 
         `say`: called with each real-time right that is not granted.
 
-        Raises BusError: a bus is down.
+        Raises BusError if a bus is down.
         """
         try:
             with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as granted:
@@ -52,8 +52,8 @@ def serve(
 ) -> Served:
     """Powers the emulated drives of a config on.
 
-    Raises ConfigError: the config is wrong, or a bus may be a physical one, or reaches no other process. BusError: a
-    bus cannot be opened.
+    Raises ConfigError if the config is wrong, or a bus may be a physical one, or reaches no other process. BusError if
+    a bus cannot be opened.
     """
     setup, clock = load(config, overrides, engine), WallClock()
     settings = setup.settings

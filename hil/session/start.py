@@ -43,7 +43,7 @@ class Request:
 def start(request: Request) -> HilRun:
     """Makes a run ready. Nothing is sent, except on loopback buses the question whether an emulator is there.
 
-    Raises ConfigError: the config or the duration is wrong, or real drives would have to be armed. BusError: a bus
+    Raises ConfigError if the config or the duration is wrong, or real drives would have to be armed. BusError if a bus
     cannot be opened.
     """
     if request.duration is not None and not 0.0 < request.duration < math.inf:
@@ -76,7 +76,7 @@ def start(request: Request) -> HilRun:
 def _stage(request: Request, setup: RigSetup, environment: Environment, notes: list[str]) -> Stage:
     """The last stage of the run; adds notes on it.
 
-    Raises ConfigError: real drives need `--armed` or `drive_watchdog`, or faults are scripted for real drives.
+    Raises ConfigError if real drives need `--armed` or `drive_watchdog`, or faults are scripted for real drives.
     """
     default = Stage.FULL if environment.emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]

@@ -183,7 +183,7 @@ class Scene:
         self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
         self._columns, self._machine = list(columns), machine
         index = {name: i for i, name in enumerate(columns)}
-        self._t, self._late, self._skipped = index["t"], index.get("lateness"), index.get("skipped")
+        self._t, self._late, self._skipped = index["t"], index["lateness"], index["skipped"]
         self._peaks = [i for name, i in index.items() if name.startswith(("violation.", "law.", "u."))]
         self._q = [i for name, i in index.items() if name.startswith("q.")]
         self._bounds = BoundHistory(columns)
@@ -194,10 +194,8 @@ class Scene:
         self._buses = [BusTraffic(name, each) for name, each in rates.items()]
         # events as in the run folder; the oldest are dropped if there are too many
         self.events: list[dict[str, Any]] = []
-        # dropped: number of dropped events
-        # rows: number of rows read
-        # missed: number of rows that were overwritten before they were read
-        self.dropped = self.rows = self.missed = 0
+        self.dropped = 0  # number of dropped events
+        self._row_count = self._missed = 0  # rows that were read, and that were overwritten before
 
     def look(self) -> bool:
         """Reads what is new; returns whether there was a new row."""
@@ -206,24 +204,23 @@ class Scene:
             self.events += [json.loads(line) for line in split(data)]
         over = max(0, len(self.events) - KEPT_EVENTS)
         self.events, self.dropped = self.events[over:], self.dropped + over
-        frames, _ = self._frames.look()
-        self._count(np.frombuffer(frames, FIELDS))
+        frames = np.frombuffer(self._frames.look()[0], FIELDS)
+        for number, bus in enumerate(self._buses):
+            bus.add(frames[frames["bus"] == number])
         rows, missed = self._rows.look()
-        self.missed += missed
+        self._missed += missed
         table = np.frombuffer(rows).reshape(-1, len(self._columns))
-        self.rows += len(table)
+        self._row_count += len(table)
         if not len(table):
             return False
         self._top = {name: max(value, self._top.get(name, 0.0)) for name, value in self._worst(table).items()}
         self._last = table[-1]
         self._bounds.add(table)
         now = float(self._last[self._t])
-        if self._late is not None:
-            self._lateness.append((now, table[:, self._late]))
-            while self._lateness[0][0] < now - HISTORY:
-                self._lateness.popleft()
-        if self._skipped is not None:
-            self._skips += int(table[:, self._skipped].sum())
+        self._lateness.append((now, table[:, self._late]))
+        while self._lateness[0][0] < now - HISTORY:
+            self._lateness.popleft()
+        self._skips += int(table[:, self._skipped].sum())
         return True
 
     def _worst(self, table: Array) -> dict[str, float]:
@@ -231,24 +228,18 @@ class Scene:
         with np.errstate(all="ignore"):
             largest = np.max(np.abs(table[:, self._peaks]), axis=0, initial=0.0)
         peaks = {self._columns[i]: float(value) for i, value in zip(self._peaks, largest, strict=True)}
-        if self._late is not None:
-            peaks["lateness"] = float(table[:, self._late].max())
-        return peaks
-
-    def _count(self, frames: Any) -> None:
-        for number, bus in enumerate(self._buses):
-            bus.add(frames[frames["bus"] == number])
+        return peaks | {"lateness": float(table[:, self._late].max())}
 
     def picture(self) -> dict[str, Any]:
         """Contents of the page as plain values; non-finite numbers are None."""
         now, top = self._last, self._top
         self._top = {}
         picture: dict[str, Any] = {
-            "rows": self.rows,
+            "rows": self._row_count,
             "row": None if now is None else {name: plain(x) for name, x in zip(self._columns, now, strict=True)},
             "peak": {name: plain(value) for name, value in top.items()},
             "skipped": self._skips,
-            "missed": self.missed,
+            "missed": self._missed,
             "bus": {bus.name: bus.as_dict() for bus in self._buses},
             "bounds": self._bounds.as_dict(),
         }

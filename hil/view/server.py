@@ -111,7 +111,7 @@ class PageServer(ThreadingHTTPServer):
 
     `token`: secret part of the address; `act`: performs a viewer's action.
 
-    Raises OSError: no port is free.
+    Raises OSError if no port is free.
     """
 
     daemon_threads = True

@@ -56,7 +56,7 @@ class LivePage:
 
     Until its end this process ignores the signal `SIGNAL` unless a handler is set.
 
-    Raises RigError: the process cannot be started; nothing was sent to the drives.
+    Raises RigError if the process cannot be started; nothing was sent to the drives.
     """
 
     def __init__(
