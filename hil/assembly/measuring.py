@@ -171,14 +171,14 @@ def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sens
     _, speeds, torques = np.array([drive.quantum() for drive in drives]).T
     by_positions = sensing.filtered or bool(np.isnan(speeds).any())
     return ProofPlan(
-        np.zeros(len(drives)) if friction is None else np.array(friction.coulomb),
-        visible,
-        np.fmax(speeds, visible / BLUR),
-        np.nan_to_num(torques),
-        _travel(units),
-        max(QUARTER, (8 if by_positions else 4) * values.period),
-        units,
-        not by_positions,
+        dry=np.zeros(len(drives)) if friction is None else np.array(friction.coulomb),
+        position_step=visible,
+        speed_step=np.fmax(speeds, visible / BLUR),
+        torque_step=np.nan_to_num(torques),
+        travel=_travel(units),
+        quarter=max(QUARTER, (8 if by_positions else 4) * values.period),
+        units=units,
+        measures_speed=not by_positions,
     )
 
 

@@ -101,8 +101,9 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     rules = rules_of(drives, sensors, bounds, sensing.displacements.units)
     rules += assumption_rules(drives, _real_buses(settings))
     setup = RigSetup(
-        run, settings, start, drives, sensors, sensing, prediction, compensation, balance.falls, bounds, rules,
-        live_gains, tuple(notes),
+        run, settings, start, drives, sensors, sensing, prediction,
+        gravity_compensation=compensation, falls=balance.falls, bounds=bounds, rules=rules, live_gains=live_gains,
+        notes=tuple(notes),
     )  # fmt: skip
     if not all(drive.brake for drive in settings.drives):
         refuse_fall(setup, setup.task_states, "the task leads")

@@ -124,21 +124,22 @@ class RigSetup:
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
             return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.low_priority_rows)
 
+        nodes = (*self.drives, *self.sensors)
         return RunPlan(
             stage,
-            self.run.settings.duration if duration is None else duration,
-            safety.zero_time,
-            safety.ramp_time,
-            safety.stop_time,
-            safety.engage_tolerance,
-            self.stop_rate,
-            self.falls or guided,
-            hold,
-            errors,
-            frozenset() if law is None else law.stops_on,
-            resolved_steps(model, self.sensing, (*self.drives, *self.sensors), self.settings.values, self.start),
-            guiding_of(safety, self.drives, hold(self.start.q, self.start.v).u) if guided else None,
-            proof_plan(self.settings.values, model.plant, self.drives, self.sensing),
+            duration=self.run.settings.duration if duration is None else duration,
+            zero_time=safety.zero_time,
+            ramp_time=safety.ramp_time,
+            stop_time=safety.stop_time,
+            engage_tolerance=safety.engage_tolerance,
+            stop_rate=self.stop_rate,
+            stands=self.falls or guided,
+            hold=hold,
+            errors=errors,
+            stops_on=frozenset() if law is None else law.stops_on,
+            resolved=resolved_steps(model, self.sensing, nodes, self.settings.values, self.start),
+            guiding=guiding_of(safety, self.drives, hold(self.start.q, self.start.v).u) if guided else None,
+            proof=proof_plan(self.settings.values, model.plant, self.drives, self.sensing),
         )
 
 
