@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.assembly.settings import HilSettings, true_settings
+from hil.assembly.settings import true_settings
 from hil.assembly.setup import RigSetup
 from hil.bus import Bus
 from hil.bus.load import BusRates
@@ -23,9 +23,6 @@ from hil.calibration.calibrate import pose_at
 from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import EmulatedRig, Emulator
-from hil.emulator.fault_script import read_faults
-from hil.emulator.faults import Fault
-from hil.emulator.node import targets
 from hil.emulator.plant import SimulatedPlant
 from hil.loop import Clock, nanoseconds
 from hil.loop.controller import Controller
@@ -251,18 +248,10 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         values,
         {node.settings.name: _resolution(values, node) for node in nodes},
         configured=settings.drives,
-        faults=scripted_faults(settings),
+        faults=settings.faults,
         seed=setup.seed,
         engine=engine,
     )
-
-
-def scripted_faults(settings: HilSettings) -> list[Fault]:
-    """The fault script of a config, which `hil_settings` has checked."""
-    rig = (*settings.drives, *settings.sensors)
-    nodes = targets(rig, twins(rig))
-    fd_buses = [name for name, keys in settings.buses.items() if keys.get("fd")]
-    return read_faults(settings.values.faults, nodes, settings.buses, fd_buses)[0]
 
 
 def _resolution(values: Emulation, node: Node) -> float:

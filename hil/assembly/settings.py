@@ -12,6 +12,9 @@ from typing import Any, TypeVar, cast
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, describe_load
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.emulator.fault_script import read_faults
+from hil.emulator.faults import Fault
+from hil.emulator.node import targets
 from hil.protocols.registry import build, classic_problem, node_class, options_problems, twins
 from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
@@ -125,6 +128,11 @@ class HilSettings:
     loads: Mapping[str, BusLoad]  # name -> load of the bus
 
     @property
+    def faults(self) -> list[Fault]:
+        """The fault script."""
+        return _script(self.values, (*self.drives, *self.sensors), self.buses)[0]
+
+    @property
     def lockstep(self) -> bool:
         """Whether every bus is emulated in virtual time."""
         return all(bus["interface"] == EMULATED for bus in self.buses.values())
@@ -170,6 +178,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     law = loaded.config.law
     limits = law_limits(law, plant, problems) if isinstance(law, LawConfig) else {}
     wrong_buses, wrong_names = list(bus_problems(buses)), list(_wrong_names(values, plant))
+    _, wrong_faults = _script(values, [*drives, *sensors], buses)
     problems.extend(
         [
             *wrong_buses,
@@ -185,7 +194,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             *_limits_above_drives(isinstance(law, LawConfig) and law.limits == "robot", limits, drives),
             *_unmeasured_bases(plant, values),
             *_wrong_times(values),
-            *_wrong_faults(values, nodes, buses),
+            *(Problem(("hil", "faults", *problem.path), problem.what) for problem in wrong_faults),
             *_unknown_parameters(values, plant),
         ]
     )
@@ -367,16 +376,12 @@ def _wrong_times(values: Hil) -> Iterator[Problem]:
         yield Problem(("hil", "safety", "lost"), f"{safety.lost:g} s is less than stale {safety.stale:g} s")
 
 
-def _wrong_faults(values: Hil, nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Problem]:
-    if values.faults:
-        from hil.emulator.fault_script import read_faults
-        from hil.emulator.node import targets
-
-        fd_buses = [name for name, keys in buses.items() if keys.get("fd")]
-        known = targets((node for _, node in nodes), twins((node for _, node in nodes), lenient=True))
-        for problem in read_faults(values.faults, known, buses, fd_buses)[1]:
-            path = (int(part) if str(part).isdigit() else part for part in problem.path)
-            yield Problem(("hil", "faults", *path), problem.what)
+def _script(
+    values: Hil, nodes: Sequence[SensorSettings], buses: Mapping[str, Any]
+) -> tuple[list[Fault], list[Problem]]:
+    """The faults of the config, and the problems of its entries."""
+    known = targets(nodes, twins(nodes, lenient=True)) if values.faults else {}
+    return read_faults(values.faults, known, buses, [name for name, keys in buses.items() if keys.get("fd")])
 
 
 def _unknown_nodes(values: Hil, nodes: ConfigNodes) -> Iterator[Problem]:

@@ -31,7 +31,7 @@ def read_faults(
     """Reads a script; returns the faults, and all problems of the entries, each with its position in the script."""
     known, faults, problems = list(buses), [], []
     for i, entry in enumerate(entries):
-        reader = _Entry(str(i), entry, nodes, known, fd_buses)
+        reader = _Entry(i, entry, nodes, known, fd_buses)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -43,7 +43,7 @@ def read_faults(
 class _Entry:
     """Reads one entry of a script and collects its problems."""
 
-    _index: str
+    _index: int
     _entry: Mapping[str, Any]
     _nodes: Mapping[str, Target]
     _buses: list[str]

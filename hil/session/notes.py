@@ -12,6 +12,7 @@ from hil.bus.open import is_loopback
 from hil.drives import Feedback
 from hil.drives.base import Drive
 from hil.drives.settings import GAUGES, Gauge, Quantity
+from hil.emulator.process import check_fault
 from hil.safety.drive_test import untested
 from hil.safety.plan import Stage
 from hil.safety.proof import MARGIN, SHARE, zero_limits
@@ -160,10 +161,7 @@ def faults_elsewhere(setup: RigSetup) -> list[str]:
 
     Raises ConfigError if a fault cannot happen there: it needs virtual time.
     """
-    from hil.assembly.emulation import scripted_faults
-    from hil.emulator.process import check_fault
-
-    faults = scripted_faults(setup.settings)
+    faults = setup.settings.faults
     for fault in faults:
         check_fault(fault)
     return ["hil.faults: happen in the emulator only (servoctl emulate must run this config)"] if faults else []

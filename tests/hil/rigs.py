@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.assembly.emulation import emulated_rig, environment_of, make_emulator, scripted_faults
+from hil.assembly.emulation import emulated_rig, environment_of, make_emulator
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.emulator.emulator import Emulator
@@ -182,7 +182,7 @@ def play(
     rig = RIGS[rig] if isinstance(rig, str) else rig
     prepared = _setup(rig, sets)
     setup = renewed(prepared, faults or prepared.settings.values.faults)
-    assert len(scripted_faults(setup.settings)) == len(setup.settings.values.faults), "a fault is not well-formed"
+    assert len(setup.settings.faults) == len(setup.settings.values.faults), "a fault is not well-formed"
     emulator = make_emulator(setup, "vm", _plant(rig, sets))
     begin(emulator)
     environment = environment_of(setup, emulator)

@@ -72,14 +72,14 @@ def enable(host: Bench, torque: float = 0.0) -> None:
 def test_problems_of_an_entry_are_reported(entry: dict[str, Any], key: str, what: str) -> None:
     faults, problems = read_faults([{"kind": "cut"}, entry], {"a": target("odrive"), "b": target("cia402")}, ["main"])
     assert [fault.kind for fault in faults] == ["cut"]
-    assert [(problem.path, problem.what) for problem in problems if problem.path[1] == key] == [(("1", key), what)]
+    assert [(problem.path, problem.what) for problem in problems if problem.path[1] == key] == [((1, key), what)]
 
 
 def test_all_problems_are_reported_at_once() -> None:
     entries = [{"kind": "lost", "p": 2, "burst": 0}, {"kind": "nothing"}, {"kind": "late", "delay": "x y"}]
     _, problems = read_faults(entries, {"a": target("mit")}, ["main"])
     assert [problem.path for problem in problems] == [
-        ("0", "p"), ("0", "burst"), ("1", "kind"), ("2", "drive"), ("2", "delay")
+        (0, "p"), (0, "burst"), (1, "kind"), (2, "drive"), (2, "delay")
     ]  # fmt: skip
 
 
@@ -484,7 +484,7 @@ def test_payloads_and_frames_of_fd_need_a_bus_that_carries_them(entry: dict[str,
     options = {"status": "damiao"}
     nodes = {"a": target("mit", options=options), "b": target("mit", options=options, fd=True)}
     _, (problem, *others) = read_faults([entry], nodes, ["main", "fast"], ["fast"])
-    assert not others and problem.path == ("0", said[0]) and problem.what.startswith(said[1])
+    assert not others and problem.path == (0, said[0]) and problem.what.startswith(said[1])
     fine = {**entry, "bus": "fast", "fd": True} if "drive" not in entry else {**entry, "drive": "b"}
     assert bool(read_faults([fine], nodes, ["main", "fast"], ["fast"])[1]) is (entry.get("size") == 9)
 
