@@ -88,7 +88,9 @@ NMT_BITS = 0x7F  # bits of a heartbeat that hold the state
 COMMAND_SIZE, FEEDBACK_SIZE, STATUS_SIZE = 4, 8, 6
 HEAD = Field(0, 4)  # command and object of an SDO frame
 _EMERGENCY = Struct("<HB5s")
-_SDO = Struct("<BHBI")
+_SDO_HEAD = Struct("<BHB")
+UPLOAD, DOWNLOAD, DOWNLOADED, ABORT = 0x40, 0x23, 0x60, 0x80  # commands of SDO frames; 0x23: the size is given
+UPLOADED, UPLOADED_BITS = 0x42, 0xE2  # answer to a read that holds the value
 
 
 class Cia402State(Enum):
@@ -133,28 +135,25 @@ def emergency(data: bytes) -> tuple[int, int, bytes] | None:
     return _EMERGENCY.unpack(data) if len(data) == 8 else None
 
 
-def write_word(index: int, value: int) -> bytes:
-    """Payload of the SDO request that sets an object of 16 bits, as the controlword outside NMT state operational."""
-    return _SDO.pack(0x2B, index, 0, value)
-
-
-def request_object(index: int, sub: int) -> bytes:
-    """Payload of the SDO request that reads an object."""
-    return _SDO.pack(0x40, index, sub, 0)
+def sdo_request(index: int, sub: int = 0, data: bytes = b"") -> bytes:
+    """Payload of the SDO request that reads an object, or sets it to a value of 1 to 4 bytes (expedited transfer)."""
+    command = DOWNLOAD | 4 - len(data) << 2 if data else UPLOAD
+    return _SDO_HEAD.pack(command, index, sub) + data.ljust(4, b"\0")
 
 
 def answer_heads(index: int, sub: int) -> dict[int, Field]:
-    """First four bytes of the answer to `request_object`, as a number -> where its value is, by its size."""
+    """First four bytes of the answer to a read, as a number -> where its value is, by its size."""
     object_bits = index << 8 | sub << 24
-    return {0x43 | 4 - size << 2 | object_bits: Field(4, size, "signed") for size in (1, 2, 4)}
+    return {UPLOADED | 1 | 4 - size << 2 | object_bits: Field(4, size, "signed") for size in (1, 2, 4)}
 
 
 def read_status(data: bytes) -> Cia402State | None:
     """The state in the answer to a request of the statusword; None for any other answer."""
     if len(data) != 8:
         return None
-    head, index, sub, value = _SDO.unpack(data)
-    return state_of(value & 0xFFFF) if head & 0xE2 == 0x42 and (index, sub) == (0x6041, 0) else None
+    command, index, sub = _SDO_HEAD.unpack_from(data)
+    of_statusword = command & UPLOADED_BITS == UPLOADED and (index, sub) == (0x6041, 0)
+    return state_of(STATUSWORD.read(data[4:])) if of_statusword else None
 
 
 def nmt_state(data: bytes) -> int | None:

@@ -19,7 +19,7 @@ from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, d
 from hil.drives.guard import after, begin_enabling, first_answers, polls, refuse_fault, silent
 from hil.drives.guard import traffic as poll_traffic
 from hil.drives.options import options_of
-from hil.drives.sdo import Objects
+from hil.drives.sdo import U16, Objects
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TableNode
 from hil.drives.wire import (
@@ -449,7 +449,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         frames = self._order(codec.QUICK_STOP, 0.0)
         if self.settings.brake or not begins or not self._reports_ramp:
             return frames
-        option = codec.write_word(setup.QUICK_STOP_OPTION, setup.QUICK_STOP_THEN_HOLD)
+        option = codec.sdo_request(setup.QUICK_STOP_OPTION, data=U16.pack(setup.QUICK_STOP_THEN_HOLD))
         return Frame(codec.SDO_REQUEST + self.settings.node, option), *frames
 
     def ramp_ended(self, stands: bool) -> bool:
@@ -470,7 +470,9 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         if not self._started or self._nmt == codec.OPERATIONAL:
             return (frame,)
         self._asked += 1
-        request = codec.request_object(0x6041, 0) if self._asked % 2 else codec.write_word(0x6040, controlword)
+        request = (
+            codec.sdo_request(0x6041) if self._asked % 2 else codec.sdo_request(0x6040, data=U16.pack(controlword))
+        )
         return frame, Frame(codec.SDO_REQUEST + self.settings.node, request)
 
 

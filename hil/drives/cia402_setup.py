@@ -61,7 +61,7 @@ def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
 def questions(node: int, objects: Mapping[Quantity, MonitoredObject]) -> list[Frame]:
     """Frames that ask the drive with this node id for each of the objects."""
     places = [(each.number, each.sub) for each in objects.values()]
-    return [Frame(codec.SDO_REQUEST + node, codec.request_object(*place)) for place in places]
+    return [Frame(codec.SDO_REQUEST + node, codec.sdo_request(*place)) for place in places]
 
 
 def answers(node: int, objects: Mapping[Quantity, MonitoredObject]) -> Iterator[Message]:

@@ -25,9 +25,6 @@ PAUSE = 0.01  # [s] time between two questions whether an object has a value
 ABSENT = (0x0602_0000, 0x0609_0011)  # abort codes: no such object, no such subindex
 MAPPED = 3  # objects that one of our PDOs carries at most
 
-UPLOAD, DOWNLOAD, DOWNLOADED, ABORT = 0x40, 0x23, 0x60, 0x80  # commands; 0x23: expedited, the size is given
-UPLOADED, UPLOADED_BITS = 0x42, 0xE2  # answer with an expedited upload
-
 U8, U16, U32, I8, I16, I32 = (Struct(f"<{code}") for code in "BHIbhi")
 
 VARIABLES = {  # index -> name, type
@@ -108,8 +105,8 @@ class Objects:
 
     def read(self, index: int, sub: int | None = None) -> Transfer[int]:
         what, form = f"{_name(index, sub)} cannot be read", _form(index, sub)
-        answer = yield from self._ask(what, UPLOAD, index, sub)
-        if answer[0] & UPLOADED_BITS != UPLOADED:
+        answer = yield from self._ask(what, index, sub)
+        if answer[0] & codec.UPLOADED_BITS != codec.UPLOADED:
             raise DriveError(f"{what}: its answer is no expedited upload (command 0x{answer[0]:02X})")
         size = 4 - (answer[0] >> 2 & 3) if answer[0] & 1 else 4
         if size < form.size:  # some drives send more than the object has
@@ -122,8 +119,8 @@ class Objects:
             data = form.pack(value)
         except struct.error as error:
             raise DriveError(f"{what}: it has {form.size} bytes") from error
-        answer = yield from self._ask(what, DOWNLOAD | 4 - len(data) << 2, index, sub, data)
-        if answer[0] != DOWNLOADED:
+        answer = yield from self._ask(what, index, sub, data)
+        if answer[0] != codec.DOWNLOADED:
             raise DriveError(f"{what}: its answer is none to a download (command 0x{answer[0]:02X})")
 
     def set(self, index: int, value: int, sub: int | None = None) -> Transfer[None]:
@@ -158,10 +155,10 @@ class Objects:
 
         def reads_it() -> bool:
             answer = self._answer
-            return bool(answer) and (answer[0] == ABORT or form.unpack_from(answer, 4)[0] == value)
+            return bool(answer) and (answer[0] == codec.ABORT or form.unpack_from(answer, 4)[0] == value)
 
         what = f"{_name(index)} reads {value}"
-        yield from self._ask(what, UPLOAD, index, done=reads_it, limit=PAUSE, attempts=max(1, round(limit / PAUSE)))
+        yield from self._ask(what, index, done=reads_it, limit=PAUSE, attempts=max(1, round(limit / PAUSE)))
 
     @staticmethod
     def name(index: int, sub: int | None = None) -> str:
@@ -171,7 +168,6 @@ class Objects:
     def _ask(
         self,
         what: str,
-        command: int,
         index: int,
         sub: int | None = None,
         data: bytes = b"",
@@ -180,13 +176,13 @@ class Objects:
         attempts: int = ATTEMPTS,
     ) -> Transfer[bytes]:
         """Sends a request until an answer has come or `done`; returns the answer, 8 bytes."""
-        request = struct.pack("<BHB", command, index, sub or 0) + data.ljust(4, b"\0")
+        request = codec.sdo_request(index, sub or 0, data)
         self._object, self._answer = request[1:4], b""
         expected = what if done else f"{what}: no SDO response"
         came = done or (lambda: bool(self._answer))
         yield HandshakeStep([Frame(self._request, request)], came, limit, expected, attempts, prompt=True)
         answer, self._object = self._answer, b""
-        if answer[0] != ABORT:
+        if answer[0] != codec.ABORT:
             return answer
         (code,) = U32.unpack_from(answer, 4)
         text = f"{what}: {ABORTS.get(code, 'it is refused')} (abort code 0x{code:08X})"
