@@ -140,7 +140,7 @@ def renewed(setup: RigSetup, faults: Sequence[Mapping[str, Any]], seed: int | No
     run, loaded = setup.run, setup.run.loaded
     if seed is not None:
         assert loaded is not None
-        seeded = loaded.config.model_copy(update={"run": loaded.config.run.model_copy(update={"seed": seed})})
+        seeded = loaded.config.model_copy(update={"run": replace(loaded.config.run, seed=seed)})
         run = replace(run, loaded=replace(loaded, config=seeded))
     return replace(setup, run=run, settings=replace(setup.settings, values=values), drives=drives, sensors=sensors)
 

@@ -131,12 +131,12 @@ def test_gains_of_one_task_and_of_one_row_are_reached(tmp_path: Path) -> None:
 class Scripted:
     """Stands where the view does: wishes at ticks, and no page."""
 
-    stop_pressed, gone = False, None
+    stopped, gone = False, None
 
     def __init__(self, wishes: dict[int, tuple[int, float]]) -> None:
-        self._wishes, self._tick = wishes, -1
+        self._wishes, self._tick, self.requests = wishes, -1, self
 
-    def requested_gains(self) -> list[tuple[int, float]]:
+    def gains(self) -> list[tuple[int, float]]:
         self._tick += 1
         return [self._wishes[self._tick]] if self._tick in self._wishes else []
 
