@@ -135,10 +135,12 @@ class TicksInC:
         if source is None or (source.torques and not self.machine.holds):
             return False
         self._renew()
-        tick.source = source.torques
+        tick.source, tick.tests, tick.moves = source.torques, source.tests, source.moves
         if source.torques:
             tick.entered, tick.end, tick.ramp_time = source.entered, source.end, source.ramp_time
-            tick.stays, tick.stands, tick.learns, tick.wire_steps = source[4:]
+            tick.stays, tick.stands, tick.learns, tick.wire_steps = source[4:8]
+            if source.tests and self._stages.test is not None:
+                self.machine.take_test(self._stages.test.proof)
             self._x["aim"][:], self._x["aim_speed"][:] = self._stages.aim
             self._x["bias"][:], self._x["at_release"][:] = self._stages.pose.bias, self._stages.pose.at_release
         return True

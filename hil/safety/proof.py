@@ -15,7 +15,8 @@ is that of `hil.sensing.tracking`.
 
 While brakes open (`AxisMotion`): no load makes a machine fall faster than without torque, so an axis that does is
 driven by its own motor. Torque that is missing, or too large, shows there too. This is judged over a few ticks: the
-finer the speeds, the fewer are needed.
+finer the speeds, the fewer are needed. C does the ticks in which nothing can be found, by bounds that are a little
+narrower (`c/test.c`); the others are judged here.
 """
 
 from collections.abc import Sequence
@@ -36,11 +37,18 @@ without torque, and above the last one that of a torque that is too large."""
 
 WINDOWS = (2, 4)  # numbers of ticks over which an axis is judged at every tick
 LONGER = (8, 16, 32, 64)  # the same in turn, one at each tick: a tick has little time
+MOVING = 3.0  # [steps of the measured speed] an axis moves from here on
 OPPOSITE = 2.0  # largest response of a drive with the wrong polarity: what is more has another cause
 CERTAIN = 5.0  # a fall counts if it differs by so many times its noise
 LINEAR = ("m",)  # units of displacements that do not change the pose of the others
 ALONE = 0.8  # share of the squares of what is not explained that one drive must explain
 ALIKE = 1.5  # how much more it must explain than any other where motors act together
+UNLIKE = min(EXCESS - 1.0, 1.0 - NOTHING)
+"""Torque that the motion shows, or lacks, along itself, as a share of that sent, below which nothing is found."""
+
+ROOM = 1024  # ticks of the test that are remembered without new memory
+TESTED = "samples", "round_tick", "away", "away_speed", "ahead", "ahead_speed"
+"""Arrays of `TorqueProof` in which the test is remembered."""
 
 
 class Driven(NamedTuple):
@@ -60,6 +68,7 @@ class AxisMotion:
         speed_step: Smallest steps of the speeds [joint unit/s].
         units: Units of the displacements.
         loaded: Whether each axis carries so much that a torque that is missing shows.
+        samples: Number of samples, shape (1,); changed in place.
     """
 
     def __init__(
@@ -70,31 +79,66 @@ class AxisMotion:
         units: Sequence[str],
         loaded: Array,
         period: float,
+        samples: Array,
     ) -> None:
         self.W, self.P = hold.inertia, np.linalg.pinv(hold.inertia, rcond=1e-8, hermitian=True)
         self.projector = self.W @ self.P  # onto the torques that move the machine
         self.together = len(positions) - np.trace(self.projector) > 0.5  # whether motors are redundant
         self.noise = np.sqrt(self.W**2 @ speed_step**2 / 6.0)  # of a difference of two rounded speeds
-        self.elapsed, self.y, self.v = [0.0], [np.array(positions)], [np.zeros(len(positions))]
-        self.held, self.sent = [hold.u], [np.zeros(len(positions))]  # nothing is sent in the first tick
-        self._speed_step, self._loaded, self._period = speed_step, loaded, period
-        self._turns = np.array([0.0 if unit in LINEAR else 1.0 for unit in units])
+        self.speed_step, self._loaded, self._period = speed_step, loaded, period
+        self.turns = np.array([0.0 if unit in LINEAR else 1.0 for unit in units])
+        # a row for each tick: time since the tick before, positions, speeds, torques that hold, torques sent
+        self.rows = np.zeros((ROOM, 4 * len(positions) + 1))
+        self._samples, self._m = samples, len(positions)
+        samples[0] = 0
+        self.add(0.0, positions, np.zeros(len(positions)), hold.u)  # nothing is sent in the first tick
 
-    def add(self, elapsed: float, positions: Sequence[float], speeds: Sequence[float], gravity: Array) -> bool:
+    def _part(self, part: int) -> Array:
+        columns: Array = self.rows[: self._samples[0], 1 + part * self._m : 1 + (part + 1) * self._m]
+        return columns
+
+    @property
+    def elapsed(self) -> Array:
+        """Time between ticks [s]."""
+        elapsed: Array = self.rows[: self._samples[0], 0]
+        return elapsed
+
+    @property
+    def y(self) -> Array:
+        """Displacements of the ticks [joint unit]."""
+        return self._part(0)
+
+    @property
+    def v(self) -> Array:
+        """Speeds of the ticks [joint unit/s]."""
+        return self._part(1)
+
+    @property
+    def held(self) -> Array:
+        """Torques that hold the poses of the ticks [actuator units]."""
+        return self._part(2)
+
+    @property
+    def sent(self) -> Array:
+        """Torques sent in the ticks before this one [actuator units]."""
+        return self._part(3)[:-1]
+
+    def add(
+        self, elapsed: float, positions: Sequence[float] | Array, speeds: Sequence[float] | Array, gravity: Array
+    ) -> bool:
         """Adds the samples of a tick, and the torques that hold its pose; returns whether they are numbers."""
-        self.elapsed.append(elapsed)
-        self.y.append(np.array(positions))
-        self.v.append(np.array(speeds))
-        self.held.append(gravity)
+        if self._samples[0] == len(self.rows):
+            self.rows = np.vstack([self.rows, np.zeros_like(self.rows)])
+        self._samples += 1
+        self.elapsed[-1], self.y[-1], self.v[-1], self.held[-1] = elapsed, positions, speeds, gravity
         finite = bool(np.isfinite(self.y[-1]).all() and np.isfinite(self.v[-1]).all())
         if not finite:
             self.v[-1] = self.v[-2]
         return finite
 
     def add_sent(self, torques: Array) -> None:
-        """Adds what a tick has sent, once."""
-        if len(self.sent) < len(self.v):
-            self.sent.append(torques)
+        """Adds what this tick sends."""
+        self._part(3)[-1] = torques
 
     @property
     def travel(self) -> Array:
@@ -104,7 +148,7 @@ class AxisMotion:
 
     def _moves(self) -> Array:
         """Which axes move now, shape (m,)."""
-        moves: Array = np.abs(self.v[-1]) > 3.0 * self._speed_step
+        moves: Array = np.abs(self.v[-1]) > MOVING * self.speed_step
         return moves
 
     def _one_way(self, ticks: int) -> Array:
@@ -112,8 +156,8 @@ class AxisMotion:
         moves = self._moves()
         if not moves.any():
             return moves
-        v = np.array(self.v[-ticks - 1 :])
-        one_way: Array = moves & (v * np.sign(v[-1]) >= -self._speed_step).all(axis=0)
+        v = self.v[-ticks - 1 :]
+        one_way: Array = moves & (v * np.sign(v[-1]) >= -self.speed_step).all(axis=0)
         return one_way
 
     def driven(self) -> Driven | None:
@@ -141,8 +185,8 @@ class AxisMotion:
     def _shares(self, ticks: int) -> tuple[Array, Array, Array]:
         """Torque that acts as a share of that sent in the last ticks, its doubt, and which axes the rest drives."""
         few = max(1, ticks // 4)  # means of several samples at both ends: coarse speeds are noisy
-        v, torques = np.array(self.v[-ticks - 1 :]), np.array(self.sent[-ticks - 1 :])
-        dt = np.array(self.elapsed[-ticks:])[:, None]
+        v, torques = self.v[-ticks - 1 :], self.sent[-ticks - 1 :]
+        dt = self.elapsed[-ticks:, None]
         impulse = np.vstack([0.0 * v[:1], np.cumsum(dt * (torques[1:] + torques[:-1]) / 2, axis=0)])
         sent = impulse[-few:].mean(axis=0) - impulse[:few].mean(axis=0)
         change = v[-few:].mean(axis=0) - v[:few].mean(axis=0)
@@ -152,7 +196,7 @@ class AxisMotion:
         moves = self._moves()
         driven = (unexplained * v[-1] > 0.0) & moves & (sent != 0.0)
         # W is that of the first pose; a turn changes it by about its angle
-        turned = np.abs(self.travel) @ self._turns
+        turned = np.abs(self.travel) @ self.turns
         wrong = turned * (np.abs(self.W) @ np.abs(change))
         doubt = CERTAIN * self.noise / few**0.5 + self._period * np.ptp(torques, axis=0) + 2.0 * wrong
         # one drive alone is blamed: an error of the model shows on several axes, and a closed brake on its own
@@ -173,6 +217,7 @@ def ratio(a: Array, b: Array) -> Array:
 MARGIN = 1.3  # limit of the torque in stage zero, as a share of what holds the pose and of what dry friction takes
 SHARE = 0.05  # [share of torque_limit] part of that limit for a joint that carries nothing
 
+SIGNS = 1.0, -1.0, -1.0, 1.0  # of the torque in each quarter of a round
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
@@ -277,23 +322,31 @@ class TorqueProof:
         # [actuator unit] largest torque of each drive until the test is over
         self.limits: list[float] = self._largest.tolist()
         self.over = False  # whether the test is over
-        self._tick, self._ticks = -1, 1
-        self._test = self._most = np.zeros(len(drives))
-        # motion: displacements and speeds that the test causes by the model in the present tick
-        self.motion = self._ahead = np.zeros(len(drives)), np.zeros(len(drives))
+        self.quarter = 1  # ticks for which a torque of the test keeps its sign
+        self._most = np.zeros(len(drives))
+        # torque of the round, and acceleration that it causes, shape (m,)
+        self.test = self.pushed = np.zeros(len(drives))
+        # largest motion that the test explains [joint unit]
+        self.most_travel = 3.0 * np.maximum(plan.travel, plan.position_step)
+        # these arrays change in place: number of samples, ticks of the present round (-1: none), and displacements and
+        # speeds that the test causes by the model in the present tick, and in the next one
+        self.samples, self.round_tick = np.zeros(1, dtype=np.int64), np.full(1, -1)
+        self.away, self.away_speed = np.zeros(len(drives)), np.zeros(len(drives))
+        self.ahead, self.ahead_speed = np.zeros(len(drives)), np.zeros(len(drives))
 
     def begin(self, hold: Hold, positions: Sequence[float]) -> None:
         """Takes the pose at which the drives are enabled."""
         plan, each = self._plan, range(len(positions))
         self._carries, loaded = np.abs(hold.u), np.abs(hold.u) > SHARE * self._largest
-        self._axes = AxisMotion(hold, positions, plan.speed_step, plan.units, loaded, self._period)
+        # what was measured and sent
+        self.motion = AxisMotion(hold, positions, plan.speed_step, plan.units, loaded, self._period, self.samples)
         self.limits = zero_limits(self._drives, hold.u, plan.dry)
-        self._groups = [Group([i]) for i in each] if self._axes.together else [Group(list(each))]
+        self._groups = [Group([i]) for i in each] if self.motion.together else [Group(list(each))]
 
     def sent(self, torques: Array) -> None:
         """Takes what this tick sends, or a drive that is being enabled begins with; in the sense of the commands."""
         if not self.over:
-            self._axes.add_sent(torques)
+            self.motion.add_sent(torques)
 
     def judge(
         self, elapsed: float, positions: Sequence[float], speeds: Sequence[float], gravity: Array
@@ -306,13 +359,13 @@ class TorqueProof:
             speeds: Their speeds.
             gravity: Torques that hold this pose by the model, shape (m,).
         """
-        if self.over or not self._axes.add(elapsed, positions, speeds, gravity):
+        if self.over or not self.motion.add(elapsed, positions, speeds, gravity):
             return []
-        driven = self._axes.driven()
+        driven = self.motion.driven()
         finding = self._moved() if driven is None else self._disproved(*driven)
         if finding is not None:
             return [finding]
-        return self._judge_round() if self._tick >= 0 else []
+        return self._judge_round() if self.testing else []
 
     def _disproved(self, index: int, kind: EventKind, response: float) -> Finding:
         axis = self.axes[index]
@@ -321,8 +374,8 @@ class TorqueProof:
 
     def _moved(self) -> Finding | None:
         """A finding if an axis has left the pose by more than the test explains."""
-        travel = self._axes.travel
-        allowed = 3.0 * np.maximum(self._plan.travel, self._plan.position_step)
+        travel = self.motion.travel
+        allowed = self.most_travel
         worst = int(np.argmax(np.abs(travel) / allowed))
         if not abs(travel[worst]) > allowed[worst]:
             return None
@@ -333,25 +386,30 @@ class TorqueProof:
     @property
     def testing(self) -> bool:
         """Whether a round of the test goes on."""
-        return self._tick >= 0
+        return bool(self.round_tick[0] >= 0)
+
+    @property
+    def caused(self) -> tuple[Array, Array]:
+        """Displacements and speeds that the test causes by the model in the present tick, shape (m,)."""
+        return self.away, self.away_speed
 
     def start(self) -> None:
         """Begins the test: all brakes are open."""
-        if not self.over and self._tick < 0:
+        if not self.over and not self.testing:
             self._begin_round()
 
     def torques(self) -> Array:
         """Torques of the test in this tick, shape (m,) [actuator units]."""
-        if self._tick < 0:
+        if not self.testing:
             return np.zeros(len(self._drives))
-        quarter = self._tick // self._ticks
-        self._tick += 1
-        torques = self._test * ((1.0, -1.0, -1.0, 1.0)[quarter] if quarter < 4 else 0.0)
-        acceleration, period, (away, speed) = self._axes.P @ torques, self._period, self._ahead
-        self.motion, self._ahead = (
-            self._ahead,
-            (away + period * speed + period**2 / 2 * acceleration, speed + period * acceleration),
-        )
+        quarter = int(self.round_tick[0]) // self.quarter
+        self.round_tick += 1
+        sign = SIGNS[quarter] if quarter < len(SIGNS) else 0.0
+        acceleration, period = self.pushed * sign, self._period
+        self.away[:], self.away_speed[:] = self.ahead, self.ahead_speed
+        self.ahead[:] = self.away + period * self.away_speed + period**2 / 2 * acceleration
+        self.ahead_speed[:] = self.away_speed + period * acceleration
+        torques: Array = self.test * sign
         return torques
 
     def _begin_round(self) -> None:
@@ -361,22 +419,23 @@ class TorqueProof:
             self.over = True
             return
         group = self._group = min(left, key=lambda each: each.rounds)
-        plan, mobility = self._plan, np.diag(self._axes.P)
+        plan, mobility = self._plan, np.diag(self.motion.P)
         room = 0.7 * (np.array(self.limits) - self._carries)  # the feedback needs the rest
         needed = ratio(STEPS * plan.speed_step, mobility * room)  # coarse speeds need long quarters
-        self._ticks = max(1, round(max(plan.quarter, min(float(needed.max(initial=0.0)), LONGEST)) / self._period))
-        time = self._ticks * self._period
+        self.quarter = max(1, round(max(plan.quarter, min(float(needed.max(initial=0.0)), LONGEST)) / self._period))
+        time = self.quarter * self._period
         least = np.maximum(STEPS * plan.speed_step / time, STEPS * plan.position_step / time**2)
         wanted = np.maximum(ratio(least, mobility), STEPS * plan.torque_step) * 4.0**group.rounds
         size = np.minimum(np.minimum(wanted, room), ratio(plan.travel, mobility) / time**2)
         test = np.zeros(len(size))
         test[group.drives] = (size * self._signs())[group.drives] * self._unproved(group.drives)
-        self._test = test / max(1.0, float((np.abs(self._axes.P @ test) * time**2 / plan.travel).max(initial=0.0)))
-        self._most = np.maximum(self._most, np.abs(self._test))
+        self.test = test / max(1.0, float((np.abs(self.motion.P @ test) * time**2 / plan.travel).max(initial=0.0)))
+        self.pushed = self.motion.P @ self.test
+        self._most = np.maximum(self._most, np.abs(self.test))
         group.rounds += 1
         group.done = group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
-        self._tick, self._first = 0, len(self._axes.v) - 1
-        self._ahead = self.motion
+        self.round_tick[0], self._first = 0, len(self.motion.v) - 1
+        self.ahead[:], self.ahead_speed[:] = self.caused
 
     def _unproved(self, drives: Sequence[int]) -> list[bool]:
         return [self.axes[i].state is not State.PROVED for i in drives]
@@ -384,7 +443,7 @@ class TorqueProof:
     def _signs(self) -> Array:
         """Directions of the test: away from a near position limit."""
         signs = np.ones(len(self._drives))
-        for i, (drive, y, travel) in enumerate(zip(self._drives, self._axes.y[0], self._plan.travel, strict=True)):
+        for i, (drive, y, travel) in enumerate(zip(self._drives, self.motion.y[0], self._plan.travel, strict=True)):
             lower, upper = drive.position_limits
             if upper - y < min(2.0 * travel, y - lower):
                 signs[i] = -1.0
@@ -392,15 +451,16 @@ class TorqueProof:
 
     def _judge_round(self) -> list[Finding]:
         """What the present round shows; ends it after its time."""
-        over, group = self._tick >= 4 * self._ticks + LATE, self._group
-        if not over and (self._tick < self._ticks or self._tick % JUDGED):
+        tick, group = int(self.round_tick[0]), self._group
+        over = tick >= 4 * self.quarter + LATE
+        if not over and (tick < self.quarter or tick % JUDGED):
             return []
         impulse, momentum = self._balance()
         response, error = self._response([*group.impulses, impulse], [*group.momenta, momentum])
         # Errors of rounded speeds that hardly change are alike and average out only over a whole round: before its end
         # they contradict nothing, and then only by a response of the model's size, far beyond its error.
         size = np.abs(response) if over else response
-        seen = np.ptp(momentum, axis=0) > CERTAIN * self._axes.noise
+        seen = np.ptp(momentum, axis=0) > CERTAIN * self.motion.noise
         shows = seen | ((size > SMALLEST) & (size < LARGEST))
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
         highest = response + np.where(seen, 3.0, HIDDEN) * error
@@ -416,11 +476,11 @@ class TorqueProof:
 
     def _balance(self) -> tuple[Array, Array]:
         """j of this round, each drive's by the lag that fits best, and W v; shape (rows, m)."""
-        first, v = self._first, np.array(self._axes.v[self._first :])
-        dt = np.array(self._axes.elapsed[first + 1 :])
+        first, v = self._first, self.motion.v[self._first :]
+        dt = self.motion.elapsed[first + 1 :]
         basis = _trend(dt)
-        momentum = _detrended((v - v[0]) @ self._axes.W, basis)
-        sent, count = np.array(self._axes.sent[first - LATE :]), len(dt)
+        momentum = _detrended((v - v[0]) @ self.motion.W, basis)
+        sent, count = self.motion.sent[first - LATE :], len(dt)
         lagged = [sent[LATE - lag : LATE - lag + count] for lag in range(LATE + 1)]
         impulses = np.zeros((LATE + 1, *v.shape))
         impulses[:, 1:] = np.cumsum(dt[:, None] * lagged, axis=1)
@@ -431,7 +491,7 @@ class TorqueProof:
 
     def _response(self, impulses: Sequence[Array], momenta: Sequence[Array]) -> tuple[Array, Array]:
         """f and its standard error by these rounds, shape (m,); infinite where motors that act together hide it."""
-        impulse, momentum, projector = np.vstack(impulses), np.vstack(momenta), self._axes.projector
+        impulse, momentum, projector = np.vstack(impulses), np.vstack(momenta), self.motion.projector
         information = projector * (impulse.T @ impulse)
         size = np.sqrt(np.abs(np.diag(information)))
         size[size == 0.0] = 1.0
@@ -441,11 +501,11 @@ class TorqueProof:
         inverse /= np.outer(size, size)
         f = inverse @ (impulse * momentum).sum(axis=0)
         rest = momentum - (impulse * f) @ projector
-        variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self._axes.noise**2 / 2.0)
+        variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self.motion.noise**2 / 2.0)
         return f, np.where(shown, np.sqrt(np.abs(np.diag(inverse)) * variance), np.inf)
 
     def _end_round(self, response: Array, error: Array) -> list[Finding]:
-        self._tick = -1
+        self.round_tick[0] = -1
         findings: list[Finding] = []
         for i in self._group.drives:
             axis = self.axes[i]
@@ -466,8 +526,8 @@ class TorqueProof:
         if response - 3.0 * error > LARGEST:
             axis.state = State.DISPROVED
             return [Finding(i, EventKind.RESPONSE, f"it moves {response:.3g} times as much as the model says")]
-        v, y = np.array(self._axes.v[self._first :])[:, i], np.array(self._axes.y[self._first :])[:, i]
-        dt = np.array(self._axes.elapsed[self._first + 1 :])
+        v, y = self.motion.v[self._first :, i], self.motion.y[self._first :, i]
+        dt = self.motion.elapsed[self._first + 1 :]
         basis = _trend(dt)
         path = _detrended(np.append(0.0, np.cumsum(dt * (v[1:] + v[:-1]) / 2)), basis)
         y = _detrended(y, basis)

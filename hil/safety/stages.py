@@ -23,6 +23,7 @@ from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
 from hil.safety.plan import ENDING, UNPOWERED, WORKING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import KEPT, PoseHold
+from hil.safety.proof import TESTED
 from hil.safety.rules import Rule
 from servoctl.types import Array, Status
 
@@ -69,6 +70,8 @@ class TorqueSource(NamedTuple):
     stands: bool = False  # whether the pose is held; if not, no torque takes the place of those that hold it
     learns: bool = False  # whether the integral of the pose runs
     steps: bool = False  # whether torques are in steps of the wire
+    tests: bool = False  # whether the test of the drives goes on
+    moves: bool = True  # whether torques move the machine: not while brakes open
 
 
 class Stages:
@@ -136,12 +139,18 @@ class Stages:
             return TorqueSource(Torques.LAW) if going else None
         tested, entered = test is None or test.proof.over, self._entered or 0
         stands, steps = plan.stands or test is not None, test is not None
-        if self._corrects or not tested or self._brakes_held or self._engage_by is not None:
+        if self._corrects or self._engage_by is not None:
             return None
         if self.mode is Phase.ZERO:
+            opens, end = self._brakes_held, plan.time_in_zero if tested else inf
+            if not (tested or opens or (test is not None and test.proof.testing)):
+                return None
             return TorqueSource(
-                Torques.HOLD, entered, plan.time_in_zero, stands=stands, learns=plan.stands, steps=steps
+                Torques.HOLD, entered, self._opening_time if opens else end, stands=stands, learns=plan.stands,
+                steps=steps, tests=not tested, moves=not opens,
             )  # fmt: skip
+        if not tested or self._brakes_held:
+            return None
         if self.mode is Phase.RAMP:
             stays = plan.stage is Stage.RAMP
             end = plan.ramp_time + plan.duration if stays else inf
@@ -166,7 +175,7 @@ class Stages:
     @property
     def aim(self) -> tuple[Array, Array]:
         """Displacements that are held, and their speeds, shape (m,)."""
-        return self.pose.aim(None if self.test is None else self.test.proof.motion)
+        return self.pose.aim(None if self.test is None else self.test.proof.caused)
 
     def keep_in(self, arrays: Mapping[str, Array]) -> None:
         """Keeps what the pose, the stop and the steps of the wire remember in the arrays of these names."""
@@ -174,6 +183,7 @@ class Stages:
         keepers += [(self._rig.ladder, name) for name in WATCHED]
         if self.test is not None:
             keepers.append((self.test.in_steps, "rest"))
+            keepers += [(self.test.proof, name) for name in TESTED]
         for keeper, name in keepers:
             arrays[name][:] = getattr(keeper, name)
             setattr(keeper, name, arrays[name])
@@ -263,9 +273,14 @@ class Stages:
         allowed = np.array(self._limits.apply(wanted, self._held))
         return self.test.sent(allowed) if self.test is not None and self.mode is not Phase.FULL else allowed
 
+    @property
+    def _opening_time(self) -> float:
+        """Time in stage zero after which brakes are open [s]."""
+        return min(BRAKES_OPEN, self._plan.time_in_zero / 2)
+
     def _brakes_may_hold(self, now: int) -> bool:
         """Whether a brake may still hold the machine though its drive is enabled."""
-        opening = self.mode is Phase.ZERO and self._since(now) < min(BRAKES_OPEN, self._plan.time_in_zero / 2)
+        opening = self.mode is Phase.ZERO and self._since(now) < self._opening_time
         return opening and any(drive.settings.brake for drive in self._rig.drives)
 
     def _watch(self, tick: Tick, reading: Reading, sound: Sequence[bool]) -> None:
@@ -374,7 +389,7 @@ class Stages:
 
     def _stand(self, reading: Reading, learn: bool = False) -> list[float]:
         if self.test is not None:
-            return self.pose.stand(reading, learn and self._plan.stands, self.test.proof.motion)
+            return self.pose.stand(reading, learn and self._plan.stands, self.test.proof.caused)
         return self.pose.stand(reading, learn) if self._plan.stands else [0.0] * self._count
 
     def _sound(self, reading: Reading) -> list[bool]:

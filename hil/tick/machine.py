@@ -21,6 +21,7 @@ from hil.safety.ladder import LEFT, STILL_TICKS, Ladder
 from hil.safety.limits import ROOM
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
+from hil.safety.proof import CERTAIN, JUDGED, LATE, LONGER, MOVING, SIGNS, UNLIKE, WINDOWS, TorqueProof
 from hil.safety.rules import Rule
 from hil.sensing import arrival, plausibility, scale, tracking
 from hil.sensing.sensing import Sensing
@@ -122,6 +123,7 @@ TICK = (
     "frames.c",
     "window.c",
     "sense.c",
+    "test.c",
     "hold.c",
     "tick.c",
 )  # the files of a tick from frames to frames, in order
@@ -137,7 +139,7 @@ STATE = {
     "double": {
         "n": "q v law_q law_v moved half_moved quick_moved",
         "m": "sent made least most where half_sent quick_sent before_u before_d carried previous integral anchor rest "
-        "path path_speed loop_speed",
+        "path path_speed loop_speed away away_speed ahead ahead_speed",
         "channels": "position velocity torque next_torque accepted_position accepted_velocity accepted_torque travel "
         "rates before scale_start scale_moved scale_path wrapped added",
         "1": "window_elapsed half_elapsed quick_elapsed fastest",
@@ -145,7 +147,8 @@ STATE = {
         "gauges": "gauges",  # temperatures, supply and load of each node, in the order of `GAUGES`
     },
     "long long": {
-        "1": "now sync sync_before asked asked_before limits_time due began written beyond lacking windows",
+        "1": "now sync sync_before asked asked_before limits_time due began written beyond lacking windows "
+        "samples round_tick",
         "m": "alive followed still",
         "channels": "sample_time accepted_time seen still_since scale_since scale_beyond",
         "2 m": "arrivals",  # of short windows, then of long ones
@@ -155,8 +158,9 @@ STATE = {
 RESULTS = {
     "double": {
         "m": "torques raw allowed silences wanted limited held learned scaled unsent aim aim_speed bias at_release "
-        "next_path next_speed goals",
+        "next_path next_speed goals test pushed test_noise speed_step turns most_travel changes impulses means spreads",
         "channels": "ages displacements slack expected",
+        "m m": "test_inertia projector",  # row by row
     },
     "int": {"m": "clamped next_still"},
 }
@@ -230,7 +234,7 @@ class CompiledTick:
 
     def _make_arrays(self, n: int, m: int, channels: int) -> None:
         """Makes all arrays of `STATE` and `RESULTS`; the struct points to them."""
-        tick, sizes = self.tick, {"n": n, "m": m, "channels": channels, "1": 1, "2 m": 2 * m}
+        tick, sizes = self.tick, {"n": n, "m": m, "channels": channels, "1": 1, "2 m": 2 * m, "m m": m * m}
         sizes |= {"windows": tracking.COMES_WITHIN * m, "gauges": len(GAUGES) * channels}
         tick.n, tick.m, tick.channels = n, m, channels
         for table, keeps in ((STATE, True), (RESULTS, False)):
@@ -358,6 +362,18 @@ class CompiledTick:
             tick.grip, tick.guide_limits = self._numbers(guiding.grip), self._numbers(guiding.limits)
             tick.wall_lower, tick.wall_upper = self._numbers(pose.lower), self._numbers(pose.upper)
             tick.weighs = self._numbers(pose.weighs)
+
+    def take_test(self, proof: TorqueProof) -> None:
+        """Takes the present round of the test of the drives, and what its motion is judged by."""
+        tick, x, axes = self.tick, self.arrays, proof.motion
+        tick.late, tick.judged, tick.certain, tick.unlike, tick.moving = LATE, JUDGED, CERTAIN, UNLIKE, MOVING
+        tick.signs, tick.ticks = SIGNS, (*WINDOWS, *LONGER)
+        tick.quarter, tick.half_square = proof.quarter, tick.period**2 / 2
+        x["test"][:], x["pushed"][:], x["most_travel"][:] = proof.test, proof.pushed, proof.most_travel
+        x["test_noise"][:], x["speed_step"][:], x["turns"][:] = axes.noise, axes.speed_step, axes.turns
+        x["test_inertia"][:], x["projector"][:] = axes.W.ravel(), axes.projector.ravel()
+        self._history = axes.rows  # kept alive
+        tick.history, tick.room = self.ffi.cast("double *", axes.rows.ctypes.data), len(axes.rows)
 
     def take_ladder(self, ladder: Ladder) -> None:
         """Takes the speeds below which joints may stand."""

@@ -46,6 +46,9 @@ class Counted(HilRun):
             self.acts[mode] += in_c.acts
             self.decided[mode] += in_c.decided
             self.limited += in_c.decided and mode == "stopping" and any(in_c.clamped)
+            test = self.stages.test
+            if in_c.decided and mode == "zero" and test is not None and not test.proof.over:
+                assert test.proof.motion.driven() is None  # what C leaves out shows nothing
 
 
 @cache
@@ -173,3 +176,13 @@ def test_a_bus_that_fails_within_a_tick_has_its_reaction_at_the_same_instant(
     for share in (0.1, 0.4, 0.8):
         at = _phases(machine)[phase] + POWER_UP + (5.0 + share) * period
         compare(machine, Stage.FULL, {**BUS_KINDS[fault], "at": at, "since": "power_on"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [-1.0, -0.3, 0.0, 0.2, 0.5, 1.8, 3.0])
+@pytest.mark.parametrize("machine", ["robots", "V rack mit", "A", "two arms"])
+def test_what_the_test_of_the_drives_finds_is_found_at_the_same_instant(machine: str, factor: float) -> None:
+    begins = _phases(machine)
+    fault = {"kind": "torque_constant", "factor": factor, "drive": _setup(machine, "auto").drives[-1].settings.name}
+    for at in (0.0, begins["zero"] + 0.071, (begins["zero"] + begins["ramp"]) / 2):
+        compare(machine, Stage.FULL, {**fault, "at": at + POWER_UP, "since": "power_on"})

@@ -282,7 +282,7 @@ class Later(HilRun):
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        if self.timer is None and self.rig.in_c is not None and self.rig.in_c.count:
+        if self.timer is None and self.stages.mode is Phase.FULL:
             self.timer = threading.Timer(0.25, self.act)
             self.timer.start()
 

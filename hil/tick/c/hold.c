@@ -153,7 +153,7 @@ static void together(tick *k, double step)
 }
 
 /* Replaces the law's torques in `wanted`; not 0 where the stage ends, or the model holds no pose. */
-static int blend(tick *k)
+static int blend(tick *k, double elapsed)
 {
   double since = seconds(*k->began - k->entered), share = 0.0;
   if (since >= k->end) return give_back(k, 0);
@@ -161,8 +161,15 @@ static int blend(tick *k)
   if (k->source == STOP) return stop(k);
   if (k->source == BLEND) share = smaller(1.0, since / k->ramp_time);
   if (share == 1.0 && !k->stays) return give_back(k, 0);
-  if (stand(k)) return GIVEN_BACK;
-  for (int i = 0; i < k->m; ++i)
-    k->wanted[i] = k->source == BLEND ? (1.0 - share) * k->held[i] + share * k->wanted[i] : 0.0 + k->held[i] + 0.0;
+  if (k->tests && *k->round_tick >= 0)
+    for (int i = 0; i < k->m; ++i) {
+      k->aim[i] = k->anchor[i] + k->ahead[i];
+      k->aim_speed[i] = k->ahead_speed[i];
+    }
+  if (stand(k) || (k->tests && prove(k, elapsed))) return GIVEN_BACK;
+  for (int i = 0; i < k->m; ++i) {
+    double more = k->tests ? k->test[i] * test_sign(k) : 0.0;
+    k->wanted[i] = k->source == BLEND ? (1.0 - share) * k->held[i] + share * k->wanted[i] : 0.0 + k->held[i] + more;
+  }
   return 0;
 }

@@ -93,7 +93,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   if ((k->source == LAW || k->source == BLEND) && k->stops >> (int)row[k->status_start] & 1)
     return give_back(k, "the law's status");
   memcpy(k->wanted, row, m * sizeof *row);
-  if (k->source && blend(k)) return GIVEN_BACK;
+  if (k->source && blend(k, elapsed)) return GIVEN_BACK;
   if (!all_finite(k->wanted, m)) return give_back(k, "a torque that is not finite");
   memcpy(k->limited, k->wanted, m * sizeof *x);
   if (k->source == STOP) together(k, step);
@@ -115,6 +115,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     else if (k->learns) memcpy(k->integral, k->learned, m * sizeof *x);
   }
   if (k->source && k->wire_steps) memcpy(k->rest, k->unsent, m * sizeof *x);
+  if (k->tests) keep_test(k);
   if (k->own_memory && !k->source) {
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
     for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];
@@ -122,7 +123,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   if (k->own_memory < k->memory) {
     int own = k->own_memory;
     double *rates = row + k->rate_start;
-    if (all_finite(rates + own, k->memory - own))
+    if (k->moves && all_finite(rates + own, k->memory - own))
       for (int i = own; i < k->memory; ++i) k->controller_memory[i] += k->memory_period * rates[i];
     else memcpy(k->controller_memory + own, k->memory_start + own, (k->memory - own) * sizeof *x);
     memcpy(k->controller_memory + k->sent_at, k->torques, m * sizeof *x); /* as asked, not as rounded */

@@ -97,6 +97,10 @@ typedef struct {
   const double *grip, *wall_lower, *wall_upper, *guide_limits, *weighs;
   double stop_rate, stop_decay, still_left, stop_room, next_fastest; /* of a controlled stop: hil.safety.pose_hold, ladder and limits */
   int still_ticks;
+  int tests, moves; /* whether stage zero tests the drives; whether torques move the machine: not while brakes open */
+  double *history, certain, unlike, moving, half_square, signs[4]; /* of the test: hil.safety.proof */
+  long long room;
+  int quarter, late, judged, ticks[6]; /* the axes are judged over so many ticks: the first two, and one of the others */
   int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
