@@ -21,7 +21,7 @@ from hil.sensing.gravity import GravityCompensation, falls_without_torque
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.estimation import estimating
-from servoctl.assembly.gains import drives_spacing, task_gains
+from servoctl.assembly.gains import drives_spacing, has_unknown_gains, task_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
@@ -30,10 +30,9 @@ from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
-from servoctl.errors import ConfigError
+from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import NOISE
 from servoctl.simulation.engine_choice import take_engine_at_once
-from servoctl.simulation.system import System
 from servoctl.types import State
 
 LONGEST_WATCHDOG = 0.1  # [s] warn above this watchdog time of a drive
@@ -64,7 +63,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     settings = hil_settings(loaded, model.plant)
     values = settings.values
     live_gains = LiveGains(loaded, model, run.system.law)
-    notes = [*run.warnings, *_check_gains(loaded, run.system)]
+    notes = [*run.warnings, *_check_gains(loaded, run)]
     on_vm = take_engine_at_once(run.loop, engine)
     notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
@@ -138,14 +137,24 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
     return loaded.overridden(["realism=", *kept])
 
 
-def _check_gains(loaded: LoadedConfig, system: System) -> list[str]:
-    """Warnings about the law's gains at the period of the loop; ConfigError if a row is unstable at this period."""
-    spacing, where = drives_spacing(loaded, system.model.plant), loaded.where("hil", "period")
+def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
+    """Warnings about the law's gains at the period of the loop; ConfigError if it is unstable at this period."""
+    system, where = run.system, loaded.where("hil", "period")
+    spacing = drives_spacing(loaded, system.model.plant)
     gains = [] if spacing is None else list(task_gains(system, spacing))
     problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
+    warnings = [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
+    try:
+        if has_unknown_gains(system):
+            from servoctl.linear.unknown_gains import held_loops  # a fifth of a second, for such laws alone
+
+            loops = [loop for loop in held_loops(run) if loop.timing.on_drives]
+            problems += [f"{where}: law: {loop}" for loop in loops if not loop.stable]
+    except TaskError as error:
+        warnings.append(f"{where}: law: whether its own gains are stable at this period is not known ({error})")
     if problems:
         raise ConfigError(problems)
-    return [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
+    return warnings
 
 
 def _full_queues(drives: Sequence[Drive]) -> list[str]:

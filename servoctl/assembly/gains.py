@@ -17,6 +17,8 @@ from servoctl.config.load import LoadedConfig
 from servoctl.finding import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
+from servoctl.laws.own_term import AttachedOwnTerm
+from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -265,3 +267,12 @@ def all_gains(system: System, settings: Settings) -> list[RowGains]:
     """Every correction of a simulated run, passive rows first."""
     passive = passive_gains(system, passive_spacing(settings))
     return [*passive, *task_gains(system, task_spacing(system, settings))]
+
+
+def has_unknown_gains(system: System) -> bool:
+    """Whether the law has a class or a function of the user's that acts on the state: its gains are not among these."""
+    law = system.law
+    if not isinstance(law, AttachedConstraintFollowing):
+        return law is not None
+    secondary = law.term(SecondaryTerm)
+    return law.term(AttachedOwnTerm) is not None or (secondary is not None and secondary.null_space is not None)

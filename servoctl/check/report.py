@@ -24,9 +24,11 @@ from servoctl.check.model import (
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
 from servoctl.check.uncertainty import robust_section, uncertainty_section
-from servoctl.finding import Finding
+from servoctl.errors import TaskError
+from servoctl.finding import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.own_term import AttachedOwnTerm
+from servoctl.linear.unknown_gains import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.curve import Signal, jumps, peak_rate
 from servoctl.run_folder.values import without_round_off
@@ -173,6 +175,26 @@ def _recommended(title: str, key: str, found: list[Recommendation]) -> Section:
     return Section(title, key, shortened(lines), [one.to_dict() for one in found])
 
 
+def _unknown_gains(run: Run) -> Iterator[Section]:
+    """The loop of a law with a class or a function of the user's: no limit of gains knows it."""
+    try:
+        loops = held_loops(run)
+    except TaskError as error:
+        yield Section("gains of your own", "unknown_gains", [f"not known at the period: {error}"], [])
+        return
+    findings = [_unstable(run, loop) for loop in loops if not loop.stable]
+    values = [{"timing": str(loop.timing), "growth": loop.growth, "stable": loop.stable} for loop in loops]
+    yield Section("gains of your own", "unknown_gains", list(map(str, loops)), values, findings)
+
+
+def _unstable(run: Run, loop: HeldLoop) -> Finding:
+    """On drives it is refused."""
+    severity: Severity = "error" if loop.timing.on_drives else "warning"
+    if run.loaded is None:
+        return Finding("law", str(loop), severity)
+    return run.loaded.finding(f"law: {loop}", "hil" if loop.timing.on_drives else "run", "period", severity=severity)
+
+
 def _fast_motion(run: Run) -> Iterator[Section]:
     """A pole of the machine that the run's steps cannot follow."""
     found = None if run.refused else fast_motion(run.loop, run.start, run.settings)
@@ -257,7 +279,7 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 PARTS = (
     plant_section, robot_section, passive_section, hierarchy_section, _references, task_section, reach_section,
-    _realism, _gains, _fast_motion, _funnels, _uncertainty, estimation_section, bound_section, _internal, _diagnosis,
-    _start, _engine,
+    _realism, _gains, _unknown_gains, _fast_motion, _funnels, _uncertainty, estimation_section, bound_section,
+    _internal, _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

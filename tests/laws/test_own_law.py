@@ -82,6 +82,20 @@ def test_on_emulated_drives_too(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(mine.u, ours.u, rtol=0, atol=1e-6)
 
 
+def test_gains_that_the_drives_are_too_slow_for_are_named_by_check_and_refused_on_drives(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """e'' = -kd e' - kp e decays; held for 2 ms, a cycle late, it does not: kd of 1500 1/s is beyond 1 / 2 ms."""
+    config, gains = str(folder / "scara.yaml"), ["--set", "law.parameters={kp: 500000, kd: 1500}"]
+    assert exit_code("check", config, "--set", OWN) == 0
+    assert "gains of your own\n  stable at the start (on drives: period 0.002 s" in capsys.readouterr().out
+    assert exit_code("check", config, "--set", OWN, *gains) == 2
+    said = "hil.period: law: unstable at the start (on drives: period 0.002 s, delay 1 cycle"
+    assert said in capsys.readouterr().err
+    assert exit_code("hil", config, "--set", OWN, *gains) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_its_gains_are_parameters_of_the_compiled_law(folder: Path) -> None:
     run = own(folder, "run.period=0.002", "initial.project=false", "initial.q.q4=-0.11")
     kp = [100.0, 400.0]
