@@ -60,6 +60,14 @@ def test_a_run_has_the_columns_of_cc_to_the_bit(name: str, monkeypatch: pytest.M
 
 
 @against_cc
+def test_the_cache_keeps_the_libraries_of_both_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    loop = servoctl.load("two_mass_spring", ["run.duration=0.1"], engine="vm").loop
+    with_cc = loop.program(None).key
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert loop.program(None).key != with_cc
+
+
+@against_cc
 def test_ticks_on_drives_and_the_law_are_c_and_have_the_frames_of_cc(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
