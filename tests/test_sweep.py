@@ -21,6 +21,7 @@ from servoctl.errors import ConfigError
 from servoctl.study.batch import batch, run_all
 from servoctl.study.metrics import metric_names, metrics_of
 from servoctl.study.points import points_of, read_varies
+from servoctl.study.series import run_at
 from servoctl.study.sweep import Study, plan, sweep
 from servoctl.study.sweep_files import draw
 from tests.faces import exit_code
@@ -197,6 +198,14 @@ def test_runs_that_fail_keep_their_rows_with_a_reason() -> None:
     stopped = batch(sc.load("two_mass_spring", LIMITED, engine="vm"), {"law.limits.F": [1.0, 500.0]})
     assert stopped["status"] == ["stopped", "done"]
     assert stopped["error"][0]
+
+
+def test_a_point_has_the_warnings_of_a_run_with_its_values() -> None:
+    singular = ["initial.q.q2=0", "initial.q.q3=-30*deg"]
+    run = sc.load("scara", singular, engine="vm")
+    alone = sc.load("scara", [*singular, "plant.parameters.l1=0.21"], engine="vm")
+    assert alone.warnings[0] == "task: rank 3 at the start, 4 nearby: the start is a singular pose"
+    assert run_at(run, {"plant.parameters.l1": 0.21}).warnings == alone.warnings
 
 
 def test_a_failing_run_does_not_change_the_next_one() -> None:

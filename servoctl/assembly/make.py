@@ -150,11 +150,15 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:
 
 
 def _ground_key(loaded: LoadedConfig, waiting: bool) -> tuple[Any, ...]:
-    """Everything in a config that its ground depends on, with the files of references as they are now."""
+    """Everything in a config that its ground depends on, with the files of references as they are now.
+
+    The correction of passive constraints is no part of it.
+    """
     config = loaded.config
     files = [loaded.folder / reference.file for reference in config.references.values() if reference.file]
     return (
-        "ground", config.plant, config.task, config.bounds, config.initial, config.references, waiting,
+        "ground", config.plant.model_copy(update={"passive": config.plant.passive.levels}), config.task, config.bounds,
+        config.initial, config.references, waiting,
         [(stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in files if file.exists())],
     )  # fmt: skip
 
@@ -235,9 +239,8 @@ def make_run(
     problems.check()
     loop = _loop(system, settings, engine, problems, once)
     check_settings(loop, settings, problems, waiting)
-    task_map = once(
-        ("start of a law", ground, *_judged_by(system)), lambda: _checked_start(loaded, loop, ground, problems)
-    )
+    key = ("start of a law", ground, values.plant.passive, *_judged_by(system))
+    task_map = once(key, lambda: _checked_start(loaded, loop, ground, problems))
     check_start_error(loaded, system.law, system.model, start, problems)
     if strict:
         problems.check()
@@ -250,7 +253,7 @@ def make_run(
 
 
 def _judged_by(system: System) -> tuple[Any, ...]:
-    """What the check of a start depends on, apart from the ground."""
+    """What the check of a start depends on, apart from the ground and the correction of passive constraints."""
     law = system.law
     if not isinstance(law, AttachedConstraintFollowing):
         return (type(law), system.passive.rank_tolerance)
@@ -298,7 +301,7 @@ def _bind(
     try:
         model = once(("model", ground, tuple(bounds)), lambda: _model(ground, bounds, once))
         how = passive.correction.chosen, passive.rank_tolerance, passive.projection, ground.levels
-        stabilisation = once(("passive", ground), lambda: _stabilisation(model, ground.start, *how))
+        stabilisation = once(("passive", ground, passive), lambda: _stabilisation(model, ground.start, *how))
         return _system(model, law, inputs, ground.start, stabilisation)
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"

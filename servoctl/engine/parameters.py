@@ -198,10 +198,15 @@ class SameStructure:
         return isinstance(other, SameStructure) and self._structure == other._structure
 
 
+_ATOMS = (float, int, str, bool, type(None), type)
+
+
 def _hashable(value: Any) -> Any:
     """The value in a form that can be hashed and compared."""
     if isinstance(value, np.ndarray):
         return value.shape, tuple(value.ravel().tolist())
     if isinstance(value, dict):
-        return tuple((key, _hashable(item)) for key, item in value.items())
-    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
+        return tuple([(key, item if type(item) in _ATOMS else _hashable(item)) for key, item in value.items()])
+    if isinstance(value, (list, tuple)):
+        return tuple([item if type(item) in _ATOMS else _hashable(item) for item in value])
+    return value

@@ -3,26 +3,21 @@
     growth = 1,  growth: the largest spectral radius of the map of a violation over one period or step h
     (`laws.hold`)
 
-Design: nothing is simulated. The gains of the config with other numbers are evaluated on a separate grid, which is
+Design: nothing is simulated. The gains of runs with other numbers are evaluated on a separate grid, which is
 refined along the limit. Only varied paths on which the gains, the period or the step depend become axes of this grid.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from servoctl.assembly.build import build_law
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
-from servoctl.assembly.realism import effects_of
 from servoctl.assembly.run import Run
-from servoctl.assembly.values import Problems
-from servoctl.config.load import LoadedConfig
 from servoctl.errors import ServoctlError
-from servoctl.laws.corrections import for_passive, resolve
-from servoctl.simulation.system import System
 from servoctl.study.points import Vary
+from servoctl.study.series import run_at
 from servoctl.types import Array
 
 GRID = {1: (41, 6), 2: (21, 3)}
@@ -75,8 +70,8 @@ def limits_of(run: Run, varies: Sequence[Vary]) -> tuple[Limit, ...]:
     return tuple(limits)
 
 
-Kind = Callable[[Run, LoadedConfig], Iterable[RowGains]]
-"""A run and its config with other numbers -> the gains of each row, with their growth."""
+Kind = Callable[[Run], Iterable[RowGains]]
+"""A run -> the gains of each row, with their growth."""
 
 
 def _over(run: Run, axes: Sequence[Vary], name: str, kind: Kind) -> Limit:
@@ -126,9 +121,8 @@ def _matters(run: Run, vary: Vary, kind: Kind) -> bool:
 
 def _gains(run: Run, numbers: Mapping[str, float], kind: Kind) -> list[RowGains] | None:
     """The gains of the config with other numbers; None if it refuses them."""
-    assert run.loaded is not None
     try:
-        return list(kind(run, run.loaded.with_numbers(numbers)))
+        return list(kind(run_at(run, numbers, strict=False)))
     except ServoctlError:
         return None
 
@@ -137,23 +131,11 @@ def _growth(gains: list[RowGains] | None) -> float:
     return max((gain.growth for gain in gains or [] if gain.growth is not None), default=np.nan)
 
 
-def _simulated(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
-    return all_gains(_system(run, loaded), loaded.config.run)
+def _simulated(run: Run) -> Iterable[RowGains]:
+    return all_gains(run.system, run.settings)
 
 
-def _on_drives(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
-    spacing = drives_spacing(loaded, run.system.model.plant)
-    return [] if spacing is None else task_gains(_system(run, loaded), spacing)
-
-
-def _system(run: Run, loaded: LoadedConfig) -> System:
-    """The run's system with the corrections and the realism of another config, without a loop and without checks."""
-    system, problems = run.system, Problems(loaded)
-    law = build_law(loaded, system.model.plant, problems)
-    passive = for_passive(loaded.config.plant.passive.correction.chosen)
-    problems.check()
-    damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
-    stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
-    retuned = replace(system, law=None if law is None else law.attach(system.model), passive=stabilisation)
-    values, settings = loaded.config.realism, loaded.config.run
-    return replace(retuned, **effects_of(retuned, values, settings, loaded.folder, run.start, problems))
+def _on_drives(run: Run) -> Iterable[RowGains]:
+    assert run.loaded is not None
+    spacing = drives_spacing(run.loaded, run.system.model.plant)
+    return [] if spacing is None else task_gains(run.system, spacing)

@@ -117,8 +117,9 @@ class Rules:
         """The section that pydantic makes of values, or the errors of its fields and rules."""
         broken: list[tuple[tuple[str | int, ...], str]] = []
         if isinstance(values, dict):
-            known = [field.alias or name for name, field in getattr(cls, "model_fields", {}).items()]
-            broken += [] if cls.one_of is None else cls.one_of.broken(values, known)
+            if cls.one_of is not None:
+                known = [field.alias or name for name, field in getattr(cls, "model_fields", {}).items()]
+                broken += cls.one_of.broken(values, known)
             broken += cls.rules(values)
         errors: list[InitErrorDetails] = []
         try:
