@@ -57,12 +57,12 @@ def test_numbers_change_a_config_as_their_text_in_the_file_would(numbers: dict[s
     before = copy.deepcopy(ROBOTS.document)
     texts = [f"{path}={written(number)}" for path, number in numbers.items()]
     read = outcome(lambda: load_config("coordinated_robots", texts))
-    assert outcome(lambda: ROBOTS.with_numbers(numbers)) == outcome(lambda: ROBOTS.overridden(texts)) == read
+    assert outcome(lambda: ROBOTS.with_values(numbers)) == outcome(lambda: ROBOTS.overridden(texts)) == read
     assert ROBOTS.document == before
 
 
 def test_unchanged_parts_are_checked_once() -> None:
-    other = ROBOTS.with_numbers({"law.correction.baumgarte.alpha": 7.0})
+    other = ROBOTS.with_values({"law.correction.baumgarte.alpha": 7.0})
     assert other.config.plant is ROBOTS.config.plant and other.config.task[0] is ROBOTS.config.task[0]
     assert other.document.values["plant"] is ROBOTS.document.values["plant"]
     assert other.config.law.correction.baumgarte.alpha == 7.0  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from servoctl.config.document import Document, FieldPath, Problem
-from servoctl.config.overrides import Override, apply_numbers, apply_overrides, setting
+from servoctl.config.overrides import Override, apply_overrides, apply_values, setting
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
@@ -220,16 +220,16 @@ class LoadedConfig:
         files = {field: Path(name) for field, name in paths_by_field(self.config).items() if ".py:" in name}
         return moved.overridden([setting(field, f"{moved.folder / file.name}") for field, file in files.items()])
 
-    def with_numbers(self, numbers: Mapping[str, float]) -> "LoadedConfig":
-        """The same config with other numbers; a fast form of `overridden` for sweeps.
+    def with_values(self, values: Mapping[str, Any]) -> "LoadedConfig":
+        """The same config with other values; a form of `overridden` that is fast for numbers.
 
         Args:
-            numbers: Path as after `--set` -> number.
+            values: Path as after `--set` -> value.
 
         Raises:
             ConfigError: The changed config is wrong; lists all problems.
         """
-        return _checked(self.path, *apply_numbers(self.document, numbers), like=self)
+        return _checked(self.path, *apply_values(self.document, values), like=self)
 
     def where(self, *path: str | int) -> str:
         """Start of a message about a field: `file.yaml:12: law.limits`.

@@ -144,14 +144,14 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[
     return document, refused
 
 
-def apply_numbers(document: Document, numbers: Mapping[str, float]) -> tuple[Document, list[str]]:
-    """`apply_overrides` for numbers: faster, because no YAML is read."""
+def apply_values(document: Document, values: Mapping[str, Any]) -> tuple[Document, list[str]]:
+    """`apply_overrides` for path -> value; faster for numbers, because no YAML is read."""
     refused = []
-    for path, number in numbers.items():
-        override = f"{path}={written(number)}"
+    for path, value in values.items():
+        override = setting(path, value)
         try:
-            if math.isfinite(number):
-                document = _with(document, override, _parts(path), ParsedValue(_plain(number), {}, ()))
+            if is_number(value) and math.isfinite(value):
+                document = _with(document, override, _parts(path), ParsedValue(_plain(value), {}, ()))
             else:
                 document = _replaced(document, override)
         except _RefusedError as error:

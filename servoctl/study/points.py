@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.paths import check_path
 from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression import constant
+from servoctl.study.paths import check_path
 from servoctl.types import Array
 
 SAMPLES = ("grid", "lhs", "monte-carlo")

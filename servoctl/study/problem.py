@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from servoctl.assembly.paths import check_path, leaves
 from servoctl.assembly.run import Run
 from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import RESERVES, Range, Tune
@@ -15,6 +14,7 @@ from servoctl.expression import constant
 from servoctl.linear.reserve import bounds_of
 from servoctl.run_folder.metrics import greatest_is_best
 from servoctl.study.metrics import metric_names, no_such_metric
+from servoctl.study.paths import check_path, leaves
 from servoctl.study.points import Point
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"

@@ -24,11 +24,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from servoctl.assembly.make import make_run
-from servoctl.assembly.paths import brief
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Results
 from servoctl.config.load import LoadedConfig
-from servoctl.config.overrides import is_number, setting
 from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
 from servoctl.engine.step import DelayLayout
 from servoctl.errors import ClusterError, CompileError, ServoctlError, in_one_line
@@ -38,6 +36,7 @@ from servoctl.simulation.realism import tick_noise
 from servoctl.simulation.side_by_side import plan_of, summary_of
 from servoctl.simulation.simulate import simulate_loop
 from servoctl.study.metrics import Row, metrics_of
+from servoctl.study.paths import brief
 from servoctl.study.points import Point
 from servoctl.types import Array
 
@@ -176,17 +175,6 @@ CHUNKS = 32
 """Pieces of work per process: few, so that handing them out costs little; enough that all processes end together."""
 
 
-def config_at(loaded: LoadedConfig, point: Point) -> LoadedConfig:
-    """The config with other values.
-
-    Raises:
-        ConfigError: The config does not accept a value.
-    """
-    words = [setting(path, value) for path, value in point.items() if not is_number(value)]
-    loaded = loaded.overridden(words) if words else loaded
-    return loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
-
-
 def run_at(run: Run, point: Point, strict: bool = True) -> Run:
     """A run of the config with other values; it reuses the compiled functions of this one if they fit.
 
@@ -198,7 +186,7 @@ def run_at(run: Run, point: Point, strict: bool = True) -> Run:
         ConfigError: The config does not accept a value.
     """
     assert run.loaded is not None
-    return make_run(config_at(run.loaded, point), run.engine, strict, run.results)
+    return make_run(run.loaded.with_values(point), run.engine, strict, run.results)
 
 
 def at_every_step(run: Run) -> Run:
@@ -303,7 +291,7 @@ class Series:
     def make(self, point: Point) -> Run | Row:
         """The run with these values, checked; or the row of a run that the config refuses."""
 
-        return _guarded(lambda: make_run(config_at(self._loaded, point), self._requested, results=self._results))
+        return _guarded(lambda: make_run(self._loaded.with_values(point), self._requested, results=self._results))
 
     def alone(self, run: Run) -> Row:
         """The metrics of a run, simulated by itself."""
