@@ -99,6 +99,17 @@ def test_gains_are_not_recommended_by_a_fast_unstable_internal_mode(capsys: pyte
     assert [found["kind"] for found in report["diagnosis"]] == ["internal_dynamics"]
 
 
+def test_free_motions_at_rest_that_grow_by_e_in_a_week_draw_no_word() -> None:
+    """A chain whose tip is held: what 3e-12 m of the start leave of the task's feedback has poles of 2e-6 1/s."""
+    held = ("tip_x.holonomic=reach/6*({}) - 1.6371580426", "tip_y.holonomic=reach/6*({}) - 0.288675134595")
+    sums = (" + ".join(f"{f}(theta{i})" for i in range(1, 7)) for f in ("cos", "sin"))
+    changes = [f"task.{each.format(total)}" for each, total in zip(held, sums, strict=True)]
+    run = sc.load("chain", [*changes, "initial.v=0", "law.secondary={}", "law.allocation=minimum_norm"], engine="vm")
+    assert run.internal is not None and run.internal.stable is None and run.internal.growing == 0
+    assert run.internal.modes[0].real > 1e-6
+    assert not [str(found) for found in run.findings if found.kind == "internal_dynamics"]
+
+
 def test_a_nearly_singular_start_draws_a_word(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     upright = ("{x: 0, theta1: 3.6, theta2: 3.6}", "{x: 0, theta1: 3.1, theta2: 3.2}")
     report = checked(capsys, changed(tmp_path, "cart_double_pendulum", upright))

@@ -118,9 +118,8 @@ def of_internal(system: System, found: InternalDynamics | None, place: str = "at
     if found is None or found.stable is not False:
         return []
     pole = found.modes[0]
-    growing = sum(mode.real > 0.0 for mode in found.modes)
     text = (
-        f"unstable: {growing} of {found.dimension} modes grow while the task is met, the fastest "
+        f"unstable: {found.growing} of {found.dimension} modes grow while the task is met, the fastest "
         f"pole is {pole_text(pole)} 1/s {place} ({DAMPED if system.model.m > len(system.model.task_rows) else REMEDY})"
     )
     return [Finding("internal dynamics", text, kind="internal_dynamics")]

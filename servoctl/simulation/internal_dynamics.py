@@ -26,7 +26,7 @@ from servoctl.simulation.system import System
 from servoctl.simulation.traced_loop import once_per_loop
 from servoctl.types import Array, State
 
-MARGINAL = 1e-6  # a mode's real part below this times 1 + |mode| counts as zero
+MARGINAL = 1e-5  # a mode's real part below this times 1 + |mode| counts as zero: of a slow one, a day to grow by e
 NEAR = 0.02  # poles this close to each other, relative, may be one that repeats
 
 
@@ -38,7 +38,7 @@ def poles_text(poles: Iterable[complex]) -> str:
 
 def pole_text(pole: complex) -> str:
     """A pole [1/s] with four digits; parts that count as zero are left out."""
-    least = MARGINAL * (1.0 + abs(pole))
+    least = _neutral(pole)
     real, imag = (part if abs(part) > least else 0.0 for part in (pole.real, pole.imag))
     return f"{real:.4g}{imag:+.4g}j" if imag else f"{real:.4g}"
 
@@ -49,6 +49,11 @@ def _repeated(pole: complex, poles: Array) -> complex:
     mean = complex(near.mean())
     spread = 10.0 * np.finfo(float).eps ** (1.0 / len(near)) * abs(mean)
     return mean if np.abs(near - mean).max() <= spread else pole
+
+
+def _neutral(mode: complex) -> float:
+    """Real part up to which a mode neither grows nor decays [1/s]."""
+    return MARGINAL * (1.0 + abs(mode))
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,12 @@ class InternalDynamics:
         if not self.modes:
             return True
         worst = self.modes[0]
-        small = abs(worst.real) <= MARGINAL * (1.0 + abs(worst))
-        return None if small else worst.real < 0.0
+        return None if abs(worst.real) <= _neutral(worst) else worst.real < 0.0
+
+    @property
+    def growing(self) -> int:
+        """How many modes grow."""
+        return sum(mode.real > _neutral(mode) for mode in self.modes)
 
     @property
     def verdict(self) -> str:
