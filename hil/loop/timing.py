@@ -14,11 +14,11 @@ from typing import Any
 from hil.loop.clock import SECOND
 from servoctl.types import Array
 
-_BITS = 6
-_LINEAR = 2 << _BITS  # below this, a bin is one nanosecond wide
-_BINS = _LINEAR + (63 - _BITS - 1 << _BITS)
-_HEAD = 6
-COUNTS = _HEAD + _BINS
+BITS = 6
+_LINEAR = 2 << BITS  # below this, a bin is one nanosecond wide
+_BINS = _LINEAR + (63 - BITS - 1 << BITS)
+HEAD = 6
+COUNTS = HEAD + _BINS
 """Whole numbers of a block that C counts durations in: number, least, most, sum, squares in two words, and bins."""
 
 _UNKNOWN = (1 << 63) - 1
@@ -42,8 +42,8 @@ class Distribution:
         if duration < _LINEAR:
             index = duration = max(0, duration)
         else:
-            shift = duration.bit_length() - _BITS - 1
-            index = (shift << _BITS) + (duration >> shift)
+            shift = duration.bit_length() - BITS - 1
+            index = (shift << BITS) + (duration >> shift)
         self._bins[index] += 1
         if duration > self.most:
             self.most = duration
@@ -55,12 +55,12 @@ class Distribution:
 
     def take(self, counts: Array) -> None:
         """Adds the durations that C has counted, shape (`COUNTS`,), and sets its counts to zero."""
-        number, least, most, total, low, high = counts[:_HEAD].tolist()
+        number, least, most, total, low, high = counts[:HEAD].tolist()
         if number:
             self.least, self.most = min(least, self.least) if self.n else least, max(most, self.most)
             self.n, self._sum, self._squares = self.n + number, self._sum + total, self._squares + (high << 64) + low
-            for index in counts[_HEAD:].nonzero()[0].tolist():
-                self._bins[index] += int(counts[_HEAD + index])
+            for index in counts[HEAD:].nonzero()[0].tolist():
+                self._bins[index] += int(counts[HEAD + index])
             counts[:] = 0
 
     @property
@@ -168,5 +168,5 @@ def _upper(index: int) -> int:
     """Largest duration in a bin [ns]."""
     if index < _LINEAR:
         return index
-    shift = (index >> _BITS) - 1
-    return ((index - (shift << _BITS) + 1) << shift) - 1
+    shift = (index >> BITS) - 1
+    return ((index - (shift << BITS) + 1) << shift) - 1

@@ -26,11 +26,10 @@ from hil.safety.plan import Phase
 from hil.safety.stages import Stages
 from hil.sensing.sensing import Sensing
 from hil.tick import handover
-from hil.tick.machine import CompiledTick, frame_reader
+from hil.tick.machine import UNKNOWN, CompiledTick, frame_reader
 from hil.tick.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
 from servoctl.types import Array
 
-GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, or no node takes it
 PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
 
 PHASES = list(Phase)

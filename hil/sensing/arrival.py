@@ -41,6 +41,7 @@ VISIBLE = 0.001  # [share of torque_limit] smallest mean torque that is judged
 SHOWN = 0.1  # smallest share of a torque, among redundant motors, that is judged
 CHANGE = 0.1  # [share of the torque] change of a torque that a disturbance must have followed
 BEYOND = 2.0  # what friction and loads do not take, as a share of what they may take
+SINGLE = 0.99  # a motor acts alone if the motion shows more than this share of its torque
 ALONE = 0.8  # share of the squares of a disturbance that one of redundant motors must explain alone
 
 
@@ -89,7 +90,7 @@ def arrivals(
         unproved = state in (UNPROVED, AGAINST)
         if max(size, missing) <= (visible if unproved else least)[i]:
             continue
-        alone = p > 0.99 or d[i] * d[i] / p > ALONE * square
+        alone = p > SINGLE or d[i] * d[i] / p > ALONE * square
         if unproved:
             moves = abs(speeds[i]) > slow[i]
             against = alone and d[i] * u[i] < 0.0 < d[i] * speeds[i] and missing >= (1.0 - NONE_LEFT) * size

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 
 from hil.assembly.setup import RigSetup
+from hil.bus.base import PATIENCE
 from hil.codecs.field import Field
 from hil.drives.base import Drive, Feedback, Node
-from hil.drives.settings import GAUGES
+from hil.drives.settings import FIRST_GAUGE, GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
-from hil.frame import EXTENDED, FD
-from hil.loop import SECOND, nanoseconds
+from hil.frame import BRS, ERROR, EXTENDED, FD, REMOTE, SENT
+from hil.loop import SECOND, nanoseconds, timing
 from hil.loop.controller import Controller
+from hil.recorder import memory
 from hil.safety.ladder import LEFT, STILL_TICKS, Ladder
 from hil.safety.limits import ROOM
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import CERTAIN, JUDGED, LATE, LONGER, MOVING, SIGNS, UNLIKE, WINDOWS, TorqueProof
-from hil.safety.rules import Rule
+from hil.safety.rules import Measured, Rule
+from hil.safety.stages import Torques
 from hil.sensing import arrival, plausibility, scale, tracking
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import TrackingMonitor
@@ -131,6 +134,20 @@ TICK = (
 HEADERS = ("tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
 
 
+GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, or no node takes it
+SHARED: dict[str, int] = {
+    **{each.name: each.value for each in Torques},
+    **{f"OF_{each.name}": each.value for each in Measured},
+    **{name: getattr(arrival, name) for name in ("ARRIVES", "BETWEEN", "LOST", "NOT_FRICTION", "OTHER")},
+    **{name: getattr(arrival, name) for name in ("UNPROVED", "AGAINST")},
+    **{"SENT": SENT, "EXTENDED": EXTENDED, "REMOTE": REMOTE, "ERROR_FRAME": ERROR, "FD": FD, "BRS": BRS},
+    "KIND": EXTENDED | REMOTE | ERROR | FD,  # flags that a message of a table has
+    **{"RING_HEAD": memory.HEAD, "RING_LOST": memory.LOST, "RING_TAIL": memory.TAIL},
+    **{"GIVEN_BACK": GIVEN_BACK, "UNKNOWN": UNKNOWN, "FIRST_GAUGE": FIRST_GAUGE.value, "PATIENCE": PATIENCE},
+    **{"WINDOWS": tracking.COMES_WITHIN, "BITS": timing.BITS, "HEAD_COUNTS": timing.HEAD},
+}
+"""Constants in C: name -> value."""
+
 ARRAYS = "/* STATE and RESULTS of hil.tick.machine */"  # where they are declared in `c/tick.h`
 DTYPES = {"double": float, "long long": np.int64, "int": np.int32}
 BLOCKS = {"double": ("doubles", "numbers", "kept_numbers"), "long long": ("integers", "times", "kept_times")}
@@ -168,10 +185,11 @@ RESULTS = {
 
 
 def header() -> str:
-    """Tables, state and functions in C."""
+    """Constants, tables, state and functions in C."""
     members = [(kind, names) for table in (STATE, RESULTS) for kind, each in table.items() for names in each.values()]
     declared = "\n  ".join(f"{kind} {', '.join(f'*{name}' for name in names.split())};" for kind, names in members)
-    return text(*HEADERS).replace(ARRAYS, declared)
+    constants = ", ".join(f"{name} = {value}" for name, value in SHARED.items())
+    return f"enum {{ {constants} }};\n" + text(*HEADERS).replace(ARRAYS, declared)
 
 
 def source() -> str:
@@ -289,7 +307,8 @@ class CompiledTick:
         tick.resolved = self.pointer("double", follows.resolved)
         tick.torque_limits = self.pointer("double", np.array(follows.limits, dtype=float))
         tick.quick, tick.none_left, tick.half = follows.quick, arrival.NONE_LEFT, arrival.HALF
-        tick.alone, tick.shown, tick.most_windows = arrival.ALONE, arrival.SHOWN, follows.most_windows
+        tick.single, tick.alone, tick.shown = arrival.SINGLE, arrival.ALONE, arrival.SHOWN
+        tick.most_windows = follows.most_windows
         tick.change, tick.quick_least = arrival.CHANGE, self.pointer("double", follows.quick_least)
         tick.least_torque, tick.slow = self.pointer("double", follows.least), self.pointer("double", follows.slow)
         tick.friction = self.pointer("double", follows.friction)

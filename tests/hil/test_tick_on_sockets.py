@@ -24,11 +24,10 @@ from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.memory import FRAME, unpacked
 from hil.replay.replay import replay
-from hil.rig.ticks_in_c import GIVEN_BACK
 from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
-from hil.tick.machine import SOCKETS, library
+from hil.tick.machine import GIVEN_BACK, SOCKETS, library
 from tests.hil.interfaces import keys_of
 from tests.hil.socket_pair import bus_on, on_pair
 from tests.hil.wall_clock import Child, emulated, summary_of, write_config

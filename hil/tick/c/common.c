@@ -2,8 +2,6 @@
    their order, so both give the same bits. Whatever is not ordinary ends the tick in C: `trouble` says why, the state is
    as before, and Python does the tick. The functions never allocate, print or wait. */
 
-enum { GIVEN_BACK = -1, UNKNOWN = -2, WINDOWS = 3 };
-
 static const double SECOND = 1e9;
 
 static int give_back(tick *k, const char *why) { k->trouble = why; return GIVEN_BACK; }

@@ -50,8 +50,6 @@ static int as_expected(const tick_expects *each, int count, const unsigned char 
   return 1;
 }
 
-enum { FIRST_GAUGE = 3 }; /* as in hil.drives.settings */
-
 /* Takes a frame; returns the number of its message, GIVEN_BACK, or UNKNOWN for an id of no node. */
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time)
 {

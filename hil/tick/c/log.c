@@ -1,7 +1,5 @@
 /* The row of a tick that was done in C, and the durations of its parts. */
 
-enum { BITS = 6, HEAD_COUNTS = 6 }; /* as in hil.loop.timing */
-
 /* Counts a duration [ns] in a block of hil.loop.timing: number, least, most, sum, squares in two words, bins. */
 void log_count(unsigned long long *counts, long long duration)
 {

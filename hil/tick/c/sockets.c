@@ -3,8 +3,6 @@
 
 enum { BATCH = 16, CLASSIC_RECORD = 16, FD_RECORD = 72 };
 
-static const long long PATIENCE = 2000000; /* Longest wait for room in the queue of a controller, as in hil.bus.base. */
-
 static const long long SPIN = 25000; /* Looking for frames costs less than to be woken by them, so long [ns]. */
 
 static const unsigned LONG_ID = 0x80000000u, ASKS = 0x40000000u, REPORTS = 0x20000000u; /* linux/can.h */

@@ -1,7 +1,6 @@
 /* Ordinary ticks of the task, one after the other, until Python has something to do. */
 
-enum { HEAD, LOST, TAIL = 8 };                   /* as in hil.recorder.memory */
-enum { BETWEEN_TICKS, IN_READ, AFTER_READ };     /* where the ticks end */
+enum { BETWEEN_TICKS, IN_READ, AFTER_READ }; /* where the ticks end */
 
 static unsigned long long load(const unsigned long long *place)
 {
@@ -15,14 +14,14 @@ static void store(unsigned long long *place, unsigned long long value) { __atomi
 /* The next slot of a ring; 0, with the loss counted, if there is none. */
 static unsigned char *slot_of(tick_ring *ring)
 {
-  unsigned long long head = ring->counts[HEAD];
-  if (head - load(&ring->counts[TAIL]) < ring->capacity)
+  unsigned long long head = ring->counts[RING_HEAD];
+  if (head - load(&ring->counts[RING_TAIL]) < ring->capacity)
     return ring->slots + head % ring->capacity * ring->size;
-  ++ring->counts[LOST];
+  ++ring->counts[RING_LOST];
   return 0;
 }
 
-static void publish(tick_ring *ring) { store(&ring->counts[HEAD], ring->counts[HEAD] + 1); }
+static void publish(tick_ring *ring) { store(&ring->counts[RING_HEAD], ring->counts[RING_HEAD] + 1); }
 
 static void record_frames(const tick_sockets *s, tick_ring *ring)
 {

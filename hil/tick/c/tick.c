@@ -32,16 +32,16 @@ static double clamp(const tick_drive *d, double wanted, double last, double step
   return smaller(larger(torque, last - step), last + step);
 }
 
-/* What a rule judges, in the order of hil.safety.rules.Measured, and why a tick is given back when one is broken. */
+/* What a rule judges, and, in the order of hil.safety.rules.Measured, why a tick is given back when one is broken. */
 static const double *measured(const tick *k, int quantity)
 {
   switch (quantity) {
-  case 0: return k->displacements;
-  case 1: return k->rates;
-  case 2: return k->ages;
-  case 3: return k->silences;
-  case 4: return k->torque;
-  default: return k->gauges + (quantity - 5) * k->channels;
+  case OF_POSITION: return k->displacements;
+  case OF_SPEED: return k->rates;
+  case OF_AGE: return k->ages;
+  case OF_SILENCE: return k->silences;
+  case OF_TORQUE: return k->torque;
+  default: return k->gauges + (quantity - OF_TEMPERATURE) * k->channels;
   }
 }
 
@@ -80,7 +80,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   double *row = k->law.results[0], *x = k->law.arguments[1];
   for (int i = 0; i < k->rules; ++i) {
     const tick_rule *each = &k->rule[i];
-    double value = measured(k, each->measured)[each->node] + (each->measured == 2 || each->measured == 3 ? waited : 0.0);
+    double value = measured(k, each->measured)[each->node] + (each->measured == OF_AGE || each->measured == OF_SILENCE ? waited : 0.0);
     if (value < each->lower || value > each->upper) return give_back(k, BROKEN[each->measured]);
   }
   k->law.arguments[0][0] = task_time;

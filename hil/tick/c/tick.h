@@ -1,4 +1,4 @@
-/* Tables and state of the tick in C. Python reads this file as it stands, so it has no preprocessor lines. */
+/* Tables and state of the tick in C; constants are those of SHARED in hil.tick.machine. Python reads this file as it stands, so it has no preprocessor lines. */
 
 typedef void (*tick_function)(const double **arguments, double **results);
 
@@ -65,7 +65,6 @@ typedef struct { /* a drive and its limits */
   double slow, noise; /* speeds below which its joint may stand, and below which it only shows noise: hil.safety.ladder */
 } tick_drive;
 
-enum { LAW, HOLD, BLEND, GUIDE, STOP }; /* hil.safety.stages.Torques */
 
 typedef struct { /* a row of hil.safety.rules */
   int measured, node;
@@ -105,7 +104,7 @@ typedef struct {
   int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
   double lack, share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
-  double quick, none_left, half, alone, shown, change; /* whether a torque arrives: hil.sensing.arrival */
+  double quick, none_left, half, alone, single, shown, change; /* whether a torque arrives: hil.sensing.arrival */
   double margin, steps, stuck_travel, stuck_time, stuck_window;
   double scale_window, scale_longest, scale_share, scale_enough, scale_told, scale_gap;
   unsigned long long stops; /* bit: status of the law that Python handles */
@@ -128,9 +127,6 @@ int tick_sense(tick *k, long long now);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
 int tick_act(tick *k);
 void tick_undo(tick *k);
-
-/* Flags as in hil.frame; KIND: those that a message of a table has, EXTENDED to FD. */
-enum { SENT = 1, EXTENDED = 2, REMOTE = 4, ERROR_FRAME = 8, FD = 16, BRS = 32, KIND = 30 };
 
 typedef struct { /* a frame as hil.recorder.memory.FRAME has it */
   long long time; /* [ns] */

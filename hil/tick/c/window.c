@@ -47,7 +47,6 @@ static int follows(const tick *k, int i, double u, double size, double p)
 /* States of the motors after a window, and whether one has lost its torque: hil.sensing.arrival. */
 static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
 {
-  enum { ARRIVES = 0, BETWEEN = 1, LOST = 2, NOT_FRICTION = -1, OTHER = -2, UNPROVED = -3, AGAINST = -4 };
   const double *d = k->disturbance.results[0], *shares = k->disturbance.results[1];
   double square = 0.0;
   for (int i = 0; i < k->m; ++i) square += d[i] * d[i];
@@ -60,7 +59,7 @@ static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
     double visible = larger(k->least_torque[i], k->floors[i] * k->window / elapsed);
     double least = is_long || unproved ? visible : quick_torque(k, i);
     if (p <= k->shown || (is_long && size > quick_torque(k, i)) || larger(size, missing) <= least) continue;
-    int alone = p > 0.99 || d[i] * d[i] / p > k->alone * square, moves = fabs(speed) > k->slow[i];
+    int alone = p > k->single || d[i] * d[i] / p > k->alone * square, moves = fabs(speed) > k->slow[i];
     if (unproved) {
       int against = moves && alone && d[i] * u < 0.0 && d[i] * speed > 0.0 && missing >= (1.0 - k->none_left) * size;
       if (against && *state == AGAINST) return give_back(k, "a motion against a torque that is not proved");
