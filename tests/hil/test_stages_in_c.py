@@ -21,6 +21,7 @@ from tests.faces import column_bytes
 from tests.hil.rigs import RIGS, Rig, renewed
 
 ROBOTS = Rig("coordinated_robots", ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1"))
+ESTIMATED = {"robots, estimated": Rig(ROBOTS.config, (*ROBOTS.overrides, "estimation.kind=model"))}
 LIMITED = {
     f"{word} robots": Rig(
         ROBOTS.config, (*ROBOTS.overrides, *(f"hil.drives.u{i}.{key}={value + i / 8}" for i in range(1, 7)))
@@ -53,7 +54,7 @@ class Counted(HilRun):
 
 @cache
 def _setup(machine: str, tick: str) -> RigSetup:
-    rig = (RIGS | MACHINES | LIMITED)[machine]
+    rig = (RIGS | MACHINES | ESTIMATED | LIMITED)[machine]
     return load(rig.config, [*rig.overrides, f"hil.tick={tick}"], "auto")
 
 
@@ -104,7 +105,7 @@ STAGES = [(Stage.ZERO, "zero"), (Stage.RAMP, "ramp"), (Stage.FLOAT, "float"), (S
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", [*MACHINES, *ESTIMATED])
 @pytest.mark.parametrize(("stage", "name"), STAGES)
 def test_each_stage_is_equal_to_the_bit_and_its_torques_are_sent_by_c(machine: str, stage: Stage, name: str) -> None:
     left, counted = compare(machine, stage, duration=0.6 if stage is Stage.ZERO else 0.2)
