@@ -75,11 +75,11 @@ class ShapeConfig(Ruled):
 
 
 def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
-    x, y, z = xyz
-    return float(x), float(y), float(z)
+    x, y, z = map(float, xyz)
+    return x, y, z
 
 
-def clearance_problems(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+def _clearance(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
     """Shapes of a bound of kind clearance that are not there."""
     pair = entry["clearance"]
     if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
@@ -256,7 +256,7 @@ def _of_kind(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], pat
     if entry.get("margin") == "auto" and mapping(values, "estimation").get("kind") != "model":
         yield Problem((*path, "margin"), "auto needs estimation.kind: model (give it, or a number)")
     if kind == "clearance":
-        yield from clearance_problems(entry, values, path)
+        yield from _clearance(entry, values, path)
     if kind in ON_FRAMES and not has_robot(values):
         yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)")
     if entry[kind] == "robot" and kind in ("position", "velocity") and not has_robot(values):

@@ -173,7 +173,6 @@ class PlantConfig(Ruled):
     def rules(cls, given: Mapping[str, Any]) -> Broken:
         yield from _kind_of_plant(given)
         yield from _names(given)
-        yield from _obstacles(given)
 
     @model_validator(mode="before")
     @classmethod
@@ -217,26 +216,26 @@ def _names(plant: Mapping[str, Any]) -> Broken:
                 yield (part, name), f"{name!r} is a name in {first[name]} already (rename one)"
             elif part == "frames" and name == "world":
                 yield (part, name), "'world' is a frame already (rename it)"
-    if plant.get("robots") is not None and not mapping(plant, "robots") and isinstance(plant["robots"], Mapping):
-        yield ("robots",), "no robot (give name: {urdf: FILE})"
-
-
-def _obstacles(plant: Mapping[str, Any]) -> Broken:
-    """Problems of the names of shapes."""
     for name in mapping(plant, "obstacles"):
         if name in mapping(plant, "shapes"):
             yield ("obstacles", name), f"{name!r} is a name in shapes already (rename the obstacle)"
+    if plant.get("robots") is not None and not mapping(plant, "robots") and isinstance(plant["robots"], Mapping):
+        yield ("robots",), "no robot (give name: {urdf: FILE})"
 
 
 def _levels(levels: Mapping[str, Any]) -> Broken:
     """Problems of `levels` that do not depend on the plant; paths start below it."""
     if not levels:
         yield (), "no level (name at least one, or leave levels out)"
-    for name in levels:
-        if _field(levels, name, "groups") == []:
+    level_of: dict[str, str] = {}
+    for name, level in levels.items():
+        if mapping(levels, name).get("groups") == []:
             yield (name, "groups"), "no group (give the level a mechanism group, or take it out)"
-    yield from _repeated(levels)
-    after = {name: _words(levels, name, "after") for name in levels}
+        for i, group in _words(level, "groups"):
+            if group in level_of:
+                yield (name, "groups", i), f"{group!r} is in level {level_of[group]!r} already (keep it in one place)"
+            level_of.setdefault(group, name)
+    after = {name: _words(level, "after") for name, level in levels.items()}
     for name, words in after.items():
         for i, word in words:
             if word not in levels:
@@ -259,25 +258,10 @@ def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
     return ordered
 
 
-def _field(levels: Mapping[str, Any], name: str, field: str) -> Any:
-    level = levels[name]
-    return level.get(field) if isinstance(level, Mapping) else None
-
-
-def _words(levels: Mapping[str, Any], name: str, field: str) -> list[tuple[int, str]]:
+def _words(level: Any, field: str) -> list[tuple[int, str]]:
     """The texts in a list of a level, with their indices; the field's own type refuses other values."""
-    value = _field(levels, name, field)
+    value = level.get(field) if isinstance(level, Mapping) else None
     return [(i, word) for i, word in enumerate(value) if isinstance(word, str)] if isinstance(value, list) else []
-
-
-def _repeated(levels: Mapping[str, Any]) -> Broken:
-    level_of: dict[str, str] = {}
-    for name in levels:
-        for i, group in _words(levels, name, "groups"):
-            if group in level_of:
-                first = level_of[group]
-                yield (name, "groups", i), f"{group!r} is in level {first!r} already (keep it in one place)"
-            level_of.setdefault(group, name)
 
 
 def _cycles(after: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, StrictBool, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, given, has_robot, name_problems, task_entries
+from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping, name_problems, task_entries
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.expression.suggest import remedy
@@ -187,7 +187,9 @@ def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
             what = f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
             yield Problem((*path, "holonomic"), what)
-        yield from _reference(entry, values.get("references"), path)
+        name, known = entry.get("reference"), mapping(values, "references")
+        if isinstance(name, str) and name not in known:
+            yield Problem((*path, "reference"), f"there is no reference {name!r} ({remedy(name, known)})")
         if len(kinds) == 1 and kinds[0] in FRAME_FORMS and not has_robot(values):
             yield Problem((*path, kinds[0]), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)")
 
@@ -205,13 +207,6 @@ def row_count(entry: Mapping[str, Any]) -> int | None:
     if kind == "posture":
         return len(entry[kind]) if isinstance(entry[kind], Mapping) else None
     return FRAME_FORMS[kind].rows if kind in FRAME_FORMS else None
-
-
-def _reference(entry: Mapping[str, Any], references: Any, path: FieldPath) -> Iterator[Problem]:
-    """The reference of an entry is one of the config's."""
-    name, known = entry.get("reference"), references if isinstance(references, Mapping) else {}
-    if isinstance(name, str) and name not in known:
-        yield Problem((*path, "reference"), f"there is no reference {name!r} ({remedy(name, known)})")
 
 
 def _repeated(axes: Any) -> list[str]:
