@@ -41,14 +41,6 @@ from servoctl.reference.curve import Signal
 from servoctl.types import Array, State
 
 
-def complete_start(plant: Robot, given: Mapping[str, float]) -> dict[str, float]:
-    """Coordinate -> start, with those that are left out: 0 inside the joint's limits, and 1 for qw of a free base."""
-    defaults = {name: 1.0 if name.endswith("_qw") else 0.0 for name in plant.coordinates}
-    for name, lower, upper in zip(plant.coordinates, *joint_limits(plant.tree), strict=True):
-        defaults[name] = float(max(lower, min(upper, defaults[name])))
-    return {**defaults, **given}
-
-
 def solved_start(plant: Robot, start: State, solve: Mapping[str, PoseConfig], problems: Problems, right: bool) -> State:
     """The state nearest to the start at which frames have their poses and loops are closed.
 
@@ -171,7 +163,10 @@ def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State
     names, initial = plant.coordinates, loaded.config.initial
     given = initial.q
     if isinstance(plant, Robot) and isinstance(given, Mapping):
-        given = complete_start(plant, given)
+        # left out: 0 inside the joint's limits, and 1 for qw of a free base
+        left_out = {name: 1.0 if name.endswith("_qw") else 0.0 for name in names}
+        ends = zip(names, *joint_limits(plant.tree), strict=True)
+        given = {name: float(max(lower, min(upper, left_out[name]))) for name, lower, upper in ends} | dict(given)
     count = len(problems)
     q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
     right = len(problems) == count

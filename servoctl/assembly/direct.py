@@ -196,7 +196,7 @@ def simulate(
         system = _estimating(system, estimation, start, timing)
     loop = make_loop(system, engine)
     task_map = None if law is None else starts.look_at_reach(system, start)
-    wrong_starts = starts.check_start(system.model, start, np.inf, loop)
+    wrong_starts = starts.check_start(loop, start, np.inf)
     wrong_starts += starts.unreachable(task_map, system.law) if task_map is not None else []
     check_settings(loop, settings, problems, on_drives=False)
     if wrong_starts or problems.found:

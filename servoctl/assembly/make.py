@@ -278,7 +278,7 @@ def _checked_start(loaded: LoadedConfig, loop: Loop, ground: Ground, problems: P
     """What the actuators can do at the start; notes why the start is impossible or the task out of reach."""
     system, start = loop.system, ground.start
     task_map = None if system.law is None else starts.look_at_reach(system, start)
-    for sentence in starts.check_start(system.model, start, loaded.config.initial.max_violation, loop):
+    for sentence in starts.check_start(loop, start, loaded.config.initial.max_violation):
         problems.add(sentence, "initial")
     for contradiction in starts.contradicting_levels(system.model, start, ground.levels):
         problems.add(contradiction, *place_of(loaded, contradiction.level))

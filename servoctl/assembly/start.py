@@ -78,21 +78,20 @@ def unstabilised(system: System, start: State) -> list[str]:
     ]
 
 
-def check_start(model: Model, start: State, max_violation: float, loop: Loop | None) -> list[str]:
+def check_start(loop: Loop, start: State, max_violation: float) -> list[str]:
     """Why a start is impossible, one sentence each.
 
     Args:
         max_violation: Largest allowed violation of a holonomic task row.
-        loop: Gives the first command for the message; None: without it.
     """
-    problems = _not_finite(model, start, observed=loop is not None and loop.system.law is None)
+    model, law = loop.system.model, loop.system.law
+    problems, required = _not_finite(model, start, observed=law is None), required_rows(model, law)
     if problems:
         return problems
     at = consistency(model, start)
     problems = _not_assembled(model, at)
     if not problems:
-        problems += _contradictions(model, start, at, required_rows(model, None if loop is None else loop.system.law))
-    required = required_rows(model, None if loop is None else loop.system.law)
+        problems += _contradictions(model, start, at, required)
     worst = at.worst(required, "holonomic")
     if worst is not None and abs(worst[1]) > max_violation:
         row, value = worst
@@ -101,7 +100,6 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
             f"initial.max_violation is {max_violation:g}{_first_command(loop, start)} "
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
-    law = None if loop is None else loop.system.law
     if isinstance(law, AttachedConstraintFollowing) and law.funnel is not None:
         problems += law.funnel.outside(model.matrices(start).task, start.t)
     return problems
@@ -133,8 +131,8 @@ def _not_finite(model: Model, start: State, observed: bool = False) -> list[str]
     return problems
 
 
-def _first_command(loop: Loop | None, start: State) -> str:
-    if loop is None or loop.system.law is None:
+def _first_command(loop: Loop, start: State) -> str:
+    if loop.system.law is None:
         return ""
     command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
     u = command[loop.layout.slices["u"]]
