@@ -201,7 +201,7 @@ def simulate(
     check_settings(loop, settings, problems, on_drives=False)
     if wrong_starts or problems.found:
         raise TaskError("\n".join(map(str, [*wrong_starts, *problems.found])))
-    return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
+    return Run(name, loop, start, settings, lambda: task_map, engine=engine).simulate(out)
 
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ Design: at such a pose the speeds and inputs that the task needs grow without bo
 free. It is therefore the cause, not they.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ class EndOfRun:
     loop: Loop  # the closed loop
     start: State  # initial state
     settings: Settings  # how it ran
-    task_map: TaskMap | None  # what the actuators can do for the task; None for an open loop
+    reach: Callable[[], TaskMap | None]  # what the actuators can do for the task; None for an open loop
     trajectory: Trajectory  # its rows
 
     @property
@@ -127,7 +127,7 @@ class EndOfRun:
         missed = missed_tasks(self.trajectory, optional_rows) if required else {}
         if not missed:
             return {}
-        why = why_missed(self.system, self.start, self.task_map, missed)
+        why = why_missed(self.system, self.start, self.reach(), missed)
         return {"status": MISSED, "error": f"{sentence(missed)} ({why})", "diagnosis": why}
 
     def _cause_of_stop(self, last: State | None) -> str:
@@ -148,7 +148,7 @@ class EndOfRun:
         if self.system.following is None:
             return "; ".join(found) or UNKNOWN
         found = found or self._dead_point() or self._growth() or self._singular_pose()
-        findings = of_task(self.system, self.start, self.task_map)
+        findings = of_task(self.system, self.start, self.reach())
         found = found or [str(finding) for finding in findings if finding.kind == "singular_start"]
         return "; ".join(found) or UNKNOWN
 

@@ -1,8 +1,8 @@
 """Plant, task and law -> `System`; a config -> a checked `Run`, with what can be used again of an earlier one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +50,8 @@ from servoctl.simulation.loop_stages import functions_key
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import PassiveStabilisation, System
 from servoctl.types import State
+
+Reach = Callable[[], TaskMap | None]  # what the actuators can do, evaluated when it is asked for
 
 PASSIVE_CORRECTION = Baumgarte(10.0, 10.0)
 """Default stabilisation of a plant's own constraints in simulation.
@@ -239,14 +241,16 @@ def make_run(
     problems.check()
     loop = _loop(system, settings, engine, problems, once)
     check_settings(loop, settings, problems, waiting)
-    key = ("start of a law", ground, values.plant.passive, *_judged_by(system))
-    task_map = once(key, lambda: _checked_start(loaded, loop, ground, problems))
+    key = ("start of a law", ground, *_judged_by(system))
+    reach = once(key, lambda: _checked_start(loaded, loop, ground, problems))
+    for sentence in once(("loose rows", ground, values.plant.passive), lambda: starts.unstabilised(system, start)):
+        problems.add(sentence, "plant", "passive")
     check_start_error(loaded, system.law, system.model, start, problems)
     if strict:
         problems.check()
     refused = tuple(problems.found)
     signals = ground.signals
-    ready = Run(loaded.name, loop, start, settings, task_map, loaded, refused, ground.levels, engine, signals, results)
+    ready = Run(loaded.name, loop, start, settings, reach, loaded, refused, ground.levels, engine, signals, results)
     if engine == "c" and not ready.refused:
         ready.prepare()
     return ready
@@ -274,19 +278,23 @@ def check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives
             problems.add(gain.problem, *gain.spacing.field.split("."))
 
 
-def _checked_start(loaded: LoadedConfig, loop: Loop, ground: Ground, problems: Problems) -> TaskMap | None:
-    """What the actuators can do at the start; notes why the start is impossible or the task out of reach."""
+def _checked_start(loaded: LoadedConfig, loop: Loop, ground: Ground, problems: Problems) -> Reach:
+    """`Run.reach`; notes why the start is impossible or the task out of reach."""
     system, start = loop.system, ground.start
-    task_map = None if system.law is None else starts.look_at_reach(system, start)
+
+    @cache
+    def reach() -> TaskMap | None:
+        return None if system.law is None else starts.look_at_reach(system, start)
+
     for sentence in starts.check_start(loop, start, loaded.config.initial.max_violation):
         problems.add(sentence, "initial")
     for contradiction in starts.contradicting_levels(system.model, start, ground.levels):
         problems.add(contradiction, *place_of(loaded, contradiction.level))
-    for sentence in starts.unreachable(task_map, system.law) if task_map is not None else []:
-        problems.add(sentence, "law")
-    for sentence in starts.unstabilised(system, start):
-        problems.add(sentence, "plant", "passive")
-    return task_map
+    if system.law is not None and starts.look_at_reach(system, start, 1).unreachable:
+        task_map = reach()  # rows out of reach at the start may be within reach nearby
+        for sentence in starts.unreachable(task_map, system.law) if task_map is not None else []:
+            problems.add(sentence, "law")
+    return reach
 
 
 def _bind(

@@ -108,7 +108,7 @@ class Run:
         loop: The closed loop, on its engine.
         start: Initial state, projected if the config asks for it.
         settings: How to run.
-        task_map: What the actuators can do for the task; None for an open loop.
+        reach: Gives `task_map`.
         loaded: Its config; None for a run made in Python.
         refused: Why it should not run; empty unless loaded with `strict=False`.
         levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.
@@ -121,7 +121,7 @@ class Run:
     loop: Loop
     start: State
     settings: Settings
-    task_map: TaskMap | None = None
+    reach: Callable[[], TaskMap | None] = lambda: None
     loaded: LoadedConfig | None = None
     refused: tuple[Finding, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
@@ -142,6 +142,11 @@ class Run:
     def system(self) -> System:
         """Plant, law and constraints."""
         return self.loop.system
+
+    @property
+    def task_map(self) -> TaskMap | None:
+        """What the actuators can do for the task; None for an open loop."""
+        return self.reach()
 
     @property
     def problems(self) -> list[str]:
@@ -241,7 +246,7 @@ class Run:
     @np.errstate(all="ignore")
     def ending(self, trajectory: Trajectory, facts: dict[str, Any], last: State | None) -> dict[str, Any]:
         """Facts that the end of a simulation adds to its summary, as `EndOfRun.facts`."""
-        ended = EndOfRun(self.loop, self.start, self.settings, self.task_map, trajectory).facts(facts, last)
+        ended = EndOfRun(self.loop, self.start, self.settings, self.reach, trajectory).facts(facts, last)
         spacing = self.settings.output_step if self.settings.period is None else None
         told = None if spacing is None else sparse_rows(trajectory, spacing)
         return ended if told is None else ended | {"sparse_rows": told}
