@@ -221,7 +221,7 @@ class Bounds:
 
     def _known_errors(self, model: Model, terms: Sequence[Terms]) -> tuple[float, ...]:
         """The largest margin of each row over these states; empty where the errors are not known."""
-        if self.errors is None or not terms:
+        if self.errors is None or not terms or not model.bound_rows:
             return ()
         kinds = [self._row(row, i, model.bound_rows).kind for i, row in enumerate(model.bound_rows)]
         gradients = [model.rows_of_bounds(at.state).A for at in terms]

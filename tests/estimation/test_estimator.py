@@ -266,3 +266,10 @@ def test_a_machine_of_separate_parts_is_compiled_with_its_estimator() -> None:
     run = sc.load("scara", ["run.period=0.001", "run.duration=0.01", "estimation.kind=model"], engine="vm")
     assert run.loop.engine == "vm"
     assert run.simulate().metadata["engine"] == "vm"
+
+
+def test_a_bound_on_a_reaction_alone_is_kept_with_an_estimator() -> None:
+    """It has no rows of its own, so that errors of the estimate add no margin: the rope pulls with 20 N at least."""
+    trajectory = sc.load("crane_rope", ["estimation.kind=model", "run.duration=1.6"], engine="vm").simulate()
+    assert trajectory["bound_active.taut"].any()
+    assert trajectory["passive_force.l"].min() == pytest.approx(20.0, abs=1e-6)
