@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -217,6 +217,9 @@ def _default(field: Any) -> str:
     value = field.default if field.default is not PydanticUndefined else field.default_factory()
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)
+    if is_dataclass(value):
+        values = {each: getattr(value, each.name) for each in fields(value)}
+        value = {each.name: given for each, given in values.items() if given != each.default}
     if value is None or value in ({}, ()):
         return ""
     return f"`{_yaml(value)}`"
