@@ -16,11 +16,12 @@ from servoctl.errors import TaskError
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
 from servoctl.linear import analyse, loop_margins, margins_at
 from servoctl.linear.jacobians import local
-from servoctl.linear.modes import modes
+from servoctl.linear.modes import Mode, modes
 from servoctl.linear.reserve import gain_margin
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.integrate import sampled
+from servoctl.simulation.internal_dynamics import InternalDynamics
 from servoctl.types import Array
 
 LATE = "realism={delay: 15*ms, lag: 20*ms}"
@@ -280,3 +281,11 @@ def test_a_free_drift_beside_a_fast_pole_is_neutral_so_the_gain_margin_is_unlimi
 def test_a_slow_growth_beside_a_fast_pole_is_found(slow: list[complex]) -> None:
     assert grows(np.array([*slow, -2e4]), None)
     assert not grows(np.array([*(x - 2 * x.real for x in np.array(slow[:1])), -2e4]), None)
+
+
+def test_a_fast_swing_that_grows_by_e_in_minutes_is_unstable_and_a_slow_one_within_a_day_too() -> None:
+    for pole in (0.005 + 1000j, 2e-5 + 0j):
+        assert grows(np.array([pole, pole.conjugate()]), None)
+        assert InternalDynamics(2, (pole, pole.conjugate()), False).stable is False
+        assert Mode(pole, "internal", "internal").stable is False
+    assert InternalDynamics(1, (2e-6 + 0j,), False).stable is None

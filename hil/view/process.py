@@ -3,6 +3,7 @@
 import os
 import pickle
 import secrets
+import select
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -134,6 +135,8 @@ class Operator:
             return f"{path}: expected a number in [{lower:g}, {upper:g}], got {value:g}"
         if time.monotonic() < self._last_gain + GAIN_INTERVAL:
             return f"{path}: too many requests (wait {GAIN_INTERVAL:g} s between them)"
+        if not select.select([], [self._loop], [], 0.0)[1]:  # while the loop does not read; a stop always finds room
+            return f"{path}: the loop takes no requests yet (wait until it runs)"
         self._last_gain = time.monotonic()
         self._loop.send((list(self._gains).index(path), float(value)))
         return None

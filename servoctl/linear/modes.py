@@ -33,7 +33,7 @@ from servoctl.linear.sampled import (
     means_of_clusters,
 )
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.simulation.internal_dynamics import MARGINAL, RowErrors, chains, error_kernel
+from servoctl.simulation.internal_dynamics import SLOW, RowErrors, chains, error_kernel, neutral
 from servoctl.types import Array, State
 
 SHARED = 0.2  # a row is named if its participation exceeds this share of the largest
@@ -59,7 +59,7 @@ class Mode:
     @property
     def damping(self) -> float | None:
         """Damping ratio -Re / |pole|: 1 does not oscillate, below 0 grows; None for a pole at zero."""
-        return None if self.stable is None and self.frequency <= MARGINAL else -self.pole.real / self.frequency
+        return None if self.stable is None and self.frequency <= SLOW else -self.pole.real / self.frequency
 
     @property
     def decay(self) -> float | None:
@@ -69,7 +69,7 @@ class Mode:
     @property
     def stable(self) -> bool | None:
         """True, False, or None if the mode neither grows nor decays."""
-        small = abs(self.pole.real) <= MARGINAL * (1.0 + abs(self.pole))
+        small = abs(self.pole.real) <= neutral(self.pole)
         small = small or (self.z is not None and abs(abs(self.z) - 1.0) <= CIRCLE)
         return None if small else self.pole.real < 0.0
 

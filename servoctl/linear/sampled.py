@@ -18,10 +18,10 @@ from servoctl.assembly.timing import drives_timing, run_timing
 from servoctl.laws.hold import Closed, EstimateFilter, close, differences, hold
 from servoctl.linear.jacobians import Local
 from servoctl.mechanics.timing import Timing
-from servoctl.simulation.internal_dynamics import MARGINAL
 from servoctl.types import Array
 
 ROUNDING = 1e-13  # relative error of derivatives, before any division by small singular values
+NEUTRAL = 1e-6  # a pole is neutral if its real part is below this times 1 + |pole|
 CIRCLE = 1e-9  # a pole z is neutral if |z| - 1 is below this
 SPREAD = 1e-4  # largest shift by rounding of one of several equal poles
 DEADBEAT = 1e-6  # a pole z up to this size counts as 0: its motion vanishes after one sample
@@ -134,7 +134,7 @@ def grows(poles: Array, period: float | None) -> bool:
         # rounding errors are relative to the matrix, so a fast pole spreads a double pole at 0 further
         rounding = ROUNDING * max(1.0, float(np.abs(poles).max()))
         means = means_of_clusters(poles, REPEATED, rounding)
-        return any(pole.real > MARGINAL * (1.0 + abs(pole)) for pole in means)
+        return any(pole.real > NEUTRAL * (1.0 + abs(pole)) for pole in means)
     worst = float(np.abs(poles).max(initial=0.0))
     if worst <= 1.0 + CIRCLE or worst >= 1.0 + SPREAD:
         return worst > 1.0 + CIRCLE

@@ -26,7 +26,8 @@ from servoctl.simulation.system import System
 from servoctl.simulation.traced_loop import once_per_loop
 from servoctl.types import Array, State
 
-MARGINAL = 1e-5  # a mode's real part below this times 1 + |mode| counts as zero: of a slow one, a day to grow by e
+MARGINAL = 1e-6  # a mode's real part below this share of |mode| counts as zero
+SLOW = 1e-5  # [1/s] so does one below this: it takes a day to grow by e
 NEAR = 0.02  # poles this close to each other, relative, may be one that repeats
 
 
@@ -38,7 +39,7 @@ def poles_text(poles: Iterable[complex]) -> str:
 
 def pole_text(pole: complex) -> str:
     """A pole [1/s] with four digits; parts that count as zero are left out."""
-    least = _neutral(pole)
+    least = neutral(pole)
     real, imag = (part if abs(part) > least else 0.0 for part in (pole.real, pole.imag))
     return f"{real:.4g}{imag:+.4g}j" if imag else f"{real:.4g}"
 
@@ -51,9 +52,9 @@ def _repeated(pole: complex, poles: Array) -> complex:
     return mean if np.abs(near - mean).max() <= spread else pole
 
 
-def _neutral(mode: complex) -> float:
+def neutral(mode: complex) -> float:
     """Real part up to which a mode neither grows nor decays [1/s]."""
-    return MARGINAL * (1.0 + abs(mode))
+    return SLOW + MARGINAL * abs(mode)
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,12 @@ class InternalDynamics:
         if not self.modes:
             return True
         worst = self.modes[0]
-        return None if abs(worst.real) <= _neutral(worst) else worst.real < 0.0
+        return None if abs(worst.real) <= neutral(worst) else worst.real < 0.0
 
     @property
     def growing(self) -> int:
         """How many modes grow."""
-        return sum(mode.real > _neutral(mode) for mode in self.modes)
+        return sum(mode.real > neutral(mode) for mode in self.modes)
 
     @property
     def verdict(self) -> str:

@@ -1,5 +1,6 @@
 """Looking on at a ring while another process writes it, and wishes on their way to the loop."""
 
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hil.recorder.memory import Capacity, Ring, SharedRings
-from hil.view import STOP
+from hil.view import SIGNAL, STOP, PageSettings
+from hil.view.process import Operator
 from hil.view.scene import MARGIN, RingReader
 from hil.view.view import Requests
 
@@ -112,3 +114,20 @@ def test_requests_arrive_once_and_a_stop_stays() -> None:
     assert number == 0 and value != value, "a look for the stop loses no gain"
     page.close()
     assert requests.stopped and requests.gains() == (), "a page that has ended asks for nothing"
+
+
+def test_a_stop_finds_room_however_many_gains_were_asked_for_while_the_loop_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there = Pipe()
+    signals: list[int] = []
+    monkeypatch.setattr("hil.view.process.GAIN_INTERVAL", 0.0)
+    monkeypatch.setattr("hil.view.process.os.kill", lambda process, number: signals.append(number))
+    settings = PageSettings(0, Capacity(), [], {}, {"law.alpha": (0.0, 1.0)}, {}, None, os.getppid())
+    operator = Operator(settings, there)
+    answers = [operator.act("gain", {"path": "law.alpha", "value": 0.5}) for _ in range(3000)]
+    assert answers[0] is None and answers[-1] == "law.alpha: the loop takes no requests yet (wait until it runs)"
+    assert operator.act("stop", {}) is None and signals == [SIGNAL]
+    requests = Requests(here)
+    assert requests.stopped and list(requests.gains()) == [(0, 0.5)]
+    assert operator.act("gain", {"path": "law.alpha", "value": 0.7}) is None and list(requests.gains()) == [(0, 0.7)]
