@@ -74,6 +74,7 @@ def cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """Searches may take one step; their functions are kept apart from all others."""
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
     monkeypatch.setattr(limits, "most_steps", lambda _: 1)
+    monkeypatch.setattr("servoctl.engine.ops.OPS", {})
     limits.search_function.cache_clear()
     yield
     limits.search_function.cache_clear()
