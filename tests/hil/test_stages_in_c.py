@@ -174,14 +174,20 @@ def test_a_bus_that_fails_within_a_tick_has_its_reaction_at_the_same_instant(
     machine: str, fault: str, phase: str
 ) -> None:
     period = _setup(machine, "auto").settings.values.period
-    for share in (0.1, 0.4, 0.8):
+    for share in (0.4,) if machine == "robots" else (0.1, 0.4, 0.8):  # its ticks take four times those of the others
         at = _phases(machine)[phase] + POWER_UP + (5.0 + share) * period
         compare(machine, Stage.FULL, {**BUS_KINDS[fault], "at": at, "since": "power_on"})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("factor", [-1.0, -0.3, 0.0, 0.2, 0.5, 1.8, 3.0])
-@pytest.mark.parametrize("machine", ["robots", "V rack mit", "A", "two arms"])
+@pytest.mark.parametrize(
+    ("machine", "factor"),
+    [
+        *((machine, factor) for machine in ("V rack mit", "A") for factor in (-1.0, -0.3, 0.0, 0.2, 0.5, 1.8, 3.0)),
+        *(("robots", factor) for factor in (-0.3, 0.2, 1.8)),
+        *(("two arms", factor) for factor in (-0.3, 1.8)),
+    ],
+)
 def test_what_the_test_of_the_drives_finds_is_found_at_the_same_instant(machine: str, factor: float) -> None:
     begins = _phases(machine)
     fault = {"kind": "torque_constant", "factor": factor, "drive": _setup(machine, "auto").drives[-1].settings.name}
