@@ -152,7 +152,7 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
 def refuse_shaking(setup: RigSetup) -> None:
     """Refuses a machine that the damping of stage float would shake in the hand.
 
-    Every motor sees the same damping, as a speed that it slows. The spring beside it slips before it shakes anything.
+    The damping slows the speed of every motor at the same rate. The spring slips before it can shake the machine.
 
     Raises ConfigError: the damping is unstable at the period of the loop.
     """

@@ -153,7 +153,7 @@ def _again(error: ErrorDetails) -> InitErrorDetails:
 
 
 class Root(Section, Rules):
-    """All sections together; whoever reads them checks the rules between them, on the values as written."""
+    """All sections together. Its reader checks the rules between sections, on the values as written."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import servoctl
-from hil.tick import machine
+from hil.tick.machine import library
 from servoctl.cli.doctor import examine
 from servoctl.engine import background, compiler
 from servoctl.errors import CompileError
@@ -73,11 +73,11 @@ def test_ticks_on_drives_and_the_law_are_c_and_have_the_frames_of_cc(
 ) -> None:
     ended, frames = with_frames("coordinated_robots", *SHORT, duration=0.2, engine="c")
     monkeypatch.setenv("PATH", str(tmp_path))
-    machine.library.cache_clear()
+    library.cache_clear()
     try:
         other, same = with_frames("coordinated_robots", *SHORT, duration=0.2, engine="auto")
     finally:
-        machine.library.cache_clear()
+        library.cache_clear()
     summary = other.trajectory.summary()
     assert summary["engine"] == "c" and summary["ticks_in_c"] > 50
     assert frames == same and len(frames) > 1000
