@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hil.bus.load import frame_bits
+from hil.core.constants import RING_HEAD, RING_LOST, RING_TAIL, RING_UNWRITTEN
 from hil.frame import BRS, CLASSIC_SIZE, ERROR, EXTENDED, FD, FD_SIZES, REMOTE, SENT, Frame
 from servoctl.types import Array
-
-HEAD, TAIL, LOST, UNWRITTEN = 0, 8, 1, 9
-"""Indices of the counts. The producer writes HEAD and LOST, the consumer TAIL and UNWRITTEN, in two cache lines."""
 
 COUNTS = 128  # bytes before the first record
 
@@ -41,7 +39,7 @@ class Ring:
         self.size, self.capacity = size, capacity
         self._counts = memory[:COUNTS].cast("Q")
         self.slots = memory[COUNTS : COUNTS + size * capacity]  # the records' bytes, shape (capacity * size,)
-        self._head, self._tail, self._seen = self._counts[HEAD], self._counts[TAIL], self._counts[TAIL]
+        self._head, self._tail, self._seen = self._counts[RING_HEAD], self._counts[RING_TAIL], self._counts[RING_TAIL]
 
     @staticmethod
     def footprint(size: int, capacity: int) -> int:
@@ -51,23 +49,23 @@ class Ring:
     @property
     def head(self) -> int:
         """Number of records that were ever put."""
-        return self._counts[HEAD]
+        return self._counts[RING_HEAD]
 
     @property
     def lost(self) -> int:
         """Number of records that found no room, or that the consumer could not write."""
-        return self._counts[LOST] + self._counts[UNWRITTEN]
+        return self._counts[RING_LOST] + self._counts[RING_UNWRITTEN]
 
     @property
     def level(self) -> float:
         """Fraction of the ring in use, 0 to 1."""
-        return (self._counts[HEAD] - self._counts[TAIL]) / self.capacity
+        return (self._counts[RING_HEAD] - self._counts[RING_TAIL]) / self.capacity
 
     def slot(self, count: int = 1) -> int:
         """Producer: index of the next slot, or -1 if there is no room for `count` records."""
         head = self._head
         if head - self._tail + count > self.capacity:
-            self._tail = self._counts[TAIL]
+            self._tail = self._counts[RING_TAIL]
             if head - self._tail + count > self.capacity:
                 return -1
         return head % self.capacity
@@ -75,11 +73,11 @@ class Ring:
     def publish(self, count: int = 1) -> None:
         """Producer: makes the records in the next slots visible to the consumer."""
         self._head += count
-        self._counts[HEAD] = self._head
+        self._counts[RING_HEAD] = self._head
 
     def reread(self) -> None:
         """Producer: takes note of the records that C has put."""
-        self._head = self._counts[HEAD]
+        self._head = self._counts[RING_HEAD]
 
     @property
     def addresses(self) -> tuple[int, int]:
@@ -92,12 +90,12 @@ class Ring:
         if head - self._tail >= self.capacity and self.slot() < 0:
             return False
         form.pack_into(self.slots, head % self.capacity * self.size, *values)
-        self._head = self._counts[HEAD] = head + 1
+        self._head = self._counts[RING_HEAD] = head + 1
         return True
 
     def lose(self, count: int = 1) -> None:
         """Producer: counts records that found no room."""
-        self._counts[LOST] += count
+        self._counts[RING_LOST] += count
 
     def put_bytes(self, data: bytes | memoryview) -> bool:
         """Producer: puts whole records, one after the other; False if there is no room for all."""
@@ -118,13 +116,13 @@ class Ring:
         data = bytes(self.slots[start * self.size : (start + first) * self.size])
         data += bytes(self.slots[: (count - first) * self.size])
         self._tail = self._seen
-        self._counts[TAIL] = self._tail
-        self._seen = self._counts[HEAD]
+        self._counts[RING_TAIL] = self._tail
+        self._seen = self._counts[RING_HEAD]
         return data
 
     def drop(self, count: int) -> None:
         """Consumer: counts records that it took and could not write."""
-        self._counts[UNWRITTEN] += count
+        self._counts[RING_UNWRITTEN] += count
 
     def release(self) -> None:
         self._counts.release()

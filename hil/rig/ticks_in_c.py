@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from hil.core.constants import UNKNOWN
 from hil.drives.base import Drive, Node
 from hil.drives.settings import GAUGES
 from hil.frame import Frame
@@ -26,7 +27,7 @@ from hil.safety.plan import Phase
 from hil.safety.stages import Stages
 from hil.sensing.sensing import Sensing
 from hil.tick import handover
-from hil.tick.machine import UNKNOWN, CompiledTick, frame_reader
+from hil.tick.machine import CompiledTick, frame_reader
 from hil.tick.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
 from servoctl.types import Array
 

@@ -6,11 +6,11 @@ one is outside them; Python then judges that tick and counts how long. So a rule
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property, partial
 from math import isfinite, isnan
 from typing import NamedTuple
 
+from hil.core.constants import Measured
 from hil.drives.base import Drive, Node
 from hil.drives.settings import GAUGES, RUNAWAY, Gauge, Quantity, gauge_limits
 from hil.loop import SECOND
@@ -26,21 +26,6 @@ COMMANDED = EVERYWHERE - {Phase.SHADOW, Phase.CALIBRATE}
 TRUSTING = EVERYWHERE - {Phase.CALIBRATE}
 """Phases in which a rejected sample is wrong; a calibration is there for signs and zeros that are."""
 STARTED = COMMANDED - {Phase.WAITING}
-
-
-class Measured(IntEnum):
-    """What a rule judges, one number per node, drives first; `measured` in `c/tick.c` has the same order."""
-
-    POSITION = 0  # of the joint [joint unit]
-    SPEED = 1  # of the joint [joint unit/s]
-    AGE = 2  # of the last accepted sample [s]
-    SILENCE = 3  # time since the last sign of life [s]
-    TORQUE = 4  # in the last sample [actuator unit]
-    TEMPERATURE = 5  # from here on the gauges, in the order of `hil.drives.settings.GAUGES`
-    MOTOR_TEMPERATURE = 6
-    SUPPLY = 7
-    LOAD = 8
-    WARNING = 9
 
 
 class Rule(NamedTuple):

@@ -6,12 +6,12 @@ in doubt goes down it before the others. Task time stands still until the last s
 """
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from math import inf, nan
 from typing import NamedTuple
 
 import numpy as np
 
+from hil.core.constants import Torques
 from hil.drives.base import Condition, DriveError, Feedback
 from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick, nanoseconds
@@ -47,16 +47,6 @@ DOUBTFUL = frozenset({EventKind.POSITION, EventKind.DRIVE_FAULT})
 
 OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
 """Events after which a drive brakes by itself: the loop does not hear it any more."""
-
-
-class Torques(IntEnum):
-    """Whose torques are sent; in the order of `c/tick.h`."""
-
-    LAW = 0  # those of the law
-    HOLD = 1  # those that hold the pose
-    BLEND = 2  # from these to those of the law
-    GUIDE = 3  # those while a hand guides the machine
-    STOP = 4  # those of the controlled stop
 
 
 class TorqueSource(NamedTuple):

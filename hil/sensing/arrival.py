@@ -23,16 +23,10 @@ looks the same. The first window in which it moves with most of its torque prove
 
 from collections.abc import Sequence
 
+from hil.core.constants import AGAINST, ARRIVES, BETWEEN, LOST, NOT_FRICTION, OTHER, UNPROVED
+
 QUICK = 2  # length of a short window, in periods
 LONGEST = 0.3  # [s] longest time without torque before friction does not explain it any more
-
-ARRIVES, BETWEEN, LOST = 0, 1, 2
-NOT_FRICTION, OTHER = -1, -2
-"""What the last windows showed of a motor: its torque arrives; one window of neither; from `LOST` on: in so many
-windows none of it arrives; nor does it, and friction does not explain that; anything else."""
-
-UNPROVED, AGAINST = -3, -4
-"""Stage zero has not proved the motor, and nor has its motion since; nor that, and the last window went against it."""
 
 NONE_LEFT, HALF = 0.25, 0.5
 """None of a torque arrives if less than the first share of it is left; it arrives if less than the second lacks."""

@@ -36,8 +36,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hil.core.constants import AGAINST, ARRIVES, COMES_WITHIN, UNPROVED
 from hil.loop.tick import Implausibility
-from hil.sensing.arrival import AGAINST, ARRIVES, BEYOND, LONGEST, NONE_LEFT, QUICK, UNPROVED, VISIBLE, arrivals
+from hil.sensing.arrival import BEYOND, LONGEST, NONE_LEFT, QUICK, VISIBLE, arrivals
 from hil.sensing.channels import Channel
 from hil.sensing.prediction import StateFunction
 from servoctl.engine.kernel import BufferedCall
@@ -144,9 +145,6 @@ class WindowState:
 
 WINDOW = 0.1  # time over which the motion is compared [s]; long compared with the delay of the loop
 IN_A_ROW = 2  # consecutive windows that stop the machine; a short knock fills only one
-
-COMES_WITHIN = 3
-"""Windows within which a disturbance that comes at once is there: the one in which it comes, and `IN_A_ROW` more."""
 
 MODEL = 0.1  # allowed error of the model, as a share of the largest torque in the window
 ESTIMATED = 0.4  # the same where the law works with an estimate of the disturbance

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from hil.core.constants import COMES_WITHIN
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
 from hil.loop import SECOND
 from hil.sensing.plausibility import AxisMemory
 from hil.sensing.scale import ScaleMemory
 from hil.sensing.sensing import Sensing
-from hil.sensing.tracking import COMES_WITHIN, Quick, WindowState
+from hil.sensing.tracking import Quick, WindowState
 from hil.tick.machine import CompiledTick
 
 # arrays of the fields of `Sample`, of an accepted one, of `ScaleMemory`, of the rest of `AxisMemory`, and of `Quick`

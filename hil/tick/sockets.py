@@ -17,6 +17,7 @@ import numpy as np
 
 from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
+from hil.core.library import SOCKETS
 from hil.drives.base import Drive, Feedback, Node
 from hil.frame import SENT, Frame
 from hil.loop import Clock, Tick, WallClock
@@ -25,7 +26,7 @@ from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, Distribution, TickStatistics
 from hil.recorder.columns import ColumnLayout
 from hil.recorder.memory import FRAME, Ring, unpacked
-from hil.tick.machine import SOCKETS, CompiledTick
+from hil.tick.machine import CompiledTick
 from servoctl.engine.ccode import Entry
 from servoctl.simulation.control_tick import LogCall
 from servoctl.types import Array

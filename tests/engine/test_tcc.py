@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import servoctl
-from hil.tick.machine import library
+from hil.core.library import library
 from servoctl.cli.doctor import examine
 from servoctl.engine import background, compiler
 from servoctl.errors import CompileError

@@ -6,18 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.sensing.arrival import (
-    AGAINST,
-    ARRIVES,
-    BETWEEN,
-    LONGEST,
-    LOST,
-    NOT_FRICTION,
-    OTHER,
-    UNPROVED,
-    VISIBLE,
-    arrivals,
-)
+from hil.core.constants import AGAINST, ARRIVES, BETWEEN, LOST, NOT_FRICTION, OTHER, UNPROVED
+from hil.sensing.arrival import LONGEST, VISIBLE, arrivals
 from tests.hil.faults.carts.run import play as play_cart
 from tests.hil.faults.carts.scenario import make
 from tests.hil.rigs import RACK, Rig, lift, play

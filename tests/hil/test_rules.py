@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from hil.assembly import prepare
+from hil.core.constants import Measured
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Phase
-from hil.safety.rules import Measured, Rule, rules_of
+from hil.safety.rules import Rule, rules_of
 from tests.hil.rigs import RACK, lift, play
 from tests.hil.test_tick_in_c import assert_equal, run
 

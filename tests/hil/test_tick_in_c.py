@@ -10,6 +10,8 @@ import pytest
 
 from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import load
+from hil.core.constants import GIVEN_BACK, UNKNOWN
+from hil.core.library import library
 from hil.drives.base import Condition, Drive
 from hil.drives.wire import Message
 from hil.frame import Frame
@@ -20,7 +22,7 @@ from hil.safety.plan import Stage
 from hil.safety.stages import Stages
 from hil.session.run import HilRun
 from hil.tick.handover import in_order
-from hil.tick.machine import GIVEN_BACK, UNKNOWN, fill_encoding, fill_message, frame_reader, library, watched_ids
+from hil.tick.machine import fill_encoding, fill_message, frame_reader, watched_ids
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 from tests.faces import column_bytes, on_drives, with_frames

@@ -18,6 +18,8 @@ import pytest
 from hil.assembly.prepare import load
 from hil.bus.open import START
 from hil.bus.python_can import PythonCanBus
+from hil.core.constants import GIVEN_BACK
+from hil.core.library import SOCKETS, library
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Tick, WallClock
 from hil.recorder import read_frames
@@ -27,7 +29,6 @@ from hil.replay.replay import replay
 from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
-from hil.tick.machine import GIVEN_BACK, SOCKETS, library
 from tests.hil.interfaces import keys_of
 from tests.hil.socket_pair import bus_on, on_pair
 from tests.hil.wall_clock import Child, emulated, summary_of, write_config

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hil.core.library import library
 from hil.drives.base import Sample
 from hil.sensing import plausibility, scale
 from hil.sensing.channels import Channel
 from hil.sensing.plausibility import AxisMemory, judge
 from hil.sensing.scale import ScaleMemory, compare
-from hil.tick.machine import library
 
 STATE = ("accepted_position", "accepted_velocity", "accepted_torque", "travel", "rates", "before")
 SCALE = ("scale_start", "scale_moved", "scale_path")

@@ -1,4 +1,4 @@
-/* Tables and state of the tick in C; constants are those of SHARED in hil.tick.machine. Python reads this file as it stands, so it has no preprocessor lines. */
+/* Tables and state of the tick in C; constants are those of SHARED in hil.core.library. Python reads this file as it stands, so it has no preprocessor lines. */
 
 typedef void (*tick_function)(const double **arguments, double **results);
 
@@ -111,7 +111,7 @@ typedef struct {
   /* state in one block each, kept until a tick is complete */
   double *numbers, *kept_numbers;
   long long *times, *kept_times;
-  /* STATE and RESULTS of hil.tick.machine */
+  /* STATE and RESULTS of hil.core.library */
   double *controller_memory;
   const double *memory_start;
   double residual;
