@@ -25,8 +25,6 @@ from servoctl.run_folder import load_run
 from tests.faces import exit_code
 from tests.small_plants import Masses
 
-LAST_LINE = len(PLANT.splitlines())
-
 TASK = '  - {name: follow, holonomic: "x - (1 - cos(t))"}'
 CORRECTION = "{correction: {baumgarte: {alpha: 10, beta: 10}}}"
 
@@ -100,178 +98,10 @@ def test_the_config_that_all_others_are_made_of_runs(servoctl: Servoctl) -> None
     assert servoctl("--out", "out").code == 0
 
 
-def test_several_mistakes_come_out_at_once(servoctl: Servoctl) -> None:
-    pairs = (("0.02", "-1"), ("name: follow", "nam: follow"), ("v: 0", "v: abc"))
-    servoctl(config=changed(CONFIG, *pairs)).refused(
-        "initial.v: expected a number, got 'abc'",
-        "task[0].name: missing",
-        "task[0].nam: unknown key (did you mean 'name'?)",
-        "run.duration: expected a positive time [s], got -1",
-    )
-
-
-def test_mistakes_that_need_the_plant_come_out_at_once(servoctl: Servoctl) -> None:
-    config = of_law("{limits: {G: 1}, null_space: {H: x}}", '{name: a, holonomic: "z"}', '{name: b, class: "no.py:A"}')
-    servoctl(config=changed(config, ("{x: 0, s: 0}", "{x: 0, z: 0}"))).refused(
-        "initial.q.z: there is no coordinate 'z'",
-        "initial.q: no value for s",
-        "task.a.holonomic: unknown word 'z'",
-        "task.b.class: no.py: there is no such file",
-        "law.limits.G: there is no actuator 'G' (known: F)",
-        "law.null_space.H: there is no actuator 'H' (known: F)",
-    )
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("", "empty"),
-        ("plant: [1", "cart.yaml:1"),
-        (CONFIG + "run: {duration: 1}\n", "run"),
-        ("- 1\n", "expected"),
-        ("\x00\x01", ""),
-        ("plant: &a {class: b}\ninitial: *a\n", "alias"),
-    ],
-)
-def test_a_file_that_is_not_a_config_is_refused(servoctl: Servoctl, content: str, sentence: str) -> None:
-    answer = servoctl(config=content)
-    assert answer.code == 2
-    assert sentence in answer.err and "Traceback" not in answer.err
-    assert not (answer.folder / "runs").exists()
-
-
-@pytest.mark.parametrize("name", ["no_such.yaml", "no_such", ".", "binary.yaml"])
-def test_a_config_that_cannot_be_read_is_refused(servoctl: Servoctl, name: str, tmp_path: Path) -> None:
-    (tmp_path / "binary.yaml").write_bytes(bytes(range(256)))
-    with contextlib.suppress(SystemExit):
-        assert main(["run", name]) == 2
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--set", "run.durtion=3"], "--set run.durtion=3: run.durtion: unknown key (did you mean 'duration'?)"),
-        (["--set", "run.duration"], "--set run.duration: expected PATH=VALUE"),
-        (["--set", "run.duration.x=1"], "run.duration is 0.02 and has no key 'x'"),
-        (["--set", "task.foo.holonomic=x"], "task has no entry 'foo' (did you mean 'follow'?)"),
-        (["--set", "task.follow.holonomic=y"], "task.follow.holonomic: unknown word 'y'"),
-    ],
-)
-def test_a_wrong_option_is_refused(servoctl: Servoctl, words: list[str], sentence: str) -> None:
-    servoctl(*words).refused(sentence)
-
-
 # The plant ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("added", "sentence"),
-    [
-        ("def (:", f"SyntaxError: invalid syntax (cart.py, line {LAST_LINE + 1})"),
-        ("1 / 0", f"ZeroDivisionError: division by zero (line {LAST_LINE + 1} of cart.py)"),
-        ("import no_such", f"ModuleNotFoundError: No module named 'no_such' (line {LAST_LINE + 1} of cart.py)"),
-        ("raise SystemExit(0)", f"SystemExit: 0 (line {LAST_LINE + 1} of cart.py)"),
-    ],
-)
-def test_a_class_file_that_cannot_be_imported_is_refused(servoctl: Servoctl, added: str, sentence: str) -> None:
-    sentence = f"cart.yaml:1: plant.class: cart.py: cannot be imported: {sentence}"
-    servoctl(plant=f"{PLANT}{added}\n").refused(sentence)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ('"s": "m"', '"sin": "m"', "coordinate 'sin' is a reserved word of equations (rename it)"),
-        ('"s": "m"', '"t": "s"', "coordinate 't' is a reserved word of equations (rename it)"),
-        ('"s": "m"', '"lambda": "m"', "coordinate 'lambda' is not an identifier (rename it)"),
-        ('"s": "m"', '"m1": "m"', "'m1' is both coordinate and parameter (rename one)"),
-        ('"s": "m"', '"F": "m"', "'F' is both coordinate and actuator (rename one)"),
-        ('{"F": "N"}', '{"pi": "N"}', "actuator 'pi' is a reserved word of equations (rename it)"),
-        (
-            '{"x": "m", "s": "m"}',
-            '["x", "s"]',
-            "Cart.coordinates: expected a mapping of names to units, got ['x', 's']",
-        ),
-        ('{"x": "m", "s": "m"}', "{}", "Cart.coordinates: there are none (give name -> unit)"),
-        ("@dataclass(frozen=True)\n", "", "Cart: not a dataclass (decorate the class with @dataclass(frozen=True))"),
-        ("def force", "def forse", "Cart cannot be made: Can't instantiate abstract class Cart"),
-    ],
-)
-def test_a_plant_with_wrong_words_is_refused(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
-    config = changed(CONFIG, ("{x: 0, s: 0}", "0"))
-    servoctl(plant=changed(PLANT, (old, new)), config=config).refused(sentence)
-
-
 MASS = "np.array([[self.m1 + self.m2, self.m2], [self.m2, self.m2]])"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("[self.m1 + self.m2,", "[self.m1 - self.m2,", "Cart.mass_matrix: not positive definite at q=[0. 0.]"),
-        ("[self.m2, self.m2]]", "[0.0, self.m2]]", "Cart.mass_matrix: not symmetric at q=[0. 0.] (M - M^T up to 2.0e"),
-        ("[self.m2, self.m2]]", "[self.m2, np.nan]]", "Cart.mass_matrix: not finite at q=[0. 0.]"),
-        (
-            "[self.m2, self.m2]]",
-            "[self.m2, 2 + 1j]]",
-            "Cart.mass_matrix: failed at the initial state: TypeError: expected",
-        ),
-        (MASS, "np.eye(3)", "Cart.mass_matrix: expected shape (2, 2), got (3, 3)"),
-        (MASS, "None", "Cart.mass_matrix: expected shape (2, 2), got ()"),
-        ("[[1.0], [0.0]]", "[1.0, 0.0]", "Cart.actuation: expected shape (2, 1), got (2,)"),
-        ("[0.0, -self.k * q[1]]", "[0.0]", "Cart.force: expected shape (2,), got (1,)"),
-        (
-            "-self.k",
-            "-self.kk",
-            "Cart.force: failed at the initial state: AttributeError: 'Cart' object has no attribute",
-        ),
-        ("def actuation", "def actuate", "Cart.actuation: missing, though there are actuators"),
-    ],
-)
-def test_a_plant_with_wrong_matrices_is_refused(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
-    servoctl(plant=changed(PLANT, (old, new))).refused(sentence)
-
-
-@pytest.mark.parametrize(
-    ("method", "value", "sentence"),
-    [
-        (
-            "nonideal_force(self, q, v, t)",
-            "1 / 0",
-            "Cart.nonideal_force: failed at the initial state: ZeroDivisionError",
-        ),
-        ("nonideal_force(self, q, v, t)", "np.zeros(3)", "Cart.nonideal_force: expected shape (2,), got (3,)"),
-        ("passive_constraints(self, q, t)", "1 / 0", "Cart.passive_constraints: failed at the initial state: ZeroDiv"),
-        (
-            "passive_constraints(self, q, t)",
-            "[q[1]]",
-            "Cart.passive_constraints: expected a mapping of names to values",
-        ),
-        ("passive_constraints(self, q, t)", "{'a': float(q[1])}", "Cart.passive_constraints: a: "),
-        (
-            "passive_rates(self, q, v, t)",
-            "{'a': q[1]}",
-            "Cart.passive_rates: a: a nonholonomic equation must contain a velocity",
-        ),
-        (
-            "passive_constraints(self, q, t)",
-            "{'a': np.log(q[1])}",
-            "passive.a is not finite at the start, x = 0, s = 0",
-        ),
-        ("__post_init__(self)", "[][0]", "Cart refuses its parameters: IndexError: list index out of range (line"),
-    ],
-)
-def test_the_optional_methods_of_a_plant_are_checked_too(
-    servoctl: Servoctl, method: str, value: str, sentence: str
-) -> None:
-    servoctl(plant=f"{PLANT}\n    def {method}:\n        return {value}\n").refused(sentence)
-
-
-def test_code_that_fails_is_named_with_its_line(servoctl: Servoctl) -> None:
-    plant = changed(PLANT, ("np.array([0.0, -self.k * q[1]])", "[][3]"))
-    line = next(i for i, text in enumerate(plant.splitlines(), 1) if "[][3]" in text)
-    servoctl(plant=plant).refused(f"Cart.force: failed at the initial state: IndexError: list index out of range (line {line} of cart.py)")  # fmt: skip  # noqa: E501
 
 
 def test_a_kinetic_energy_that_is_not_quadratic_is_refused(servoctl: Servoctl) -> None:
@@ -286,106 +116,14 @@ def test_a_kinetic_energy_that_is_not_quadratic_is_refused(servoctl: Servoctl) -
     assert "Cart.kinetic_energy: not quadratic in v, T_vv changes with it" in answer.err
 
 
-def test_a_subclass_whose_fields_would_be_ignored_is_refused(servoctl: Servoctl) -> None:
-    """Undecorated, it would keep its base's mass without a word."""
-    plant = f"{PLANT}\nclass Heavy(Cart):\n    m1: float = 100.0\n"
-    servoctl(plant=plant, config=changed(CONFIG, ("cart.py:Cart", "cart.py:Heavy"))).refused(
-        "plant: Heavy: its fields (m1) are not parameters: the class is not a dataclass itself"
-    )
-
-
 # Task, law and start --------------------------------------------------------------------------------------------------
 
 RAIL = f"{PLANT}\n    def passive_constraints(self, q, t):\n        return {{'rail': q[1]}}\n"
 
 
-@pytest.mark.parametrize(
-    ("tasks", "sentence"),
-    [
-        (['{name: far, holonomic: "x**2 + 1"}'], "no state near the start satisfies far (off by 1)"),
-        (
-            ['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}'],
-            "a (off by 0.25), b (off by 0.25): the rows",
-        ),
-        (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - t"}'], "a (off by 0.5), b (off by 0.5): the rows"),
-        (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - t**2"}'], "no acceleration satisfies a, b together"),
-        (['{name: a, nonholonomic: "der(x)"}', '{name: b, nonholonomic: "der(x) - 1"}'], "a (off by 0.5), b (off by"),
-        (
-            ['{name: a, nonholonomic: "der(x)"}', '{name: b, nonholonomic: "der(x) - t"}'],
-            "no acceleration satisfies a, b",
-        ),
-        (['{name: a, class: "cart.py:Torn"}'], "no acceleration satisfies a.0, a.1 together: the rows contradict"),
-        (['{name: a, holonomic: "1/x"}'], "task.a is not finite at the start, x = 0, s = 0: error inf"),
-        (['{name: a, holonomic: "x - 3"}'], "violates task.a by -3 m;"),
-    ],
-)
-def test_an_inconsistent_task_is_refused(servoctl: Servoctl, tasks: list[str], sentence: str) -> None:
-    plant = PLANT + (
-        "\nclass Torn(sc.SecondOrder):\n"
-        "    def A(self, q, v, t):\n        return np.array([[1.0, 0.0], [1.0, 0.0]])\n"
-        "    def b(self, q, v, t):\n        return np.array([0.0, 1.0])\n"
-    )
-    servoctl(plant=plant, config=of_law("{}", *tasks)).refused(sentence)
-
-
-@pytest.mark.parametrize(
-    ("body", "sentence"),
-    [
-        ("return q[0] if q[0] > 0 else -q[0]", "the truth of a symbol is not known (use servoctl.where"),
-        ("q[0]", "Mine: expected numbers, got None (does the function return its value?)"),
-        ("return 'a'", "Mine: expected numbers, got 'a'"),
-        ("return np.eye(2)", "Mine: expected a scalar or a vector, got shape (2, 2)"),
-        ("raise RuntimeError('boo')", "RuntimeError: boo"),
-        ("return q[7]", "IndexError"),
-    ],
-)
-def test_a_constraint_class_that_does_not_work_is_refused(servoctl: Servoctl, body: str, sentence: str) -> None:
-    plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        {body}\n"
-    answer = servoctl(plant=plant, config=of_law("{}", '{name: a, class: "cart.py:Mine"}'))
-    answer.refused(sentence)
-    assert answer.err.startswith("cart.yaml:3: task: a: ")
-
-
 def test_a_constraint_class_needs_no_constructor(servoctl: Servoctl) -> None:
     plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        return q[0] - t**2\n"
     assert servoctl("--out", "out", plant=plant, config=of_law("{}", '{name: a, class: "cart.py:Mine"}')).code == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("cart.py:Cart", "Cart is not a Constraint (derive it from servoctl.Constraint)"),
-        ("cart.py:Nope", "there is no class 'Nope' in cart.py"),
-        ("servoctl:Holonomic", "Holonomic: give a function or an equation, or override phi(q, t)"),
-        ("servoctl:SecondOrder", "SecondOrder: give functions A and b of (q, v, t), or override both"),
-    ],
-)
-def test_a_class_that_is_no_task_is_refused(servoctl: Servoctl, name: str, sentence: str) -> None:
-    servoctl(config=of_law("{}", f'{{name: a, class: "{name}"}}')).refused(sentence)
-
-
-def test_a_task_against_the_plants_own_constraints_is_refused(servoctl: Servoctl) -> None:
-    answer = servoctl(plant=RAIL, config=of_law(CORRECTION, '{name: a, holonomic: "s - 1"}'))
-    answer.refused(
-        "no state near the start satisfies rail (off by 0.5), a (off by 0.5): the rows contradict each other",
-        "law: task.a: relative degree above 2: no actuator acts on its acceleration",
-    )
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("s: 0", "s: 0.3", "the start violates the plant's own constraint rail by 0.3 (correct it, or set"),
-        ("v: 0", "v: {s: 0.3}", "the start violates the rate of the plant's own constraint rail by 0.3"),
-        (
-            "s: 0}, v: 0",
-            "s: 0.3}, project: {fix: [s]}",
-            "initial.project: no state near the start satisfies rail (off by",
-        ),
-    ],
-)
-def test_a_start_that_is_not_assembled_is_refused(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
-    servoctl(plant=RAIL, config=changed(CONFIG, (old, new))).refused(sentence)
 
 
 def test_a_projected_start_is_assembled(servoctl: Servoctl) -> None:
@@ -396,53 +134,7 @@ def test_a_projected_start_is_assembled(servoctl: Servoctl) -> None:
     assert abs(trajectory["q.s"][0]) < 1e-10 and abs(trajectory["v.s"][0]) < 1e-10
 
 
-def test_a_projection_that_cannot_succeed_is_refused(servoctl: Servoctl) -> None:
-    config = of_law(CORRECTION, '{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}')
-    servoctl(config=changed(config, ("v: 0", "project: true"))).refused(
-        "initial.project: no state near the start satisfies a (off by 0.25), b (off by 0.25) (move the start"
-    )
-
-
 H, N = '{name: a, holonomic: "x"}', '{name: a, nonholonomic: "der(x) - 1"}'
-MINE = '{name: a, class: "cart.py:Mine"}'
-
-
-@pytest.mark.parametrize(
-    ("law", "task", "sentence"),
-    [
-        ("{limits: {G: 3}}", H, "cart.yaml:5: law.limits.G: there is no actuator 'G' (known: F)"),
-        ("{limits: {F: [3, 1]}}", H, "law.limits.F: expected [lower, upper] with lower < upper, got [3.0, 1.0]"),
-        ("{allocation: {weighted: {G: 3}}}", H, "law.allocation.weighted.G: there is no actuator 'G' (known: F)"),
-        ("{null_space: {G: x}}", H, "law.null_space.G: there is no actuator 'G' (known: F)"),
-        ("{null_space: {F: z}}", H, "law.null_space.F: unknown word 'z'"),
-        ("{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}", H, "alpha: 2 values for 1 row (give one per row)"),
-        (
-            "{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}",
-            MINE,
-            "law.correction: alpha: expected one value per row",
-        ),
-        (
-            "{correction: {baumgarte: {alpha: 1, beta: 1}}}",
-            N,
-            "law.correction: a: baumgarte does not fit a nonholonomic",
-        ),
-        (
-            "{correction: {second_order: {damping: 1, stiffness: 1}}}",
-            N,
-            "a: second_order does not fit a nonholonomic row",
-        ),
-    ],
-)
-def test_a_law_that_does_not_fit_is_refused(servoctl: Servoctl, law: str, task: str, sentence: str) -> None:
-    plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        return q[0]\n"
-    servoctl(plant=plant, config=of_law(law, task)).refused(sentence)
-
-
-def test_a_correction_that_does_not_fit_names_the_one_that_does(servoctl: Servoctl) -> None:
-    own = '{name: a, nonholonomic: "der(x)", correction: {baumgarte: {alpha: 1, beta: 1}}}'
-    servoctl(config=of_law("{}", own)).refused(
-        "cart.yaml:4: task.a.correction: a: baumgarte does not fit a nonholonomic row (use p_feedback {P})"
-    )
 
 
 def test_a_row_that_no_actuator_reaches_names_row_degree_and_law(servoctl: Servoctl) -> None:
@@ -450,11 +142,6 @@ def test_a_row_that_no_actuator_reaches_names_row_degree_and_law(servoctl: Servo
     answer = servoctl(plant=plant, config=of_law(CORRECTION, '{name: rest, holonomic: "s"}'))
     answer.refused("law: task.rest: relative degree above 2: no actuator acts on its acceleration")
     assert "input_output" in answer.err
-
-
-def test_unknown_inputs_of_an_open_loop_are_refused(servoctl: Servoctl) -> None:
-    config = changed(CONFIG, (f"law: {CORRECTION}", "law: none\ninputs: {G: 1, F: z}"))
-    servoctl(config=config).refused("inputs.G: there is no actuator 'G' (known: F)", "inputs.F: unknown word 'z'")
 
 
 def test_the_scara_as_printed_is_refused_with_its_first_command(
@@ -466,12 +153,6 @@ def test_the_scara_as_printed_is_refused_with_its_first_command(
     assert "the start violates task.heading by 1.902 rad (109 deg)" in said
     assert "the first command would be tau1 = 0.6659 N m, tau2 = 0.4744 N m" in said
     assert answer.code == 0  # the run of the good config before it
-
-
-@pytest.mark.parametrize("method", ["lsoda", "cvodes"])
-def test_an_integrator_that_left_says_what_to_use(servoctl: Servoctl, method: str) -> None:
-    config = changed(CONFIG, ("duration: 0.02", f"duration: 0.02, integrator: {{method: {method}}}"))
-    servoctl(config=config).refused(f"run.integrator.method: {method} is gone (use radau, or dop853 if the motion")
 
 
 def test_check_reports_everything_that_run_refuses_and_shows_the_model(servoctl: Servoctl) -> None:

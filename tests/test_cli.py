@@ -123,17 +123,6 @@ def test_a_task_out_of_reach_ends_with_4_writes_its_files_and_prints_the_error_o
     assert json.loads((tmp_path / "first/summary.json").read_text())["status"] not in ("done", "running")
 
 
-def test_all_mistakes_of_a_config_are_listed_at_once_without_a_traceback(command: Servoctl, tmp_path: Path) -> None:
-    (tmp_path / "cart.yaml").write_text(CONFIG.replace("duration: 0.5", "duration: -1").replace("kind:", "knd:"))
-    done = command("run", "cart.yaml")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "run.duration" in done.stderr
-    assert "law.knd" in done.stderr
-    assert "did you mean 'kind'?" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize("words", [["--debug", "run", "no_such"], ["run", "no_such", "--debug"]])
 def test_debug_shows_the_traceback_at_any_position_in_the_line(command: Servoctl, words: list[str]) -> None:
     done = command(*words)

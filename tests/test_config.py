@@ -145,61 +145,6 @@ def test_a_file_that_is_no_config_is_refused_at_once(config_file: Path, content:
     assert problem.startswith(expected)
 
 
-@pytest.mark.parametrize(
-    ("field", "expected"),
-    [
-        (
-            "tune: {search: {a: [1], b: [2],\n  a: [3]}}",
-            "c.yaml:8: tune.search.a: duplicate key on lines 8 and 9 (keep one of them)",
-        ),
-        ("tune: {search: {a: [!mine 1]}}", "c.yaml:8: tune.search.a[0]: tag '!mine' (a config has no tags: remove it)"),
-        (
-            "tune: {search: {a: [!!python/name:os.system x]}}",
-            "c.yaml:8: tune.search.a[0]: tag '!!python/name:os.system' (a config has no",
-        ),
-        ("tune: {search: {a: [!!int x]}}", "c.yaml:8: tune.search.a[0]: tag '!!int' (a config has no tags: remove it)"),
-        (
-            "tune: {search: {a: [1]}, constraints: !!set {}}",
-            "c.yaml:8: tune.constraints: tag '!!set' (a config has no tags: remove it)",
-        ),
-        ("tune: {search: {a: !!map [1]}}", "c.yaml:8: tune.search.a: tag '!!map' (a config has no tags: remove it)"),
-        (
-            "tune: {search: {[a]: [1], b: [1]}}",
-            "c.yaml:8: tune.search: the key on line 8 is not text (a key is a word)",
-        ),
-        (
-            'tune: {search: {a: ["\\ud800"]}}',
-            "c.yaml:8: tune.search.a[0]: half of a surrogate pair (write the character itself)",
-        ),
-    ],
-)
-def test_yaml_that_could_be_misread_is_an_error(config_file: Path, field: str, expected: str) -> None:
-    (problem,) = problems(config_file, run=GRAMMAR["run"] + field + "\n")
-    assert problem.startswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("entry", "equation"),
-    [
-        ("{name: a, holonomic: atan2(y, x) - 1}", "atan2(y, x) - 1"),
-        ("{name: a, holonomic: max(atan2(y, x), min(1, 2)) - 1, correction: null}", "max(atan2(y, x), min(1, 2)) - 1"),
-    ],
-)
-def test_an_equation_that_yaml_split_at_a_comma_is_to_be_quoted(config_file: Path, entry: str, equation: str) -> None:
-    (problem,) = problems(config_file, task=f"task:\n  - {entry}\n")
-    assert problem == f'c.yaml:4: task.a.holonomic: YAML has split this equation at a comma (quote it: "{equation}")'
-
-
-def test_a_split_number_in_a_list_is_to_be_quoted(config_file: Path) -> None:
-    (problem,) = problems(config_file, initial="initial: {q: [atan2(1, 2), 3]}\n")
-    assert problem == 'c.yaml:2: initial.q[0]: YAML has split this equation at a comma (quote it: "atan2(1, 2)")'
-
-
-def test_a_colon_without_a_space_is_named(config_file: Path) -> None:
-    (problem,) = problems(config_file, initial="initial: {q: {x:0.1, y: 3}}\n")
-    assert problem == 'c.yaml:2: initial.q.x: YAML needs a space behind this colon (write "x: 0.1")'
-
-
 def test_a_directory_a_missing_file_and_an_impossible_name_are_refused(config_file: Path) -> None:
     for source, expected in [
         (".", ".: is a directory (name the config file in it)"),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.errors import ConfigError
 from tests.config_texts import plant_text
+from tests.refused import Base, Case, assert_refused, cases
 
 PLANT = plant_text(
     "Free", "m: float = 1.0", {"x": "m", "y": "m", "yaw": "rad"}, {"X": "N", "Y": "N", "T": "N m"},
@@ -45,21 +45,10 @@ def test_a_list_of_gains_is_for_the_tasks_without_a_correction_of_their_own(tmp_
     law = "law={kind: constraint_following, correction: {baumgarte: {alpha: [1, 1], beta: [2, 3]}}}"
     own = "task.y.correction={baumgarte: {alpha: 1, beta: 7}}"
     assert start_of(tmp_path, law, own) == [4.0, 49.0, 9.0]
-    with pytest.raises(
-        ConfigError, match=r"beta: 3 values for 2 rows \(give one per row that has no correction of its own\)"
-    ):
-        start_of(tmp_path, law.replace("[2, 3]", "[2, 3, 4]"), own)
 
 
-@pytest.mark.parametrize(
-    ("poles", "said"),
-    [
-        ("[-4, -3]", r"law\.correction\.poles: 2 values for 3 rows \(give one per row\)"),
-        ("{x: -4, y: -4, z: -4, yaw: -4}", r"law\.correction\.poles\.z: no task has this name \(known: x, y, yaw\)"),
-        ("{x: -4, y: -4}", r"law\.correction\.poles: no value for task 'yaw'"),
-        ("{x: -4, y: -4, yaw: [-1, -2, -3]}", r"yaw: poles: expected 1 or 2, its relative degree, got 3"),
-    ],
-)
-def test_poles_that_do_not_fit_are_refused_with_the_right_row(poles: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
-        start_of(tmp_path, f"law.correction.poles={poles}")
+@pytest.mark.parametrize("case", cases("poles"))
+def test_gains_that_do_not_fit_are_refused_with_the_right_row(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(case, Base(CONFIG, "free.yaml", {"free.py": PLANT}), tmp_path, capsys)

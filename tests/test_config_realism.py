@@ -1,6 +1,5 @@
 """What `realism` refuses, and that every slip comes out at once."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,6 @@ def refused(*settings: str, name: str = "two_mass_spring") -> str:
     with pytest.raises(ConfigError) as error:
         sc.load(name, [*SAMPLED, *settings])
     return str(error.value)
-
-
-def test_a_law_that_does_not_sample_is_refused() -> None:
-    with pytest.raises(ConfigError, match=re.escape("realism: needs run.period (realism is for sampled laws")):
-        sc.load("two_mass_spring", ["realism.delay=1*ms"])
-
-
-def test_all_errors_of_the_section_are_reported_at_once() -> None:
-    grammar = refused("realism.delay=-1", "realism.jitter=1", "realism.lag=-2", "realism.friction.coulomb=-1")
-    assert len(grammar.splitlines()) == 4
-    plant = refused("realism.noise.q.y=1", "realism.lag=[1, 2]", "realism.parameter_error.mm=0.1")
-    assert len(plant.splitlines()) == 3
 
 
 def test_gains_that_are_unstable_with_the_delay_are_refused() -> None:

@@ -1,63 +1,55 @@
-"""Wrong configs: `refusals/BASE.txt` has, a case a line, what is changed in a good config, and the sentence about it.
+"""Wrong configs and plants of `refusals/*.txt`, a case a line, and what is said about them."""
 
-old text  ->  new text  =>  part of the sentence        \n stands for a new line; old of `grammar` is a section
-"""
-
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from config_texts import CART, CART_PLANT, GRAMMAR, HEAD, HIL, REALISM, ROBOT, SHAPES
+from small_robot import SMALL, small_urdf
 
-from servoctl.cli import main
-from servoctl.config import load_config
-from servoctl.errors import ConfigError
+from tests.refused import Base, Case, assert_refused, cases
 
+CART_FILE = {"cart.py": CART_PLANT}
+MORE = """
+
+class Torn(sc.SecondOrder):
+    def A(self, q, v, t):
+        return np.array([[1.0, 0.0], [1.0, 0.0]])
+
+    def b(self, q, v, t):
+        return np.array([0.0, 1.0])
+
+
+class Mine(sc.Holonomic):
+    def phi(self, q, t):
+        return q[0]
+"""
+RAIL = "\n    def passive_constraints(self, q, t):\n        return {'rail': q[1]}\n"
 BASES = {
-    "grammar": "".join(GRAMMAR.values()),
-    "hil": HEAD + HIL,
-    "realism": REALISM,
-    "robot": ROBOT,
-    "cart": CART,
-    "bounds": CART.replace("0.02}", "0.02, period: 1*ms}") + "bounds: [{name: b, holonomic: 1 - x}]\n",
-    "shapes": SHAPES,
+    "grammar": Base("".join(GRAMMAR.values()), command=()),
+    "hil": Base(HEAD + HIL, command=()),
+    "realism": Base(REALISM),
+    "robot": Base(ROBOT, command=()),
+    "cart": Base(CART, "cart.yaml", CART_FILE),
+    "bounds": Base(
+        CART.replace("0.02}", "0.02, period: 1*ms}") + "bounds: [{name: b, holonomic: 1 - x}]\n", "cart.yaml", CART_FILE
+    ),
+    "shapes": Base(SHAPES),
+    "plant": Base(CART.replace("{x: 0, s: 0}", "0"), "cart.yaml", {"cart.py": f"{CART_PLANT}\n    #method\n\n#code\n"}),
+    "task": Base(
+        CART.replace("{correction: {baumgarte: {alpha: 10, beta: 10}}}", "{}"),
+        "cart.yaml",
+        {"cart.py": CART_PLANT + MORE},
+    ),
+    "rail": Base(CART, "cart.yaml", {"cart.py": CART_PLANT + RAIL}),
+    "small_robot": Base(SMALL, beside={"files/small.urdf": small_urdf()}),
 }
-LOADED_ONLY = ("grammar", "hil", "robot")
-"""Their plant does not exist, so only the grammar is checked; the others go through `servoctl run`."""
-
-CASES = [
-    (base, *line.replace("\\n", "\n").replace("  =>  ", "  ->  ").split("  ->  "))
-    for base in BASES
-    for line in (Path(__file__).parent / "refusals" / f"{base}.txt").read_text(encoding="utf-8").splitlines()
-]
 
 
-@pytest.mark.parametrize(
-    ("base", "old", "new", "sentence"), CASES, ids=[f"{base}-{i}" for i, (base, *_) in enumerate(CASES)]
-)
-def test_a_wrong_config_is_refused_in_one_sentence_with_its_line(
-    base: str,
-    old: str,
-    new: str,
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("name, case", [pytest.param(n, *p.values, id=f"{n}-{p.id}") for n in BASES for p in cases(n)])
+def test_a_wrong_config_is_refused_in_these_sentences_with_their_lines(
+    name: str, case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    if base == "grammar":
-        old, new = GRAMMAR[old], f"{new}\n" if new else ""
-    assert old in BASES[base]
-    file = tmp_path / ("cart.yaml" if base in ("cart", "bounds") else "c.yaml")
-    file.write_text(BASES[base].replace(old, new), encoding="utf-8")
-    (tmp_path / "cart.py").write_text(CART_PLANT)
-    if base in LOADED_ONLY:
-        with pytest.raises(ConfigError) as caught:
-            load_config(file)
-        sentences = caught.value.problems
-    else:
-        assert main(["run", file.name]) == 2
-        sentences = capsys.readouterr().err.splitlines()
-    (found,) = sentences
-    assert sentence in found
-    assert found.startswith(file.name)
-    assert not (tmp_path / "runs").exists()
+    if name == "grammar":  # the old text is the name of a section
+        case = replace(case, changes=tuple((GRAMMAR[old], new and f"{new}\n") for old, new in case.changes))
+    assert_refused(case, BASES[name], tmp_path, capsys)

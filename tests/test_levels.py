@@ -25,6 +25,7 @@ from servoctl.mechanics.hierarchy import (
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 from tests.faces import exit_code
+from tests.refused import Base, Case, assert_refused, cases
 
 CASE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())["case6_recursive_kalman_3RRR"]
 
@@ -96,13 +97,6 @@ def beads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def problems(file: Path, *given: str, **words: str) -> list[str]:
-    file.write_text(text(*given, **words))
-    with pytest.raises(ConfigError) as caught:
-        sc.load(file)
-    return caught.value.problems
-
-
 def report(file: Path | str, *overrides: str) -> CheckReport:
     return check(sc.load(file, overrides, strict=False))
 
@@ -111,99 +105,11 @@ def section(report: CheckReport) -> list[str]:
     return dict(report.sections)["hierarchy"]
 
 
-HERE = "plant.passive.levels"
-REFUSED = [
-    (" {}", [f"c.yaml:5: {HERE}: no level (name at least one, or leave levels out)"]),
-    (" 3", [f"c.yaml:5: {HERE}: expected a mapping, got 3"]),
-    (" {a: 3}", [f"c.yaml:5: {HERE}.a: expected a mapping, got 3"]),
-    (
-        "\n      a: {}\n",
-        [f"c.yaml:6: {HERE}.a.groups: missing (names of the plant's mechanism constraint groups)"],
-    ),
-    (
-        "\n      a: {groups: [wall, rod, tie]}\n      b: {groups: []}\n",
-        [f"c.yaml:7: {HERE}.b.groups: no group (give the level a mechanism group, or take it out)"],
-    ),
-    (
-        "\n      a: {grups: [wall], groups: [rod, tie, wall]}\n",
-        [f"c.yaml:6: {HERE}.a.grups: unknown key (did you mean 'groups'?)"],
-    ),
-    (
-        "\n      a b: {groups: [wall, rod, tie]}\n",
-        [f"c.yaml:6: {HERE}.a b: expected a name of letters, digits and _, got 'a b' (as in legs)"],
-    ),
-    (
-        "\n      a: {groups: [wall, rod]}\n      b:\n        groups: [tie,\n          rod]\n",
-        [f"c.yaml:9: {HERE}.b.groups[1]: 'rod' is in level 'a' already (keep it in one place)"],
-    ),
-    (
-        "\n      a: {groups: [wall, rod, tie, wall]}\n",
-        [f"c.yaml:6: {HERE}.a.groups[3]: 'wall' is in level 'a' already (keep it in one place)"],
-    ),
-    (
-        "\n      frame: {groups: [wall, rod]}\n      b: {groups: [tie], after: [fram]}\n",
-        [f"c.yaml:7: {HERE}.b.after[0]: there is no level 'fram' (did you mean 'frame'?)"],
-    ),
-    (
-        "\n      a: {groups: [wall], after: [b]}\n      b: {groups: [rod, tie], after: [a]}\n",
-        [f"c.yaml:6: {HERE}.a.after: levels after each other: a -> b -> a (take one 'after' out)"],
-    ),
-    (
-        "\n      a: {groups: [wall], after: [c]}\n      b: {groups: [rod], after: [a]}\n"
-        "      c: {groups: [tie], after: [b, c]}\n",
-        [
-            f"c.yaml:6: {HERE}.a.after: levels after each other: a -> c -> b -> a (take one 'after' out)",
-        ],
-    ),
-    (
-        "\n      a: {groups: [wall], after: [a]}\n      b: {groups: [rod], after: [c]}\n"
-        "      c: {groups: [tie], after: [b]}\n",
-        [
-            f"c.yaml:6: {HERE}.a.after: levels after each other: a -> a (take one 'after' out)",
-            f"c.yaml:7: {HERE}.b.after: levels after each other: b -> c -> b (take one 'after' out)",
-        ],
-    ),
-    (
-        "\n      a: {groups: [wall, rod], clearance: -1}\n      b: {groups: [tie], clearance: [0, -2]}\n",
-        [
-            f"c.yaml:6: {HERE}.a.clearance: expected a clearance >= 0, 0 where a row is exact, got -1",
-            f"c.yaml:7: {HERE}.b.clearance[1]: expected a clearance >= 0, 0 where a row is exact, got -2",
-        ],
-    ),
-    (
-        "\n      a: {groups: [wal, rod]}\n      b: {groups: [tie]}\n",
-        [
-            f"c.yaml:5: {HERE}: no level has wall (every mechanism group belongs to one level)",
-            f"c.yaml:6: {HERE}.a.groups[0]: there is no mechanism group 'wal' (did you mean 'wall'?)",
-        ],
-    ),
-    (
-        "\n      a: {groups: [tie, rod], clearance: [1, 2]}\n      b: {groups: [wall], clearance: [1, 2]}\n",
-        [
-            f"c.yaml:6: {HERE}.a.clearance: 2 values for 3 rows (give one number for all, or one per row: tie 2, "
-            "rod 1)",
-            f"c.yaml:7: {HERE}.b.clearance: 2 values for 1 row (give one number for all, or one per row: wall 1)",
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("levels", "expected"), REFUSED)
+@pytest.mark.parametrize("case", cases("levels"))
 def test_wrong_levels_are_refused_all_at_once_with_place_and_remedy(
-    beads: Path, levels: str, expected: list[str]
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert problems(beads, levels) == expected
-
-
-def test_a_plant_without_passive_constraints_has_no_levels(beads: Path) -> None:
-    expected = [f"c.yaml:5: {HERE}: Free has no mechanism constraints (leave levels out)"]
-    assert problems(beads, plant='"beads.py:Free"') == expected
-
-
-def test_errors_of_levels_are_listed_with_all_other_errors(beads: Path) -> None:
-    levels = LEVELS.replace("[wall]", "[wall, wall]").replace("[frame]", "[fame]")
-    found = problems(beads, levels + "    projection: 3\n")
-    assert [line.split(":")[1] for line in found] == ["6", "8", "9"]
+    assert_refused(case, Base(text("LEVELS"), beside={"beads.py": BEADS}), tmp_path, capsys)
 
 
 def test_levels_are_ordered_by_after_and_then_as_in_the_config(beads: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import servoctl as sc
 from tests.faces import exit_code
+from tests.refused import Base, Case, assert_refused, cases
 
 PLANT = """
 import sys
@@ -63,46 +64,6 @@ law: {correction: {baumgarte: {alpha: 5, beta: 5}}}
 run: {duration: 0.05, integrator: {method: rk4, step: 0.005}}
 """
 COPY = "(a plant may not change q or v: work on a copy, as in q = q.copy())"
-START = "failed at the initial state: "
-AT_LOAD = [
-    ("force", "q[0] = 0.5", f"Bead.force: {START}ValueError: assignment destination is read-only"),
-    ("force", "v *= 1.0", COPY),
-    ("mass_matrix", "q.sort()", COPY),
-    ("energy", "v[0] = 1.0", COPY),
-    ("links", "q += 1.0", COPY),
-    ("force", "sys.exit(0)", f"Bead.force: {START}SystemExit: 0 (line"),
-    ("links", "sys.exit(0)", f"Bead.links: {START}SystemExit: 0 (line"),
-    ("force", "raise GeneratorExit", f"Bead.force: {START}GeneratorExit (line"),
-    ("force", "return ['1.0', '2.0']", f"Bead.force: {START}TypeError: expected real numbers, got ['1.0', '2.0']"),
-    ("force", "return [Decimal(1), Decimal(2)]", "expected real numbers, got [Decimal('1'), Decimal('2')]"),
-    ("force", "return [None, None]", "expected real numbers, got [None, None]"),
-    ("force", "return np.ma.array([1.0, 2.0], mask=[True, False])", "expected real numbers, got "),
-    ("force", "return (x for x in q)", "Bead.force: expected shape (2,), got ()"),
-    (
-        "actuation",
-        "return [['1', '0'], ['0', '1']]",
-        "Bead.actuation: failed at the initial state: TypeError: expected",
-    ),
-    (
-        "passive_constraints",
-        "return {'rod': 'text'}",
-        "Bead.passive_constraints: failed at the initial state: rod: Type",
-    ),
-    ("passive_constraints", "return {1: q[0]}", "Bead.passive_constraints: expected a mapping of names to values, got"),
-    ("passive_constraints", "return {'rod': [10**400]}", "rod: OverflowError"),
-    (
-        "energy",
-        "return 'much'",
-        "Bead.energy: failed at the initial state: TypeError: expected real numbers, got 'much'",
-    ),
-    ("energy", "return v", "Bead.energy: expected shape (), got (2,)"),
-    ("energy", "1 / 0", "Bead.energy: failed at the initial state: ZeroDivisionError: division by zero (line"),
-    ("links", "1 / 0", "Bead.links: failed at the initial state: ZeroDivisionError: division by zero (line"),
-    ("links", "return [q]", "Bead.links: expected a mapping of names to polylines, got [array("),
-    ("links", "return {'rod': q}", "Bead.links: rod: expected shape (points, 2) or (points, 3), got (2,)"),
-    ("links", "return {'t': [[0.0, 0.0]]}", "Bead.links: t: the name is taken (rename the polyline)"),
-    ("links", "return {'pose.a': [[0.0, 0.0]]}", "Bead.links: pose.a: the name is taken (rename the polyline)"),
-]
 
 
 @pytest.fixture
@@ -118,16 +79,12 @@ def call(folder: Path, method: str, line: str, *words: str, config: str = CONFIG
     return exit_code(words[0], "bead.yaml", *words[1:])
 
 
-@pytest.mark.parametrize("command", ["run", "check"])
-@pytest.mark.parametrize(("method", "line", "sentence"), AT_LOAD)
+@pytest.mark.parametrize("case", cases("bead"))
+@pytest.mark.parametrize("words", [("run", "--engine", "numpy"), ("check",)])
 def test_an_error_of_a_plant_at_the_start_is_reported_before_the_run(
-    folder: Path, capsys: pytest.CaptureFixture[str], command: str, method: str, line: str, sentence: str
+    case: Case, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine = ["--engine", "numpy", "--out", "out"] if command == "run" else []
-    assert call(folder, method, line, command, *engine) == 2
-    said = capsys.readouterr().err
-    assert sentence in said and "this is a bug" not in said
-    assert not (folder / "out").exists()
+    assert_refused(case, Base(CONFIG, "bead.yaml", {"bead.py": PLANT}, words), tmp_path, capsys)
 
 
 @pytest.mark.parametrize("engine", ["numpy", "vm"])
@@ -160,14 +117,6 @@ def test_a_picture_that_fails_later_is_left_out_and_reported(
     assert f"warning: left out: drawing: Bead.{method}: failed at t = 0.0" in capsys.readouterr().err
     summary = json.loads((folder / "out/summary.json").read_text())
     assert (summary["status"], len(summary["left_out"])) == ("done", 1) and not (folder / "out/drawing.npz").exists()
-
-
-def test_a_plant_whose_constructor_ends_the_program_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = "return np.eye(2)\n\n    def __post_init__(self):\n        sys.exit(0)"
-    assert call(folder, "actuation", line, "check") == 2
-    assert "Bead refuses its parameters: SystemExit: 0 (line" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("engine", ["numpy", "vm", "c"])

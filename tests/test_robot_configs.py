@@ -132,77 +132,12 @@ def test_a_config_in_another_folder_leads_to_the_same_file(config: Path) -> None
     assert data_files(there) == ["../../../home/files/small.urdf"]
 
 
-WRONG = [
-    (
-        ["plant.robot.urdf=files/smal.urdf"],
-        "plant.robot.urdf: files/smal.urdf: there is no such file",
-    ),
-    (
-        ["plant.robot.motors=[wrist]"],
-        "plant.robot: small: motors: wrist: there is no such joint (known: shoulder, elbow)",
-    ),
-    (["plant.parameters.for_m=2"], "plant.parameters.for_m: there is no such parameter (did you mean 'fore_m'?)"),
-    (
-        ["plant.parameters.fore_m=-1"],
-        "plant.parameters.fore_m: small: fore_m: expected a mass of at least 0 kg, got -1",
-    ),
-    (["plant.parameters.fore_com=[0, 0]"], "plant.parameters.fore_com: small: fore_com: expected 3 numbers, got 2"),
-    (
-        ["plant.bodies={load: {m: 1, on: tol}}"],
-        "plant.bodies.load: on: there is no frame 'tol' (did you mean 'tool'?)",
-    ),
-    (["plant.frames={grip: {on: hand}}"], "plant.frames.grip: on: there is no frame 'hand' (known: world, ground,"),
-    (["plant.loops={hold: {point: [tool, pin]}}"], "plant.loops.hold: there is no frame 'pin' (known: world,"),
-    (["initial.q={sholder: 1}"], "initial.q.sholder: there is no coordinate 'sholder' (did you mean 'shoulder'?)"),
-    (["initial.solve={tol: {xyz: [0, 0, 1]}}"], "initial.solve.tol: there is no frame 'tol' (did you mean 'tool'?)"),
-    (
-        ["task.height={name: height, position: tol, xyz: [0, 0, 0]}"],
-        "task.height.position: there is no frame 'tol' (did you mean 'tool'?)",
-    ),
-    (
-        ["task.height={name: height, position: tool, xyz: [elbow, 0, 0]}"],
-        "task.height.xyz: 'elbow' is a coordinate (a target may use t and parameters only)",
-    ),
-    (
-        ["task.height={name: height, position: tool, xyz: [for_m, 0, 0]}"],
-        "task.height.xyz: unknown word 'for_m' (did you mean 'fore_m'?)",
-    ),
-    (["task.height.distance=[tool, tool]"], "task.height.distance: 'tool' is the first frame (name another)"),
-    (["task.height.value=-1"], "task.height.value: expected a distance above 0"),
-    (
-        ["task.rest={name: rest, posture: {elbw: 1}, priority: 2}"],
-        "task.rest.posture: there is no joint 'elbw' (did you mean 'elbow'?)",
-    ),
-]
-
-
-@pytest.mark.parametrize(("overrides", "sentence"), WRONG, ids=[sentence[:40] for _, sentence in WRONG])
-def test_a_wrong_robot_is_refused_in_one_sentence(overrides: list[str], sentence: str, config: Path) -> None:
-    found = problems(config, *overrides)
-    assert len(found) == 1
-    assert sentence in found[0]
-
-
 def test_limits_of_a_robot_without_an_effort_are_refused(config: Path) -> None:
     (config.parent / "files" / "small.urdf").write_text(small_urdf(effort=0))
     (found,) = problems(config)
     assert (
         "law.limits: robot: the file gives no effort for elbow (give it there, or write law.limits by actuator" in found
     )
-
-
-def test_many_mistakes_about_frames_are_told_at_once(config: Path) -> None:
-    found = problems(
-        config,
-        "plant.parameters.for_m=2",
-        "initial.q={sholder: 1}",
-        "task.height={name: height, pose: tol, xyz: [a, 0, 0], rpy: [0, b, 0]}",
-        "law.limits={elbw: 3}",
-    )
-    places = ["plant.parameters.for_m", "initial.q.sholder", "task.height.xyz", "task.height.rpy", "task.height.pose"]
-    assert len(found) == 6
-    for place, problem in zip([*places, "law.limits.elbw"], found, strict=True):
-        assert f": {place}: " in problem
 
 
 def test_a_wrong_loop_hides_no_other_mistake(tmp_path: Path) -> None:

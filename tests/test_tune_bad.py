@@ -15,6 +15,7 @@ import pytest
 from plants import two_mass_spring
 from servoctl.study.trials import STUDY
 from tests.faces import answer
+from tests.refused import Base, Case, assert_refused, cases
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
 CONFIG = f"""plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
@@ -43,59 +44,10 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return answer(capsys, "tune", "masses.yaml", "--engine", "vm", *words)
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        ("", "masses.yaml: tune: missing (say what to search, as in tune: {search: {"),
-        ("tune: {trials: 5}", "masses.yaml:6: tune.search: missing (path in the config -> {low, high, scale, step}"),
-        ("tune: {search: {}}", "masses.yaml:6: tune.search: expected a mapping with at least one key, got an empty"),
-        (
-            "tune: {search: {law.correction.baumgarte.alfa: {low: 1, high: 2}}}",
-            "masses.yaml:6: tune.search.law.correction.baumgarte.alfa: the config has "
-            "no such number (did you mean 'law.correction.baumgarte.alpha'?)",
-        ),
-        (
-            f"tune: {{search: {{{ALPHA}: {{low: 9, high: 2}}}}}}",
-            f"masses.yaml:6: tune.search.{ALPHA}: low 9 is above high 2 (exchange them)",
-        ),
-        (
-            f"tune: {{search: {{{ALPHA}: {{low: 0, high: 2, scale: log}}}}}}",
-            f"masses.yaml:6: tune.search.{ALPHA}: scale: log from low 0 (give a positive low, or scale: linear)",
-        ),
-        (f"tune: {{search: {{{ALPHA}: 3}}}}", f"masses.yaml:6: tune.search.{ALPHA}: expected a mapping, got 3"),
-        (
-            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, objective: {{minimise: rms_violaton}}}}",
-            "masses.yaml:6: tune.objective.minimise: rms_violaton: there is no such metric (did you mean "
-            "'rms_violation'?; known: max_violation, ",
-        ),
-        (
-            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, constraints: {{input_max.G: 3}}}}",
-            "masses.yaml:6: tune.constraints.input_max.G: input_max.G: there is no such metric (did you mean "
-            "'input_max.F'?",
-        ),
-        (
-            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, sampler: cmaes}}",
-            "masses.yaml:6: tune.sampler: cmaes with one path in search (use tpe)",
-        ),
-        (
-            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{plant.parameters.m2: []}}}}",
-            "masses.yaml:6: tune.uncertainty.plant.parameters.m2: expected a list with at least one value, got []",
-        ),
-        (
-            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{{ALPHA}: [1]}}}}",
-            f"masses.yaml:6: tune.uncertainty.{ALPHA}: is in search already (leave one out)",
-        ),
-    ],
-)
-def test_an_invalid_tune_section_is_refused(
-    config: Path, capsys: pytest.CaptureFixture[str], section: str, expected: str
-) -> None:
-    config.write_text(CONFIG.replace(TUNE, section))
-    code, _, err = said(capsys)
-    assert code == 2
-    assert err.startswith(expected), err
-    assert len(err.splitlines()) == 1
-    assert list(config.parent.iterdir()) == [config]
+@pytest.mark.parametrize("case", cases("tune"))
+def test_an_invalid_tune_section_is_refused(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = Base(CONFIG.replace(TUNE, "TUNE"), "masses.yaml", command=("tune", "--engine", "vm"))
+    assert_refused(case, base, tmp_path, capsys)
 
 
 def test_without_a_feasible_trial_the_nearest_miss_is_printed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

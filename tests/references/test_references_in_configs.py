@@ -14,6 +14,7 @@ from servoctl.config.load import moved
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 from tests.config_texts import plant_text
+from tests.refused import Base, Case, assert_refused, cases
 
 PLANT = plant_text(  # a mass in the plane
     "Mass", "m: float = 2.0; path_w: float = 1.0", {"x": "m", "y": "m"}, {"Fx": "N", "Fy": "N"}, "self.m * np.eye(2)"
@@ -177,6 +178,12 @@ def test_a_run_beyond_a_reference_with_extrapolation_error_is_refused(folder: Pa
     assert end.t[-1] == pytest.approx(1.0) and np.isfinite(end.q).all()
 
 
+@pytest.mark.parametrize("case", cases("references"))
+def test_wrong_references_are_refused(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    beside = {"mass.py": PLANT, "path.csv": Path("path.csv").read_text(), "bad.csv": "t,x\n0,1\n0,nan\n"}
+    assert_refused(case, Base(CONFIG, beside=beside), folder, capsys)
+
+
 def test_a_longer_run_than_an_earlier_one_is_refused_too(folder: Path) -> None:
     config = changed(("file: path.csv}", "file: path.csv, extrapolate: error}"))
     run = sc.load(config, engine="vm")
@@ -184,39 +191,6 @@ def test_a_longer_run_than_an_earlier_one_is_refused_too(folder: Path) -> None:
         ConfigError, match=r"references\.path\.extrapolate: it goes from t = 0 to 1 s, the run from 0 to 2"
     ):
         make_run(load_config(config, ["run.duration=2"]), "vm", results=run.results)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "sentences"),
-    [
-        ("path.csv", "none.csv", ["c.yaml:4: references.path.file: none.csv: there is no such file (paths are"]),
-        ("path.csv", "path.csv, time: T", ["c.yaml:4: references.path.time: path.csv: there is no column 'T' (did"]),
-        ("path.csv", "path.csv, columns: [x, z]", ["c.yaml:4: references.path.columns: path.csv: there is no column"]),
-        (
-            "path.csv",
-            "path.csv, extrapolate: periodic",
-            [
-                "c.yaml:4: references.path.extrapolate: path.csv: column 'x' starts at 1 and ends at",
-                "c.yaml:4: references.path.extrapolate: path.csv: column 'y' starts at 0.5 and ends at",
-            ],
-        ),
-        (
-            "t: 1, x: 2}]}",
-            "t: 1, x: 1e308}, {t: 2, x: -1e308}]}",
-            ["c.yaml:5: references.move.waypoints: the curve through them is not finite (are times and values in SI"],
-        ),
-        (
-            "t: 1, x: 2}]}",
-            "t: 1, x: 2}], extrapolate: periodic}",
-            ["c.yaml:5: references.move.extrapolate: the first and the last waypoint differ (periodic needs equal"],
-        ),
-    ],
-)
-def test_wrong_references_are_refused_at_their_field(folder: Path, old: str, new: str, sentences: list[str]) -> None:
-    found = [each.replace(f"{folder}/", "") for each in refused((old, new))]
-    wanted = [each for each in found if ": references." in each]
-    assert len(wanted) == len(sentences)
-    assert all(one.startswith(other) for one, other in zip(wanted, sentences, strict=True)), found
 
 
 @pytest.mark.parametrize(
@@ -243,12 +217,7 @@ def test_names_that_collide_are_refused(folder: Path, name: str, columns: str, w
     assert any(problem.endswith(f": {what}") for problem in caught.value.problems), caught.value.problems
 
 
-def test_a_column_may_not_be_named_as_a_coordinate_or_another_column(folder: Path) -> None:
-    Path("mass.py").write_text(PLANT.replace('"y": "m"', '"path_y": "m"'))
-    assert "c.yaml:4: references.path.columns: column 'y': 'path_y' is a coordinate already (rename the reference)" in (
-        refused()
-    )
-    Path("mass.py").write_text(PLANT)
+def test_a_column_may_not_be_named_as_another_column(folder: Path) -> None:
     two = "  path: {file: path.csv}\n  path_a: {waypoints: [{t: 0, x: 0}, {t: 1, x: 2}]}\n"
     two += (
         "  path_: {waypoints: [{t: 0, a_x: 0}, {t: 1, a_x: 2}]}\n  path__a: {waypoints: [{t: 0, x: 0}, {t: 1, x: 2}]}"
@@ -258,87 +227,6 @@ def test_a_column_may_not_be_named_as_a_coordinate_or_another_column(folder: Pat
         "c.yaml:7: references.path__a.waypoints: column 'x': 'path__a_x' is a column of reference 'path_' already "
         "(rename one)"
     ]
-
-
-def test_equations_name_the_columns_there_are(folder: Path) -> None:
-    found = refused(("y - path_y", "y - path_z"), ("x - path_x - move_x", "x - path_x[0] - der(path_q)"))
-    assert [each.split(": ", 2)[2] for each in found] == [
-        "der(path_q): 'path_q' is not a coordinate (did you mean 'path_y'?)",
-        "path_x[0]: 'path_x' is a column of a reference and has no index (write path_x)",
-        "unknown word 'path_z' (did you mean 'path_y'?)",
-    ]
-
-
-def test_velocities_of_coordinates_stay_refused_in_holonomic_rows(folder: Path) -> None:
-    assert refused(("x - path_x - move_x", "x - der(x) - der(path_x)")) == [
-        "c.yaml:7: task.a.holonomic: der(x) in a holonomic equation (write it under 'nonholonomic')"
-    ]
-
-
-def test_a_nonholonomic_row_needs_the_velocity_of_a_coordinate(folder: Path) -> None:
-    found = refused(('holonomic: "y - path_y"', 'nonholonomic: "y - der(path_y)"'))
-    assert len(found) == 1 and "must contain a velocity, it has none (write it as holonomic)" in found[0]
-
-
-GRAMMAR = [
-    ("{file: path.csv}", "{}", "path: no source (give exactly one of file, waypoints)"),
-    (
-        "{file: path.csv}",
-        "{file: path.csv, waypoints: []}",
-        "path.waypoints: cannot be used with file (a reference has exactly one of them)",
-    ),
-    (
-        "{file: path.csv}",
-        "{file: path.csv, profile: septic}",
-        "path.profile: does not fit file (it belongs to waypoints)",
-    ),
-    ("x: 2}]}", "x: 2}], spline: cubic}", "move.spline: does not fit waypoints (it belongs to file)"),
-    ("x: 2}]}", "x: 2}], blend: 0.2}", "move.blend: needs profile trapezoidal (the other profiles have no blend)"),
-    (
-        "x: 2}]}",
-        "x: 2}], profile: trapezoidal, blend: 0.6}",
-        "move.blend: expected a share above 0, at most 0.5, got 0.6",
-    ),
-    ("x: 2}]}", "x: 2}], profile: cubic}", "move.profile: expected one of quintic, septic, trapezoidal, got 'cubic'"),
-    (
-        "{file: path.csv}",
-        "{file: path.csv, extrapolate: holds}",
-        "path.extrapolate: expected one of hold, periodic, error, got 'holds' (did you mean 'hold'?)",
-    ),
-    ("[{t: 0, x: 0}, {t: 1, x: 2}]", "[{t: 0, x: 0}]", "move.waypoints: 1 waypoint (give at least two)"),
-    ("{t: 1, x: 2}", "{x: 2}", "move.waypoints[1]: no time (as in {t: 0, x: 0.1})"),
-    (
-        "{t: 1, x: 2}",
-        "{t: 1, y: 2, x: 1}",
-        "move.waypoints[1].y: the first waypoint has no such column (known: x)",
-    ),
-    (
-        "[{t: 0, x: 0}, {t: 1, x: 2}]",
-        "[{t: 0, x: 0, y: 1}, {t: 1, x: 2}]",
-        "move.waypoints[1]: no value for y (every waypoint has the same columns)",
-    ),
-    ("{t: 1, x: 2}", "{t: 0, x: 2}", "move.waypoints[1].t: 0 follows 0 (times must increase)"),
-    ("{t: 1, x: 2}", "{t: 1, x: fast}", "move.waypoints[1].x: expected a number, got 'fast'"),
-    ("  path: {", "  my path: {", "my path: expected a name of letters, digits and _, got 'my path' (as in path)"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "what"), GRAMMAR)
-def test_the_grammar_of_references_is_checked(folder: Path, old: str, new: str, what: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(changed((old, new)))
-    found = [problem.split(": references.", 1) for problem in caught.value.problems]
-    assert any(len(each) == 2 and each[1].startswith(what) for each in found), caught.value.problems
-
-
-def test_all_problems_of_all_references_are_reported_at_once(folder: Path) -> None:
-    Path("bad.csv").write_text("t,x\n0,1\n0,nan\n")
-    found = refused(
-        ("  path: {file: path.csv}", "  path: {file: path.csv, columns: [x, z]}\n  bad: {file: bad.csv}"),
-        ("y - path_y", "y - nothing"),
-    )
-    fields = [problem.split(": ")[1] for problem in found]
-    assert fields[:3] == ["references.path.columns", "references.bad.file", "task.b.holonomic"]
 
 
 def test_units_and_expressions_stand_in_waypoints(folder: Path) -> None:
