@@ -25,6 +25,7 @@ hil:
   sensors:
     - {coordinate: x3, bus: main, protocol: odrive, node: 1, encodr_bits: 14}
   safety: {drive_watchdog: 2*ms}
+  faults: [{kind: lots, at: 1}]
 """  # noqa: E501
 
 OF_NAMES = [
@@ -40,6 +41,7 @@ OF_NAMES = [
     "17: hil.sensors[0].coordinate: there is no coordinate 'x3'",
     "17: hil.sensors[0].encodr_bits: no such option (did you mean 'encoder_bits'?)",
     "18: hil.safety.drive_watchdog: 0.002 s is less than 3 periods of 0.001 s",
+    "19: hil.faults[0].kind: no such fault",
 ]
 GRAMMAR = {
     "initial: {q: {x1: 0, x9: 0.5}}": "initial: {q: {x1: 0, x9: 0.5}, v: fast}",
@@ -60,7 +62,7 @@ OF_GRAMMAR = [
     "10: realism.delay: 1 s is 1000 periods of 0.001 s",
     "15: hil.drives[0].torque_limit: missing",
     "18: hil.safety.drive_watchdg: unknown key (did you mean 'drive_watchdog'?)",
-    "19: tune.trials: expected an integer >= 1, got 0",
+    "20: tune.trials: expected an integer >= 1, got 0",
 ]
 OF_DRIVES = (
     "drives[0].bus",
@@ -68,6 +70,7 @@ OF_DRIVES = (
     "sensors[0].coordinate",
     "sensors[0].encodr",
     "drive_watchdog: 0.002",
+    "hil.faults",
 )
 """What only the commands that look at drives can know."""
 

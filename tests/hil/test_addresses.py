@@ -83,47 +83,6 @@ def test_a_driver_uses_only_its_declared_ids(protocol: str, options: dict[str, o
 
 
 @pytest.mark.parametrize(
-    ("buses", "said"),
-    [
-        (
-            "{main: {interface: emulated}, other: {interface: socketcan, channel: can0}}",
-            "hil.buses: main is emulated in virtual time and the others are not (one clock for all: make every bus "
-            "emulated, or none)",
-        ),
-        (
-            "{main: {interface: socketcan, channel: can0}, other: {interface: socketcan, channel: can0}}",
-            "hil.buses.other.channel: socketcan can0 is already bus 'main' (put all nodes on that one)",
-        ),
-        (
-            "{main: {interface: emulated, bitrat: 500000}}",
-            "hil.buses.main.bitrat: an emulated bus has no such key (did you mean 'bitrate'?)",
-        ),
-        (
-            "{main: {interface: emulated, data_bitrate: 5000000}}",
-            "hil.buses.main.data_bitrate: a classic bus has none (set fd: true, or leave it out)",
-        ),
-        (
-            "{main: {interface: emulated, fd: false, data_sample_point: 0.7}}",
-            "hil.buses.main.data_sample_point: a classic bus has none (set fd: true, or leave it out)",
-        ),
-        (
-            "{main: {interface: emulated, fd: true, data_bitrate: 1000000}}",
-            "hil.buses.main.data_bitrate: 1000000 bit/s is not above bitrate 1000000 bit/s (raise it, or leave it out)",
-        ),
-        (
-            "{main: {interface: emulated, fd: true, data_bitrate: -5}}",
-            "hil.buses.main.data_bitrate: expected a bit rate, a positive integer [bit/s], got -5",
-        ),
-        ("{main: {interface: emulated, fd: 1}}", "hil.buses.main.fd: expected true or false, got 1"),
-    ],
-)
-def test_wrong_buses_of_a_config_are_refused(buses: str, said: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        load(BELT, [f"hil.buses={buses}"], "vm")
-    assert said in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("drive", "remedy"),
     [
         (f"{CIA402}, node: 1", ""),

@@ -13,7 +13,6 @@ from servoctl.config import shipped_configs
 from tests.faces import exit_code
 
 BELT, SCARA, ROBOTS = "two_mass_spring_drive", "scara_drive", "coordinated_robots"
-DRIVE = "actuator: F, bus: main, protocol: odrive, node: 1, gear: 50"
 BUS = "interface: emulated, bitrate: 1000000"
 NO_LAG = ("  period: 0.001\n", "  period: 0.001\n  emulation: {current_lag: 0}\n")
 
@@ -120,52 +119,14 @@ def test_a_config_without_drives_says_what_is_missing(tmp_path: Path, capsys: py
     assert "hil: missing (it names buses and drives; see configs/coordinated_robots.yaml)" in capsys.readouterr().err
 
 
-def test_all_problems_of_a_rig_are_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = changed(
-        tmp_path,
-        BELT,
-        [
-            (f"{DRIVE}, torque_limit: 10", f"{DRIVE.replace('odrive', 'odriv')}, torque_limit: 10"),
-            ("coordinate: x2", "coordinate: x3"),
-            ("drive_watchdog: 50*ms", "drive_watchdog: 2*ms"),
-            ("  safety:", "  faults: [{kind: lots, at: 1}]\n  safety:"),
-            ("law:\n", "law:\n  limits: {F: 30}\n"),
-        ],
-    )
-    assert exit_code("hil", path, "--out", tmp_path / "run") == 2
-    lines = capsys.readouterr().err.splitlines()
-    for field in ("hil.drives[0].protocol", "hil.sensors[0].coordinate", "hil.safety.drive_watchdog"):
-        assert sum(f" {field}: " in line for line in lines) == 1
-    assert sum(" hil.faults[0].kind: " in line for line in lines) == 1
-    assert sum(" law.limits.F: " in line for line in lines) == 1
-    assert len(lines) == 5
-    assert exit_code("check", path) == 2
-
-
-@pytest.mark.parametrize(
-    ("bus", "said"),
-    [
-        ("interface: socketcn, channel: can0, bitrate: 1000000", "unknown: 'socketcn' (did you mean 'socketcan'?"),
-        (
-            "interface: virtual, bitrate: 1000000",
-            "bus main: channel: missing (expected the name of the virtual channel",
-        ),
-        (
-            "interface: udp_multicast, channel: 10.0.0.1, bitrate: 1000000",
-            "bus main: channel: '10.0.0.1' is not a multicast address (such as 239.74.163.2)",
-        ),
-        ("interface: socketcan, channel: can77, bitrate: 1000000", "bus main: "),
-    ],
-)
-def test_a_bus_that_cannot_be_opened(bus: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = changed(tmp_path, BELT, [(BUS, bus)])
+def test_a_bus_that_cannot_be_opened_ends_with_3_and_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed(tmp_path, BELT, [(BUS, "interface: socketcan, channel: can77, bitrate: 1000000")])
     assert exit_code("hil", path, "--out", tmp_path / "run") == 3
     err = capsys.readouterr().err
-    assert said in err
-    assert "Traceback" not in err
-    if "socketcan," in bus:
-        assert "sudo " in err  # what to type
-    assert not (tmp_path / "run").exists()
+    assert "bus main: " in err and "sudo " in err  # what to type
+    assert "Traceback" not in err and not (tmp_path / "run").exists()
 
 
 def test_a_bus_without_permission_is_reported(
