@@ -2,23 +2,124 @@
 
     M q'' = Q + Qc + B tau
 
-Design: fixed steps of the classical Runge-Kutta method under the mean torque of each step, computed on demand. A
-reading between two steps takes a partial step, which is not kept, so readings never change the motion. Friction and
+Design: fixed steps of the classical Runge-Kutta method under the mean torque of each step, computed on demand; or of
+another simulator, `servoctl.simulation.system.Machine`. A reading between two steps takes a partial step, which is not
+kept, so readings never change the motion. Lag is that of simulated runs, `servoctl.simulation.realism`. Friction and
 brakes act at the end of each step: see `hil.emulator.contacts`.
 """
 
 from collections.abc import Callable
-from math import inf, isfinite
+from math import exp, inf, isfinite
 
+import casadi as ca
 import numpy as np
 
 from hil.emulator.contacts import Contacts, Loads, TrueDisplacements
-from hil.emulator.held_step import TOGETHER, Actuator, HeldStep, MachineStep, open_loop
 from hil.loop.clock import SECOND
 from servoctl.config.hil import Emulation
+from servoctl.engine.kernel import BufferedCall, Kernel
+from servoctl.engine.select_engine import run_fast
+from servoctl.errors import CompileError
+from servoctl.mechanics.model import Model
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.system import System
+from servoctl.simulation.realism import remaining
+from servoctl.simulation.runge_kutta import rk4
+from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
+
+
+class Actuator:
+    """The torque of one motor: a first-order lag behind the command, `lag T' = target - T`, integrated exactly."""
+
+    __slots__ = ("_asked", "_impulse", "_lag", "_since", "_target", "_torque", "derating", "limit", "powered",
+                 "saturated")  # fmt: skip
+
+    def __init__(self, lag: float) -> None:
+        """Starts at rest, without torque; `lag`: time constant of the current loop [s]."""
+        self._lag = lag
+        self.limit = inf  # [N m] largest torque of the motor; infinite where only the drive limits it
+        self.derating = 1.0  # fraction of the limit that is available; a fault sets it
+        self.powered = True  # whether it makes torque at all; a fault sets it
+        self.saturated = False  # whether the last command was above the limit
+        self._asked = self._target = 0.0
+        self._torque = self._impulse = (
+            0.0  # [N m, N m s] torque, and impulse since the step began, at the time `_since`
+        )
+        self._since = 0  # [ns]
+
+    def command(self, torque: float, now: int) -> None:
+        """Commands a torque [N m] from now [ns] on; NaN commands 0."""
+        if torque != torque:
+            torque = 0.0
+        self._asked = torque
+        limit = self.limit * self.derating
+        self.saturated = not -limit <= torque <= limit
+        if self.saturated:
+            torque = limit if torque > limit else -limit
+        target = torque if self.powered else 0.0
+        made, self._impulse = self.at(now)
+        self._torque = made if self._lag else target
+        self._target, self._since = target, now
+
+    def refresh(self, now: int) -> None:
+        self.command(self._asked, now)
+
+    def torque(self, now: int) -> float:
+        """Torque now [N m]."""
+        return self.at(now)[0]
+
+    def begin_step(self, torque: float, now: int) -> None:
+        """Begins a step now, with the torque that `at` gives."""
+        self._torque, self._impulse, self._since = torque, 0.0, now
+
+    @property
+    def state(self) -> tuple[float, float]:
+        """Torque and target; while they stay, what rests stays at rest."""
+        return self._torque, self._target
+
+    def at(self, now: int) -> tuple[float, float]:
+        """Torque now [N m], and impulse since the step began [N m s]."""
+        elapsed, above = (now - self._since) / SECOND, self._torque - self._target
+        left = remaining(elapsed, self._lag, exp)
+        impulse = self._impulse + self._target * elapsed + above * self._lag * (1.0 - left)
+        return self._target + above * left, impulse
+
+
+class CompiledPlant:
+    """The plant as a `Machine`: one step of the classical Runge-Kutta method under held torques."""
+
+    size = 0
+
+    def __init__(self, loop: Loop, engine: str) -> None:
+        """Compiles the step of a plant without law; CompileError if C is asked for and cannot be had."""
+        kernel = _kernel(loop)
+        # engine of its steps: `c`, `vm` or `numpy`
+        self.engine, why = run_fast(kernel, engine if loop.traced else loop.engine)
+        if engine == "c" and loop.traced and self.engine != "c":
+            raise CompileError(why)
+        self._step = BufferedCall(kernel)
+        self._times, self._x, self._u, parameters = self._step.inputs.values()
+        (self._following,) = self._step.outputs.values()
+        parameters[:] = loop.parameters
+
+    def start(self, t: float, x: Array) -> Array:
+        return np.zeros(0)
+
+    def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
+        self._times[:], self._x[:], self._u[:] = (t, h), x, u
+        self._step()
+        return self._following.copy(), rest
+
+
+def _kernel(loop: Loop) -> Kernel:
+    m = loop.system.model.m
+    sizes = {"times": (2,), "x": (loop.size,), "u": (m,), "p": (len(loop.parameters),)}
+    times, x, u, p = symbols = [ca.SX.sym(name, *size) for name, size in sizes.items()]
+    command = ca.vertcat(u, ca.SX.zeros(loop.layout.command_size - m))
+    motion = loop.motion_kernel.only("plant_motion", "rates").called()
+    following = rk4(lambda s, y: motion(s, y, p, command), times[0], x, times[1])
+    return Kernel(ca.Function("plant_step", symbols, [ca.densify(following)]), sizes, {"x": (loop.size,)})
 
 
 class _Motion:
@@ -47,50 +148,43 @@ class SimulatedPlant:
         gains: list[float] | None = None,  # torque or force at each joint per torque of the motor; None: 1
     ) -> None:
         """Starts at the given state, at the world's time 0."""
-        loop_system = open_loop(system, start)
-        self.model = loop_system.model  # the plant
+        bare = System(Model(system.model.plain.plant, {}, start), None, {}, system.passive)
+        self.model = bare.model  # the plant
         m = self.model.m
         options = options or Emulation()
         self._lag = options.current_lag
-        gains = m * [1.0] if gains is None else gains
-        self._gains = np.array(gains, dtype=float)
-        self._advance: HeldStep | MachineStep
+        self._usual_gains = m * [1.0] if gains is None else gains
+        self._machine: Machine
         if system.machine is None:
-            self._advance = HeldStep(loop_system, self._lag, gains, float(start.t), engine)
+            self._machine = plant = CompiledPlant(make_loop(bare, "numpy" if engine == "numpy" else "auto"), engine)
+            self.engine = plant.engine  # engine of its steps: `c`, `vm`, `numpy` or `mujoco`
         else:
-            self._advance = MachineStep(system.machine, self._lag, gains, float(start.t))
-        self.engine = self._advance.engine  # engine of its steps: `c`, `vm`, `numpy` or `mujoco`
-        self._pushes = np.zeros(m)
+            self._machine, self.engine = system.machine, "mujoco"
         self._guide: Callable[[float], tuple[Array, Array]] | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model, start)
         friction = np.full(m, options.coulomb_friction), np.full(m, options.viscous_friction)
         self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, *friction)
         # what it demands of drives that brake by themselves
-        self.loads = Loads(
-            lambda now: self._terms(*self.state(now), self._time(now)),
-            lambda now: self._advance.gains * [actuator.torque(now) for actuator in self.actuators],
-        )
+        self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self._torques)
         projects = system.passive.projection and system.machine is None
-        self._closing = make_loop(loop_system).projected if projects else None
+        self._closing = make_loop(bare).projected if projects else None
         self._origin = float(start.t)
         self.step = step  # [ns] step of the integration
         self._start = np.concatenate([start.q, start.v]).astype(float)
         self.restart()
 
     def restart(self) -> None:
-        self._advance.begin(self._start)
-        # one per input, in the plant's order
-        self.actuators = [Actuator(self._lag, memoryview(column)) for column in self._advance.actuators.T]
+        self._rest = self._machine.start(self._origin, self._start)
+        self.actuators = [Actuator(self._lag) for _ in self._usual_gains]  # one per input, in the plant's order
         self._x, self._now = self._start.copy(), 0
         self.steps = 0  # number of steps taken
         self.factors = np.ones(self.model.m)  # true torque per torque of each motor: 1 unless a fault changes it
-        self._advance.gains[:] = self._gains
-        self._pushed = False
-        self._pushes[:] = 0.0
+        self._gains = list(self._usual_gains)  # torque or force at each joint per torque of the motor
+        self._pushes = [0.0 for _ in self._gains]  # [actuator unit] torque or force of a hand at each joint
         self._guide = None
         self._contacts.release()
-        self._asleep: Array | None = None
+        self._asleep: list[tuple[float, float]] | None = None  # states of the actuators under which it rests
         self.loads.begin()
         # [ns] time at which the state was no longer finite: the machine stands still from then on; None: never
         self.diverged: int | None = None
@@ -110,13 +204,13 @@ class SimulatedPlant:
         """Makes the true torque of a motor a multiple of what its drive makes of it."""
         self.advance(now)
         self.factors[index], self._asleep = factor, None
-        self._advance.gains[index] = factor * self._gains[index]
+        self._gains[index] = factor * self._usual_gains[index]
 
     def push(self, index: int, torque: float, now: int) -> None:
         """Adds a torque or force of a hand at the joint of an actuator from now on [actuator unit]."""
         self.advance(now)
         self._pushes[index] += torque
-        self._pushed, self._asleep = True, None  # from now on each step is told what acts on it
+        self._asleep = None
 
     def guide(self, motion: Callable[[float], tuple[Array, Array]], now: int) -> None:
         """Lets a hand move the machine from now on, whatever acts on it: motion(time [s]) -> q and v."""
@@ -127,8 +221,6 @@ class SimulatedPlant:
         """Computes all whole steps up to now [ns]; none while a hand moves the machine."""
         if self._guide is not None or now < self._now + self.step:
             return
-        while self._now + TOGETHER * self.step <= now and self._take_together():
-            pass
         while (then := self._now + self.step) <= now:
             self._take(then)
 
@@ -187,33 +279,29 @@ class SimulatedPlant:
         return seen
 
     def _partial(self, now: int) -> Array:
-        x = self._advance(self._x, now - self._now, now, self._lost())
+        x, _ = self._after(now, [actuator.at(now) for actuator in self.actuators])
         if not _finite(x):
             return self._x
         if self._contacts.active:
             x, _ = self._contacts(self._x, x, self._time(now), (now - self._now) / SECOND, keep=False)
         return x
 
-    def _take_together(self) -> bool:
-        """Takes `TOGETHER` steps in one call; returns False if something needs attention at each step."""
-        if self._pushed or self._contacts.active or self._closing or self.diverged is not None:
-            return False
-        then = self._now + TOGETHER * self.step
-        x = self._advance.together(self._x, self.step, then)
-        if x is None or not _finite(x):  # single steps find the time at which it diverged
-            return False
-        self._advance.keep()
-        self._x, self._now, self._seen = x, then, None
-        self.steps += TOGETHER
-        return True
+    def _after(self, then: int, motors: list[tuple[float, float]]) -> tuple[Array, Array]:
+        """The machine after a step to `then` [ns], without friction and brakes; `motors`: what `Actuator.at` gives."""
+        h = (then - self._now) / SECOND
+        forces = zip(self._gains, motors, self._pushes, strict=True)
+        u = np.array([gain * impulse / h + push for gain, (_, impulse), push in forces])
+        return self._machine.after(self._time(self._now), self._x, self._rest, u, h)
 
     def _take(self, then: int) -> None:
         """Takes one step, to `then` [ns]."""
         elapsed = (then - self._now) / SECOND
-        x = self._advance(self._x, then - self._now, then, self._lost())
-        self._advance.keep()
+        motors = [actuator.at(then) for actuator in self.actuators]
+        x, self._rest = self._after(then, motors)
+        for actuator, (torque, _) in zip(self.actuators, motors, strict=True):
+            actuator.begin_step(torque, then)
         self._now, self._seen = then, None
-        if self.diverged is not None or (self._asleep is not None and np.array_equal(self._torques, self._asleep)):
+        if self.diverged is not None or (self._asleep is not None and self._asleep == self._states()):
             return
         self.steps += 1
         self._asleep = None
@@ -223,20 +311,18 @@ class SimulatedPlant:
             x[self.model.n :] = 0.0
         elif self._contacts.active:
             x, still = self._contacts(self._x, x, self._time(then), elapsed)
-            self._asleep = self._torques.copy() if still else None
+            self._asleep = self._states() if still else None
         if self._closing is not None and not self._contacts.pressed and self.diverged is None:
             x = self._closing(self._time(then), x)
         self._x = x
 
-    @property
-    def _torques(self) -> Array:
-        """Torque and target of each motor; while they stay, what rests stays at rest."""
-        torques: Array = self._advance.actuators[[0, 2]]
-        return torques
+    def _states(self) -> list[tuple[float, float]]:
+        return [actuator.state for actuator in self.actuators]
 
-    def _lost(self) -> Array | None:
-        """Torque that is missing at the joints: less what a hand adds; None if it never did."""
-        return -self._pushes if self._pushed else None
+    def _torques(self, now: int) -> Array:
+        """Torque or force that each motor makes at its joint now [actuator unit]."""
+        torques = [gain * actuator.torque(now) for gain, actuator in zip(self._gains, self.actuators, strict=True)]
+        return np.array(torques)
 
     def _terms(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array, Array]:
         """Mass matrix, rows of the motors, rows of the passive constraints, and force."""

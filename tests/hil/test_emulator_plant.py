@@ -7,9 +7,8 @@ import pytest
 from emulation import Axes, drive_settings, system_of
 
 import servoctl as sc
-from hil.emulator.held_step import Actuator
 from hil.emulator.motor import Encoder
-from hil.emulator.plant import SimulatedPlant
+from hil.emulator.plant import Actuator, SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
 from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
