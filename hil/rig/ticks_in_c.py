@@ -132,7 +132,7 @@ class TicksInC:
     def _source(self) -> bool:
         """Tells C what makes the torques of the next tick; returns whether C decides it."""
         tick, source = self._tick, self._stages.source
-        if source is None or (source.torques and not self.machine.holds):
+        if source is None:
             return False
         self._renew()
         tick.source, tick.tests, tick.moves = source.torques, source.tests, source.moves
@@ -223,6 +223,7 @@ class TicksInC:
         """Computes the state of the machine from the frames; returns whether C has done it."""
         if self.loaded and self._functions.tick_sense(self._tick, now):
             self._give_back()
+            self.machine.raise_failure()
         if not self.loaded:
             return False
         for message, bus, frame in self._received:
@@ -281,6 +282,7 @@ class TicksInC:
                 torques: Array = self._x["torques"].copy()
                 return torques
             self._count()
+            self.machine.raise_failure()
         if self._ahead:
             self._take_limits()
         return None
@@ -369,6 +371,7 @@ class TicksInC:
         """
         end, self.begun, sockets = self.begun, None, self.sockets
         if end == AFTER_READ:
+            self.machine.raise_failure()
             return True
         assert sockets is not None
         self._pause = PAUSE
@@ -380,6 +383,7 @@ class TicksInC:
             else:
                 self._dispatch.deliver(bus, frame)
         self._record(sockets.records)
+        self.machine.raise_failure()
         self._dispatch.wait(deadline, missing)
         return False
 

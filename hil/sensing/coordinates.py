@@ -20,6 +20,7 @@ import casadi as ca
 import numpy as np
 
 from hil.sensing.channels import Displacements
+from servoctl.engine.ccode import BoundCall
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.linalg import Decomposition, decompose, frobenius
 from servoctl.engine.parameters import parameter_values, with_parameters
@@ -98,21 +99,20 @@ class Coordinates:
         self._holonomic = np.flatnonzero(holonomic)
         self._nonholonomic = len(holonomic) > len(self._holonomic)
         self._constants = np.concatenate([displacements.weights, displacements.errors, model.parameters])
-        self.call: BufferedCall | None = None  # the compiled function with its buffers; None on NumPy
         # engine: `c`, `vm` or `numpy`
         # note: why the requested engine is not used; empty if it is
-        self.engine, self.note = "numpy", ""
-        if engine == "numpy":
-            return
-        try:
-            kernel = self._compile()
-        except (TraceError, PlantError) as error:
-            self.note = f"the plant runs in NumPy: {error}"
-            return
-        self.engine, self.note = run_fast(kernel, engine)
-        self.call = BufferedCall(kernel)
-        self.call.inputs["c"][:] = self._constants
-        self._input, self._output = self.call.inputs["x"], self.call.outputs["estimate"]
+        # call: the function on its buffers
+        self.engine, self.note, self.call = "numpy", "", self._in_numpy()
+        if engine != "numpy":
+            try:
+                kernel = self._compile()
+            except (TraceError, PlantError) as error:
+                self.note = f"the plant runs in NumPy: {error}"
+            else:
+                self.engine, self.note = run_fast(kernel, engine)
+                self.call = BufferedCall(kernel).bound
+        (self._input, constants), (self._output,) = self.call.arguments, self.call.results
+        constants[:] = self._constants
 
     def __call__(
         self,
@@ -137,12 +137,9 @@ class Coordinates:
         """
         n, m = self._n, self._m
         values: list[float] = [t, elapsed, *q.tolist(), *v.tolist(), *y, *rates, *slack]
-        if self.call is None:
-            x = self._on_numbers(np.array(values))
-        else:
-            self._input[:] = values
-            self.call()
-            x = self._output.copy()
+        self._input[:] = values
+        self.call.evaluate()
+        x = self._output.copy()
         residual, bound, redundancy, rank = 2 * n, 2 * n + m, 2 * n + 2 * m, 2 * n + 3 * m
         return CoordinateEstimate(
             x[:n],
@@ -214,6 +211,15 @@ class Coordinates:
         for _ in range(STEPS):
             q = self._step(t, q, measured[: self._m], c, H(q), plant)
         return self._finish(t, q, v, measured, c, H(q), plant)
+
+    def _in_numpy(self) -> BoundCall:
+        """The function on the plant's NumPy code."""
+        x, estimate = np.zeros(2 + 2 * self._n + 3 * self._m), np.zeros(2 * self._n + 3 * self._m + 2)
+
+        def evaluate() -> None:
+            estimate[:] = self._on_numbers(x)
+
+        return BoundCall(evaluate, [x, self._constants], [estimate])
 
     def _compile(self) -> Kernel:
         n, m, count = self._n, self._m, len(self._constants)

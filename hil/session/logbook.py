@@ -43,9 +43,9 @@ class Logbook:
         self._inputs, self._disturbance = loop.layout.slices["u"], loop.layout.slices["disturbance"]
         self._modes = {mode: number for number, mode in enumerate(Phase)}
         self.in_c: TickLog | None = None  # records the ticks that are done in C; None: there are none
-        if rig.in_c is not None and log.entry is not None:
+        if rig.in_c is not None:
             self.in_c = TickLog(
-                rig.in_c.machine, controller, table, log, log.entry, self._modes[Phase.FULL], self.timing,
+                rig.in_c.machine, controller, table, log, self._modes[Phase.FULL], self.timing,
                 list(self.parts.values()),
             )  # fmt: skip
         self._live = len(table.values) - len(setup.live_gains.values)

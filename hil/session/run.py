@@ -311,6 +311,8 @@ class HilRun:
             self._outliers.met(ahead.ticks - 1)
             self.stages.follow(last, in_c.clamped, ahead.ticks)
             self._done(last)
+        if ahead.began is None:  # of a row; any other is raised where the rest of the tick is done
+            in_c.machine.raise_failure()
         return ahead
 
     def _done(self, tick: Tick) -> None:

@@ -26,7 +26,7 @@ from hil.safety.rules import Rule
 from hil.sensing import arrival, plausibility, scale, tracking
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import TrackingMonitor
-from servoctl.engine.ccode import Entry
+from servoctl.engine.ccode import BoundCall
 from servoctl.errors import CompileError
 from servoctl.types import Array, Status
 
@@ -130,6 +130,7 @@ class CompiledTick:
         self.tick: Any = self.ffi.new("tick *")  # the struct in C
         self.arrays: dict[str, Array] = {}  # name -> array of `STATE` or `RESULTS`
         self._kept: list[Any] = []
+        self._failure: BaseException | None = None  # what a call raised within C
         nodes, sensing = (*setup.drives, *setup.sensors), setup.sensing
         buses = {name: number for number, name in enumerate(setup.settings.buses)}
         self._make_arrays(len(controller.tick.q), len(setup.drives), len(nodes))
@@ -138,16 +139,11 @@ class CompiledTick:
         self._law(controller, frozenset() if law is None else law.stops_on)
         self._channels(nodes, buses, sensing)
         self._drives(setup.drives, wires, nodes, buses)
-        hold = setup.gravity_compensation.buffered()
-        self.holds = hold.entry is not None  # whether C has the torques that hold a pose
-        if hold.entry is not None:
-            self._kept.append(hold)
-            self.connect(self.tick.hold, hold.entry)
-        for name, entry in (
-            ("predict", setup.prediction.call), ("sense", sensing.coordinates.call), ("law", controller.tick.evaluate)
+        for target, call in (
+            (self.tick.predict, setup.prediction.call.bound), (self.tick.sense, sensing.coordinates.call),
+            (self.tick.law, controller.tick.call), (self.tick.hold, setup.gravity_compensation.buffered().bound),
         ):  # fmt: skip
-            self._kept.append(entry)  # C calls it on its own arrays
-            self.connect(getattr(self.tick, name), entry.entry)  # type: ignore[union-attr]
+            self.connect(target, call)
 
     def _make_arrays(self, n: int, m: int, channels: int) -> None:
         """Makes all arrays of `STATE` and `RESULTS`; the struct points to them."""
@@ -178,11 +174,36 @@ class CompiledTick:
         self._kept.append(made)
         return made
 
-    def connect(self, target: Any, entry: Entry) -> None:
-        """Writes a `tick_call`; the caller keeps the entry alive."""
-        target.function = self.ffi.cast("tick_function", entry.function)
-        target.arguments = self.ffi.cast("double **", entry.arguments)
-        target.results = self.ffi.cast("double **", entry.results)
+    def connect(self, target: Any, call: BoundCall) -> None:
+        """Writes a `tick_call` on the arrays of a call, which is kept alive; one that does not run in C is called back.
+
+        No exception can pass through C: one of the call gives NaN and is kept for `raise_failure`.
+        """
+        for name, arrays in (("arguments", call.arguments), ("results", call.results)):
+            pointers = self._array("double *", len(arrays))
+            for i, array in enumerate(arrays):
+                pointers[i] = self.pointer("double", array)
+            setattr(target, name, pointers)
+        if call.address is None:
+            target.function = function = self.ffi.callback("tick_function", lambda *_: self._call_back(call))
+        else:
+            target.function = function = self.ffi.cast("tick_function", call.address)
+        self._kept += [call, function]
+
+    def _call_back(self, call: BoundCall) -> None:
+        try:
+            call.evaluate()
+        except BaseException as error:  # Ctrl-C and SystemExit too
+            self._failure = self._failure or error
+            self.tick.failed = True
+            for array in call.results:
+                array.fill(np.nan)
+
+    def raise_failure(self) -> None:
+        """Raises what a call raised within C since the last time."""
+        if self._failure is not None:
+            error, self._failure, self.tick.failed = self._failure, None, False
+            raise error
 
     def _settings(self, sensing: Sensing, period: float, predicts: bool) -> None:
         tick, follows = self.tick, sensing.tracking
@@ -212,10 +233,7 @@ class CompiledTick:
         tick.least_torque, tick.slow = self.pointer("double", follows.least), self.pointer("double", follows.slow)
         tick.friction = self.pointer("double", follows.friction)
         tick.floors = self.pointer("double", follows.floors)  # Python renews them
-        if call.entry is not None:
-            tick.ends_windows = True
-            self._kept.append(call)
-            self.connect(tick.disturbance, call.entry)
+        self.connect(tick.disturbance, call.bound)
 
     def _law(self, controller: Controller, stops_on: frozenset[int]) -> None:
         tick, loop = self.tick, controller.loop
@@ -333,13 +351,10 @@ class CompiledTick:
         return "" if text == self.ffi.NULL else self.ffi.string(text).decode()
 
 
-ON_VM = "the law or the sensing does not run in C"
-
-
 def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | None, str]:
     """Tables and state of the tick in C, or None and why C cannot do the ticks of a config."""
     wires, why = wires_of((*setup.drives, *setup.sensors))
-    why = why or _obstacle(setup, controller)
+    why = why or _obstacle(setup.sensing)
     if why:
         return None, why
     try:
@@ -349,12 +364,8 @@ def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | 
         return None, str(error)
 
 
-def _obstacle(setup: RigSetup, controller: Controller) -> str:
+def _obstacle(sensing: Sensing) -> str:
     """Why C cannot do the ticks of a config; empty if it can."""
-    sensing = setup.sensing
     if sensing.filtered:
         return "speeds are filtered from positions"
-    if sensing.displacements.rows is None:
-        return "the directions of the motors depend on the pose"
-    calls = setup.prediction.call, sensing.coordinates.call, controller.tick.evaluate
-    return "" if all(getattr(call, "entry", None) is not None for call in calls) else ON_VM
+    return "" if sensing.displacements.rows is not None else "the directions of the motors depend on the pose"

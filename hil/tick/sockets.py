@@ -27,7 +27,6 @@ from hil.loop.timing import COUNTS, Distribution, TickStatistics
 from hil.recorder.columns import ColumnLayout
 from hil.recorder.memory import FRAME, Ring, unpacked
 from hil.tick.machine import CompiledTick
-from servoctl.engine.ccode import Entry
 from servoctl.simulation.control_tick import LogCall
 from servoctl.types import Array
 
@@ -59,7 +58,6 @@ class TickLog:
         controller: Controller,
         table: ColumnLayout,
         values: LogCall,
-        entry: Entry,
         task: int,
         timing: TickStatistics,
         parts: Sequence[Distribution],
@@ -79,7 +77,7 @@ class TickLog:
         log.source = machine.pointer("int", table.source.astype(np.int32))
         log.numbers = machine.pointer("double", numbers)
         log.marks = machine.ffi.from_buffer("long long[]", timing.marks)
-        machine.connect(log.values, entry)
+        machine.connect(log.values, values.call)
         self._counted = [timing.lateness, timing.period, timing.execution, *parts, *timing.ages.values()]
         self._counts: Array = np.zeros((len(self._counted), COUNTS), dtype=np.uint64)
         names = ("lateness", "period", "execution", "read", "law", "write", "ages")
@@ -87,7 +85,8 @@ class TickLog:
             setattr(log, name, machine.pointer("unsigned long long", counts))
         self._row = machine.pointer("double", table.values)
         log.unused = self._row
-        self._kept = machine, values, timing.marks
+        self._kept = timing.marks
+        self._raise_failure = machine.raise_failure
 
     def enter(self, tick: Tick, stage: int, task_time: float, times: TickTimes) -> None:
         """Counts a tick of a stage, and writes its row into `values` of the table up to the simulated plant's state."""
@@ -95,6 +94,7 @@ class TickLog:
         when.deadline, when.began, when.elapsed, when.task_time = tick.deadline, tick.began, tick.elapsed, task_time
         when.read, when.decided, when.written = times
         self._log_tick(self._tick, self.struct, when, self._row)
+        self._raise_failure()
         self.counted(1)
 
     def counted(self, ticks: int) -> None:

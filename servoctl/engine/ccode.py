@@ -34,12 +34,15 @@ DOP853 = """long long servoctl_dop853(long long, double, double, double, const d
     long long, const double*, double*, double*, double*, double*, long long, const double*, double*, double*);"""
 
 
-class Entry(NamedTuple):
-    """Addresses by which other C code makes the same call."""
+class BoundCall(NamedTuple):
+    """A call that reads and writes the same arrays every time; they are in column order."""
 
-    function: int  # the function, `void (const double **arguments, double **results)`
-    arguments: int
-    results: int
+    evaluate: Callable[[], object]  # the call; it raises what code in NumPy raises
+    arguments: Sequence[Array]
+    results: Sequence[Array]
+    # of `void (const double **arguments, double **results)`, by which other C code makes the same call; None: it does
+    # not run in C
+    address: int | None = None
 
 
 class CSource:
@@ -188,7 +191,7 @@ class Library:
         self._ffi, self._library = opened
         self._functions, self._step = functions, step
 
-    def caller(self, name: str, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
+    def caller(self, name: str, arguments: Sequence[Array], results: Sequence[Array]) -> BoundCall:
         """A call of a function that reads and writes these arrays, which are in column order."""
         input_count, output_count = self._functions[name]
         inputs = self._ffi.new("const double*[]", max(1, input_count))
@@ -199,9 +202,7 @@ class Library:
             outputs[index] = pointer(self._ffi, array)
         call = partial(getattr(self._library, f"servoctl_{name}"), inputs, outputs)
         call.kept = (self, arguments, results)  # type: ignore[attr-defined]
-        parts = (call.func, inputs, outputs)
-        call.entry = Entry(*(int(self._ffi.cast("uintptr_t", part)) for part in parts))  # type: ignore[attr-defined]
-        return call
+        return BoundCall(call, arguments, results, int(self._ffi.cast("uintptr_t", call.func)))
 
     def steps(
         self, x: Array, times: Array, parameters: Array, status: int, stops: Array, random: Array | None = None

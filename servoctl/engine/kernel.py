@@ -6,17 +6,15 @@ kernel never see each other's numbers.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.ccode import BoundCall, Library
 from servoctl.engine.numpy_call import numpy_calls, raise_failure
 from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
 from servoctl.types import Array
-
-if TYPE_CHECKING:
-    from servoctl.engine.ccode import Entry, Library
 
 
 def jacobian(expressions: Array, variables: Array) -> Array:
@@ -61,9 +59,8 @@ class BufferedCall:
         self.inputs = {name: np.zeros(shape, order="F") for name, shape in kernel.inputs.items()}
         # name -> array; every call overwrites it
         self.outputs = {name: np.zeros(shape, order="F") for name, shape in kernel.outputs.items()}
-        self.evaluate = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))  # the call itself
-        # addresses of this call for other C code; None: it does not run in C
-        self.entry: Entry | None = getattr(self.evaluate, "entry", None)
+        self.bound = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))
+        self.evaluate = self.bound.evaluate  # the call itself
         self.function = kernel.function  # the CasADi function
 
     def __call__(self) -> None:
@@ -109,8 +106,8 @@ class Kernel:
         given = self.function.sx_in()
         return ca.Function(f"{self.function.name()}_called", given, self.function.call(given), {"never_inline": True})
 
-    def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
-        """A call that reads and writes these arrays, which are in column order; it raises what code in NumPy raises."""
+    def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> BoundCall:
+        """A call that reads and writes these arrays, which are in column order."""
         if self._library is not None:
             return self._library.caller(self.function.name(), arguments, results)
         buffer, evaluate = self.function.buffer()
@@ -126,7 +123,7 @@ class Kernel:
 
         in_numpy = numpy_calls(self.function)
         if not in_numpy:
-            return call
+            return BoundCall(call, arguments, results)
 
         def guarded(kept: Any = in_numpy) -> None:
             try:
@@ -136,9 +133,9 @@ class Kernel:
                 raise (KeyboardInterrupt() if "KeyboardInterrupt" in str(error) else error) from None
             raise_failure()
 
-        return guarded
+        return BoundCall(guarded, arguments, results)
 
-    def run_on(self, library: "Library") -> None:
+    def run_on(self, library: Library) -> None:
         """Evaluates numbers by a library in C from now on; symbols as before."""
         self._library = library
         self._call = _Call(self)
@@ -189,7 +186,7 @@ class _Call(threading.local):
 
     def _first(self) -> object:
         """The first evaluation; until then a deferred function need not be made."""
-        self.evaluate = self._kernel.bound(self.arguments, self.results)
+        self.evaluate = self._kernel.bound(self.arguments, self.results).evaluate
         return self.evaluate()
 
 

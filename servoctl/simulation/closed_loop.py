@@ -173,7 +173,7 @@ class Loop(TracedLoop):
         t, x, parameters = (call.inputs[name] for name in ("t", "x", "p"))
         parameters[:] = self.parameters
         command = call.outputs["command"]
-        return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
+        return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.bound)
 
     def goes_over(self, t: float, substeps: int | None) -> bool:
         """Takes the library that `compilation` has made, between two steps; returns whether it did so now."""

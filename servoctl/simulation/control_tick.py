@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servoctl.engine.ccode import Entry
+from servoctl.engine.ccode import BoundCall
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
 from servoctl.run_folder.trajectory import SEARCH
@@ -67,7 +67,7 @@ class ControlTick:
         x: Array,
         parameters: Array,
         command: Array,
-        evaluate: Callable[[], object],
+        call: BoundCall,
     ) -> None:
         """Connects the arrays.
 
@@ -77,14 +77,15 @@ class ControlTick:
             t: Time, shape (1,).
             parameters: Parameters of the evaluation.
             command: Output of the evaluation.
-            evaluate: Computes the command from the other arrays.
+            call: Computes the command from the other arrays.
         """
         n = (len(x) - len(memory_start)) // 2
         # t: time [s], shape (1,)
         # parameters: parameters of plant, law and stabilisation; gains may be changed in place. Empty on an engine
         # without such a vector.
         # command: the command part of a row, as `Layout` orders it; the following are parts of it
-        self.t, self.parameters, self.command, self.evaluate = t, parameters, command, evaluate
+        self.t, self.parameters, self.command = t, parameters, command
+        self.call, self.evaluate = call, call.evaluate
         # q: generalized coordinates, shape (n,)
         # v: their time derivatives, shape (n,)
         # memory: state of the law; at first where the law starts
@@ -114,7 +115,5 @@ class LogCall(NamedTuple):
     """The log part of a row in a loop in real time, on fixed arrays."""
 
     evaluate: Callable[[float], None]  # [s] writes it at a time
-    # addresses of the call (time, state, parameters, command) for other C code, which sets its arguments itself; None:
-    # it does not run in C
-    entry: Entry | None = None
-    parameters: int = 0  # length of its parameters
+    call: BoundCall  # the call (time, state, parameters, command) for C code, which sets its arguments itself
+    parameters: int  # length of its parameters

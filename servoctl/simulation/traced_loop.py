@@ -260,9 +260,9 @@ class TracedLoop(LoopStages):
         def evaluate(t: float, kept: Array = rates) -> None:
             self.evaluations += 1
             time[0], parameters[:] = t, self.parameters
-            call()
+            call.evaluate()
 
-        return LogCall(evaluate, getattr(call, "entry", None), len(parameters))
+        return LogCall(evaluate, call, len(parameters))
 
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         self.evaluations += 1

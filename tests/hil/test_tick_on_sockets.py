@@ -21,7 +21,7 @@ from hil.bus.python_can import PythonCanBus
 from hil.core.constants import GIVEN_BACK
 from hil.core.library import SOCKETS, library
 from hil.frame import FD_SIZES, SENT, Frame
-from hil.loop import SECOND, Tick, WallClock
+from hil.loop import SECOND, Ahead, Tick, WallClock
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.memory import FRAME, unpacked
@@ -30,6 +30,7 @@ from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun
 from tests.hil.interfaces import keys_of
+from tests.hil.opaque_code import PLANT, TERM, Awkward, Grumpy
 from tests.hil.socket_pair import bus_on, on_pair
 from tests.hil.wall_clock import Child, emulated, summary_of, write_config
 
@@ -245,6 +246,33 @@ def test_ticks_of_one_call_are_recorded_counted_and_fed_as_single_ones(checked: 
     beats = [sent[:i].count(0x80) for i, identity in enumerate(sent) if identity == 0x700 + 127]
     last = [after - before for before, after in pairwise(beats) if sent.count(0x80) - 150 < before < beats[-1] - 30]
     assert len(last) > 8 and set(last) == {9}  # ticks of 10 ms; a third of the watchdog of 0.3 s is not exceeded
+
+
+class Failing(HilRun):
+    """A run whose plant or term raises an exception within ticks of one call."""
+
+    kind: type[Awkward] | type[Grumpy]
+
+    def _go_ahead(self, number: int, deadline: int) -> Ahead:
+        if number > 150 and self.stages.mode is Phase.FULL and not self.kind.failures:
+            self.kind.failures.append(ArithmeticError("code that fails"))
+        return super()._go_ahead(number, deadline)
+
+
+@pytest.mark.parametrize("kind", [Awkward, Grumpy])
+def test_an_exception_of_the_users_code_within_c_ends_the_run_with_every_drive_off(
+    kind: type[Awkward] | type[Grumpy], tmp_path: Path
+) -> None:
+    failing = type(kind.__name__, (Failing,), {"kind": kind})
+    _, ended = run_on_sockets(tmp_path / "run", failing, 5.0, (PLANT, TERM))
+    kind.failures.clear()
+    facts = ended.trajectory.metadata
+    assert facts["tick"] == "C, sockets included" and facts["ticks_in_c"] > 50
+    (event,) = [event for event in ended.events if event.kind is EventKind.EXCEPTION]
+    assert "ArithmeticError: code that fails (line " in event.detail and "of opaque_code.py" in event.detail
+    assert ended.exit_code == 3 and not ended.unconfirmed
+    sent = ended.trajectory.columns["sent.F"]
+    assert np.isfinite(sent[~np.isnan(ended.trajectory.columns["u.F"])]).all()
 
 
 def test_ticks_of_one_call_ask_for_the_bus_voltage_at_its_pace(tmp_path: Path) -> None:

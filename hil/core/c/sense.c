@@ -172,5 +172,5 @@ int tick_sense(tick *k, long long now)
       for (int i = 0; i < n; ++i) q[i] -= late * v[i];
     }
   }
-  return 0;
+  return k->failed ? give_back(k, "an exception") : 0;
 }

@@ -100,7 +100,7 @@ typedef struct {
   double *history, certain, unlike, moving, half_square, signs[4]; /* of the test: hil.safety.proof */
   long long room;
   int quarter, late, judged, ticks[6]; /* the axes are judged over so many ticks: the first two, and one of the others */
-  int predicts, tracks, ends_windows, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
+  int predicts, tracks, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start, most_windows[2];
   double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
   double lack, share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
@@ -116,6 +116,7 @@ typedef struct {
   const double *memory_start;
   double residual;
   const char *trouble;
+  int failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */
 } tick;
 
 void tick_begin(tick *k, long long began);

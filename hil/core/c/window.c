@@ -163,7 +163,6 @@ static int track(tick *k, double t, double elapsed, const double *q, const doubl
     memcpy(k->where, k->displacements, k->m * sizeof *v);
   }
   if (*k->quick_elapsed >= k->quick) {
-    if (!k->ends_windows) return give_back(k, "the end of a window"); /* its function is not compiled */
     disturbance(k, t, q, k->quick_moved, *k->quick_elapsed);
     if (arrivals(k, k->quick_sent, *k->quick_elapsed, 0)) return GIVEN_BACK;
     begin_quick(k);

@@ -1,0 +1,76 @@
+"""Ticks in C call back a law, a plant or a sensing that does not run in C: the same run, the same exceptions."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hil.assembly.emulation import make_emulator
+from hil.assembly.prepare import load
+from hil.recorder import InMemory
+from hil.safety import EventKind
+from tests.faces import on_rig
+from tests.hil.emulation import SHORT
+from tests.hil.opaque_code import PLANT, TERM, Awkward, Grumpy
+
+
+def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
+    """What a run leaves, and its summary."""
+    kept: list[InMemory] = []
+    setup = load("two_mass_spring_drive", [f"hil.tick={tick}", *SHORT, *sets], engine)
+    emulator, evaluated = make_emulator(setup, "vm"), setup.loop.evaluations
+    usual = InMemory.close
+
+    def close(self: InMemory, *arguments: Any) -> Any:
+        kept.append(self)
+        return usual(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InMemory, "close", close)
+        ended = on_rig(setup, emulator, duration=0.15, engaged=lambda: emulator.world.after(50_300_000, engaged))
+    facts = ended.trajectory.metadata
+    last = facts["steps"] if ended.exit_code else None  # after an exception the law has no further task time
+    columns = ended.trajectory.columns.items()
+    left = {
+        "columns": {name: column[:last].tobytes() for name, column in columns}, "frames": kept[0].frames,
+        "events": ended.events, "code": ended.exit_code, "timing": facts["timing"],
+        "evaluations": facts["evaluations"] - evaluated,
+    }  # fmt: skip
+    return left, facts
+
+
+def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
+    """The run in C and its summary, after a comparison with that in Python."""
+    (python, _), (c, facts) = (run(tick, engine, *sets, engaged=engaged) for tick in ("python", "c"))
+    assert c["events"] == python["events"]
+    assert {name for name, each in c["columns"].items() if each != python["columns"][name]} == set()
+    assert c == python
+    return c, facts
+
+
+@pytest.mark.parametrize(
+    ("engine", "sets"),
+    [("vm", ()), ("numpy", ()), ("auto", (PLANT,)), ("auto", (TERM,)), ("vm", ("hil.prediction=true",))],
+    ids=["vm", "numpy", "opaque plant", "opaque law", "predicted"],
+)
+def test_on_every_engine_c_decides_the_ticks_of_the_same_run(engine: str, sets: tuple[str, ...]) -> None:
+    left, facts = compare(engine, *sets)
+    assert left["code"] == 0 and facts["ticks_in_c"] > 400 and facts["given_back"] == {}
+
+
+FAILURES = {
+    "a plant": (Awkward, ArithmeticError("a model that fails")),
+    "a law": (Grumpy, LookupError("a term that fails")),
+    "a plant that ends the program": (Awkward, SystemExit(0)),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_what_the_users_code_raises_ends_the_run_at_the_tick_where_it_does_in_python(what: str) -> None:
+    kind, failure = FAILURES[what]
+    fail = partial(kind.failures.append, failure)
+    left, facts = compare("vm", PLANT, "hil.emulation.parameters.host=0", TERM, engaged=fail)
+    assert left["code"] == 3 and facts["ticks_in_c"] > 60 and not kind.failures
+    (event,) = [event for event in left["events"] if event.kind is EventKind.EXCEPTION]
+    assert type(failure).__name__ in event.detail and "of opaque_code.py" in event.detail
