@@ -33,7 +33,8 @@ GROUPS = {
         "Funnel", "Secondary", "Estimator", "Feedback", "law", "Law",
     ),
     "Running": (
-        "simulate", "load", "Run", "evaluate", "batch", "linearize", "to_control", "identify", "Identification",
+        "simulate", "Realism", "PerCoordinate", "Friction", "load", "Run", "evaluate", "batch", "linearize",
+        "to_control", "identify", "Identification",
     ),
     "Results": ("Trajectory", "save", "load_run", "plot", "State", "Command", "Status"),
 }  # fmt: skip

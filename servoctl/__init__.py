@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from servoctl.laws.secondary import Secondary as Secondary
     from servoctl.linear.convert import linearize as linearize
     from servoctl.linear.convert import to_control as to_control
+    from servoctl.mechanics.actuator_parameters import Friction as Friction
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
     from servoctl.run_folder.reader import load_run as load_run
     from servoctl.run_folder.trajectory import Trajectory as Trajectory
     from servoctl.run_folder.writer import save as save
+    from servoctl.simulation.realism import PerCoordinate as PerCoordinate
+    from servoctl.simulation.realism import Realism as Realism
     from servoctl.study.batch import batch as batch
     from servoctl.types import Command as Command
     from servoctl.types import State as State
@@ -98,6 +101,7 @@ _NAMES = {
     "laws.own_term": "Term",
     "laws.secondary": "Secondary",
     "linear.convert": "linearize to_control",
+    "mechanics.actuator_parameters": "Friction",
     "mechanics.constraint": "Holonomic Nonholonomic SecondOrder",
     "mechanics.coordinate_bounds": "CoordinateRange CoordinateSpeed",
     "mechanics.lagrangian": "LagrangianPlant",
@@ -111,6 +115,7 @@ _NAMES = {
     "run_folder.reader": "load_run",
     "run_folder.trajectory": "Trajectory",
     "run_folder.writer": "save",
+    "simulation.realism": "PerCoordinate Realism",
     "study.batch": "batch",
     "types": "Command State Status",
 }

@@ -9,7 +9,7 @@ import yaml
 
 import servoctl as sc
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.errors import TaskError
+from servoctl.errors import ConfigError, TaskError
 
 EFFECTS: dict[str, Any] = {
     "noise": {"q": 1e-5},
@@ -46,6 +46,26 @@ def test_effects_in_python_are_those_of_a_config(tmp_path: Path, measured: str, 
     )  # fmt: skip
     np.testing.assert_array_equal(found.u, expected.u)
     np.testing.assert_array_equal(found.q, expected.q)
+
+
+def test_realism_is_a_class_with_the_keys_of_the_section_and_its_refusals() -> None:
+    def simulated(realism: Any) -> Any:
+        task, law = {"distance": sc.Holonomic("x2 - x1 - 2*l")}, sc.ConstraintFollowing(sc.Baumgarte(4.0, 4.0))
+        how: dict[str, Any] = {"q": [0.0, 0.8], "v": [0.3, 0.1], "duration": 0.1, "period": 0.002, "engine": "vm"}
+        return sc.simulate(TwoMassSpring(), task, law, **how, realism=realism)
+
+    parts = {"noise": sc.PerCoordinate(q=1e-5), "friction": sc.Friction(coulomb=0.1)}
+    quantisation = sc.PerCoordinate(q={"x1": 2e-5})
+    as_object = simulated(sc.Realism(**EFFECTS | parts | {"quantisation": quantisation}))
+    np.testing.assert_array_equal(as_object.u, simulated(EFFECTS).u)
+    with pytest.raises(ConfigError) as refused:
+        simulated(sc.Realism(delay=-1.0, friction=sc.Friction(coulomb=-0.2, speed={"G": 1.0}), machine={}))
+    assert str(refused.value).splitlines() == [
+        "simulate: realism.delay: expected a time >= 0 [s], got -1.0",
+        "simulate: realism.friction.coulomb: expected a number >= 0, got -0.2",
+        "simulate: realism.friction: the machine of realism.machine has its own (change its file)",
+        "simulate: realism.machine: expected exactly one of mjcf, urdf, got none",
+    ]
 
 
 def test_bounds_in_python_know_the_delay_of_the_actuators_as_those_of_a_config(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
         return loaded
     realism = loaded.config.realism
     machine = None if realism is None else realism.machine
-    kept = [] if machine is None else [f"realism.machine.{kind}={file}" for kind, file in machine if file is not None]
+    kept = [] if machine is None else [f"realism.machine.{machine.kind}={machine.file}"]
     return loaded.overridden(["realism=", *kept])
 
 

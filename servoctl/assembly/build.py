@@ -8,10 +8,9 @@ from typing import Any
 from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import fields_of, float_fields, instantiate, load_class
 from servoctl.assembly.frame_tasks import FrameTask
-from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
 from servoctl.assembly.timing import term_timings
-from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations, one_per_name
+from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig, in_order
 from servoctl.config.robot import PoseConfig
@@ -38,6 +37,7 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.mechanics.spatial.task import Orientation, Pose, Position
 from servoctl.reference.curve import Signal
+from servoctl.tree.per_name import one_per_name
 from servoctl.types import Array, State
 
 
@@ -80,9 +80,8 @@ def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     try:
         if values.friction is None:
             return plant
-        if isinstance(values.friction, str):
-            return with_friction(plant, friction_of_file(plant, problems))
-        return with_friction(plant, build_friction(values.friction, plant, problems, "plant"))
+        friction = friction_of_file(plant, problems) if isinstance(values.friction, str) else values.friction
+        return with_friction(plant, friction.ready(plant, problems, "plant"))
     except PlantError as error:
         problems.add(error, "plant", "friction")
         return plant

@@ -11,12 +11,12 @@ import numpy as np
 from servoctl.assembly import start as starts
 from servoctl.assembly.estimation import errors_of, measured_by, of_plant, with_estimator
 from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system
-from servoctl.assembly.realism import build_realism, effects_of
+from servoctl.assembly.realism import effects_of
 from servoctl.assembly.run import ENGINES, Run
-from servoctl.assembly.values import Problems, build_equations, one_per_name
+from servoctl.assembly.values import Problems, build_equations
 from servoctl.config.document import Document, FieldPath
 from servoctl.config.problems import validate_as
-from servoctl.config.realism import RealismConfig, realism_problems
+from servoctl.config.realism import realism_problems
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
@@ -30,17 +30,19 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import ADAPTIVE, Settings
 from servoctl.simulation.system import System
 from servoctl.tree.fields import Broken, Root
+from servoctl.tree.per_name import one_per_name
 from servoctl.types import State
 
 
-class Arguments(Root):
+class Arguments(Root, revalidate_instances="always"):
     """The arguments that are sections of a config."""
 
     run: Settings
-    realism: RealismConfig | None = None
+    realism: Realism | None = None
     estimation: Estimator | None = None
 
     @classmethod
@@ -92,7 +94,7 @@ def simulate(
     period: float | None = None,
     bounds: Mapping[str, Constraint | ReactionBound | Bound] = MappingProxyType({}),
     estimation: Estimator | None = None,
-    realism: Mapping[str, Any] | None = None,
+    realism: Realism | Mapping[str, Any] | None = None,
     passive_correction: Correction | Literal["auto"] | None = "auto",
     passive_rank_tolerance: float = 1e-6,
     projection: bool | Literal["auto"] = "auto",
@@ -128,9 +130,8 @@ def simulate(
         estimation: Estimates state and disturbance from positions, for the law; needs a period. None: the law gets the
             true state, or what `realism` measures. It knows the delay, lag and limits of `realism`, and its noise
             unless another is given.
-        realism: Effects of a real machine, with the keys of a config's `realism`, such as
-            `{"noise": {"q": 1e-5}, "delay": 0.001, "parameter_error": {"m": 0.3}}`; files are relative to the working
-            folder. Needs a period.
+        realism: Effects of a real machine, such as `Realism(delay=0.001, parameter_error={"m": 0.3})`, or a mapping
+            with the keys of a config's `realism`; files are relative to the working folder. Needs a period.
         passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s unless they are
             projected.
         passive_rank_tolerance: A mechanism direction counts if its pivot exceeds this times |Ahat L^-T|_F.
@@ -153,8 +154,8 @@ def simulate(
     how: dict[str, Any] = {"rtol": rtol, "atol": atol} if method in ADAPTIVE else {"step": step}
     values = {
         "run": _plain(numbers | {"integrator": _plain({"method": method, **how})}),
-        "realism": realism,
-        "estimation": _plain(vars(estimation)) if isinstance(estimation, Estimator) else estimation,
+        "realism": _written(realism),
+        "estimation": _written(estimation),
     }
     problems = Problems(Call("simulate", values, {}, {}))
     _check_types(plant, task, law, engine, problems)
@@ -170,7 +171,7 @@ def simulate(
     settings, effects, estimation = sections.run, sections.realism, sections.estimation
     timing, measured = Timing.of(settings.period, plant.actuators), None
     if effects is not None and settings.period is not None:
-        machine = build_realism(effects, plant, settings.period, problems)
+        machine = effects.ready(plant, settings.period, problems)
         problems.check()
         timing = machine.timing
         if estimation is None and effects.measured == "q" and law is not None:
@@ -208,6 +209,11 @@ def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that are given; numbers of NumPy as those of Python."""
     given = {name: value for name, value in arguments.items() if value is not None}
     return {name: value.item() if isinstance(value, np.number) else value for name, value in given.items()}
+
+
+def _written(section: Any) -> Any:
+    """The fields of a section that are given, as a config has them."""
+    return _plain(vars(section)) if dataclasses.is_dataclass(section) else section
 
 
 def _bounded(

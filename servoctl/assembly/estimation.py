@@ -4,17 +4,17 @@ import dataclasses
 
 import numpy as np
 
-from servoctl.assembly.realism import build_realism
 from servoctl.assembly.timing import estimated, timing_of
-from servoctl.assembly.values import Problems, one_per_name
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import CHANGE, DEFAULTS, NOISE, Estimator, PositionNoise
 from servoctl.laws.barrier import EstimateErrors
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
-from servoctl.simulation.realism import Realism
+from servoctl.simulation.realism import Channels
 from servoctl.simulation.system import System
+from servoctl.tree.per_name import one_per_name
 from servoctl.types import Array, State
 
 
@@ -94,11 +94,10 @@ def _measured(loaded: LoadedConfig, plant: Plant) -> Array | None:
     values, period = loaded.config.realism, loaded.config.run.period
     if values is None or period is None:
         return None
-    return measured_by(build_realism(values, plant, period, Problems(loaded)))
+    return measured_by(values.ready(plant, period, Problems(loaded)))
 
 
-def measured_by(realism: Realism) -> Array | None:
-    """Standard deviation of the measured positions, shape (n,); None if they are exact."""
-    white, step = np.split(np.array(realism.noise), 2)[0], np.split(np.array(realism.resolution), 2)[0]
-    sigma: Array = np.sqrt(white**2 + step**2 / 12.0)
+def measured_by(channels: Channels) -> Array | None:
+    """Standard deviation of the measured positions, shape (n,), for an estimator; None if they are exact."""
+    sigma = channels.deviation
     return np.where(sigma > 0.0, sigma, NOISE) if sigma.any() else None

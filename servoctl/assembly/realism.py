@@ -7,20 +7,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from servoctl.assembly.values import Problems, one_per_name
+from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
-from servoctl.config.plant import FrictionConfig
-from servoctl.config.realism import RealismConfig
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.finding import Finding
-from servoctl.mechanics.actuator_parameters import FIELDS, Friction, friction_of
-from servoctl.mechanics.coordinate_bounds import limit_pair
+from servoctl.mechanics.actuator_parameters import FIELDS, friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.timing import Timing
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
@@ -32,7 +29,7 @@ OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own
 
 
 def effects_of(
-    system: System, values: RealismConfig | None, settings: Settings, folder: Path, start: State, problems: Problems
+    system: System, values: Realism | None, settings: Settings, folder: Path, start: State, problems: Problems
 ) -> dict[str, Any]:
     """Field of `System` -> effect of a real machine; empty without any, or if there are problems."""
     if values is None:
@@ -40,25 +37,24 @@ def effects_of(
     count, plant, model = len(problems), system.model.plant, system.model
     effects: dict[str, Any] = {"machine": machine_of(values, settings, folder, plant, problems)}
     if settings.period is not None:  # else only drives run so
-        effects["realism"] = build_realism(values, plant, settings.period, problems)
+        effects["realism"] = values.ready(plant, settings.period, problems)
         if values.friction is not None:
-            effects["friction"] = build_friction(values.friction, plant, problems, "realism")
+            effects["friction"] = values.friction.ready(plant, problems, "realism")
         effects["simulated"] = _simulated(model, values, start, problems)
     return {} if len(problems) > count else effects
 
 
 def machine_of(
-    values: RealismConfig | None, settings: Settings, folder: Path, plant: Plant, problems: Problems
+    values: Realism | None, settings: Settings, folder: Path, plant: Plant, problems: Problems
 ) -> MujocoMachine | None:
     """The machine from a scene; None without one, or if it does not fit the plant."""
     if values is None or values.machine is None:
         return None
     try:
-        return MujocoMachine(folder / str(values.machine.file), plant, settings.integrator.fixed_step or math.inf)
+        return MujocoMachine(folder / values.machine.file, plant, settings.integrator.fixed_step or math.inf)
     except ServoctlError as error:
-        kind = "urdf" if values.machine.mjcf is None else "mjcf"
         for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
-            problems.add(problem, "realism", "machine", kind)
+            problems.add(problem, "realism", "machine", values.machine.kind)
         return None
 
 
@@ -67,59 +63,13 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
     values, period = loaded.config.realism, loaded.config.run.period
     if values is None or period is None:
         return
-    build_realism(values, plant, period, problems)
+    values.ready(plant, period, problems)
     if values.friction is not None:
-        build_friction(values.friction, plant, problems, "realism")
+        values.friction.ready(plant, problems, "realism")
     changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
 
 
-def build_realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
-    """Measurement, delay and actuators of a config, without friction and parameter errors."""
-
-    def measured(field: str) -> tuple[float, ...]:
-        given = getattr(values, field)
-        parts = [
-            _each(getattr(given, x), plant.coordinates, "coordinate", problems, "realism", field, x) for x in ("q", "v")
-        ]
-        return parts[0] + parts[1]
-
-    noise, lag = measured("noise"), _each(values.lag, plant.actuators, "actuator", problems, "realism", "lag")
-    limits = _limits(values.saturation, plant, problems)
-    timing = Timing.of(period, plant.actuators, values.delay, values.jitter, lag, *limits)
-    return Realism(noise, measured("quantisation"), timing, any(noise) or values.jitter > 0.0)
-
-
-def build_friction(values: FrictionConfig, plant: Plant, problems: Problems, *path: str) -> Friction:
-    """The friction of a config's section `friction`, which is in the section at `path`."""
-
-    def each(field: str, default: float = 0.0) -> tuple[float, ...]:
-        return _each(
-            getattr(values, field), plant.actuators, "actuator", problems, *path, "friction", field, default=default
-        )
-
-    return Friction(each("coulomb"), each("viscous"), each("speed", FrictionConfig.model_fields["speed"].default))
-
-
-def _each(
-    given: Any, names: Mapping[str, str], kind: str, problems: Problems, *path: str, default: float = 0.0
-) -> tuple[float, ...]:
-    """One number per coordinate or actuator; the default for names that a mapping leaves out."""
-    return tuple(one_per_name(given, names, kind, problems, *path, default=default).tolist())
-
-
-def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Smallest and largest torque per actuator; infinite where there is no limit."""
-    names = list(plant.actuators)
-    if not isinstance(given, Mapping):
-        size = math.inf if given is None else float(given)
-        return (-size,) * len(names), (size,) * len(names)
-    for wrong in [name for name in given if name not in names]:
-        problems.add(f"there is no actuator '{wrong}' ({remedy(wrong, names)})", "realism", "saturation", wrong)
-    pairs = [limit_pair(given.get(name, math.inf)) for name in names]
-    return tuple(lower for lower, _ in pairs), tuple(upper for _, upper in pairs)
-
-
-def _simulated(model: Model, values: RealismConfig, start: State, problems: Problems) -> Model | None:
+def _simulated(model: Model, values: Realism, start: State, problems: Problems) -> Model | None:
     """The model with the parameters of the simulated plant; None if they are those of the law's model."""
     plant, before = model.plant, len(problems)
     changed = changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
@@ -186,20 +136,18 @@ def changed_parameters(
     return changed
 
 
-def facts(system: System, values: RealismConfig) -> dict[str, Any]:
+def facts(system: System, values: Realism) -> dict[str, Any]:
     """Active effects as the config gives them, and the delay in periods, for `summary.json` and `check`."""
     assert system.realism is not None
-    active: dict[str, Any] = values.model_dump(mode="json", exclude_defaults=True)
     at = system.realism.timing.at(1.0)
-    return active | {"delay_cycles": {"least": at.delay, "most": at.longest_delay}}
+    return _active(values) | {"delay_cycles": {"least": at.delay, "most": at.longest_delay}}
 
 
-def in_words(system: System, values: RealismConfig) -> list[str]:
+def in_words(system: System, values: Realism) -> list[str]:
     """The active effects in words, one line each."""
     realism, model = system.realism, system.simulated
     assert realism is not None
-    active = values.model_dump(mode="json", exclude_defaults=True)
-    lines = [f"{name}: {_shown(part)}" for name, part in active.items() if name not in ("delay", "jitter")]
+    lines = [f"{name}: {_shown(part)}" for name, part in _active(values).items() if name not in ("delay", "jitter")]
     timing = realism.timing
     if timing.longest_delay:
         at = timing.at(1.0)
@@ -208,6 +156,11 @@ def in_words(system: System, values: RealismConfig) -> list[str]:
     if model is not None:
         lines.append("the simulated plant has other parameters than the law's model")
     return lines or ["no effect is active: an ideal machine"]
+
+
+def _active(values: Realism) -> dict[str, Any]:
+    active: dict[str, Any] = TypeAdapter(Realism).dump_python(values, mode="json", exclude_defaults=True)
+    return active
 
 
 def _shown(part: Any) -> str:

@@ -10,7 +10,7 @@ from servoctl.assembly.classes import replaced_parameters
 from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
-from servoctl.config.plant import GRAVITY, FrictionConfig, PlantConfig
+from servoctl.config.plant import GRAVITY, PlantConfig
 from servoctl.config.robot import PlacementConfig, RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
 from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
@@ -84,9 +84,8 @@ def friction_of_file(plant: Plant, problems: Problems) -> Friction:
     """The dry friction that the files of a robot give."""
     if not isinstance(plant, Robot):
         problems.add("robot: the plant is no robot from a file (write it by actuator)", "plant", "friction")
-        return Friction(*(3 * [(0.0,) * len(plant.actuators)]))
-    count, coulomb = len(plant.actuators), tuple(plant.tree.friction(name) for name in plant.actuators)
-    return Friction(coulomb, (0.0,) * count, (FrictionConfig.model_fields["speed"].default,) * count)
+        return Friction()
+    return Friction(coulomb=tuple(plant.tree.friction(name) for name in plant.actuators))
 
 
 def _add_parts(builder: RobotBuilder, values: PlantConfig) -> None:

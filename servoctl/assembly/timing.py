@@ -1,6 +1,5 @@
 """The timing of a config's loop, in simulation or on drives."""
 
-from servoctl.assembly.realism import build_realism
 from servoctl.assembly.values import Problems
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
@@ -27,7 +26,7 @@ def timing_of(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Timing:
     if run.period is None or realism is None:
         return Timing.of(run.period, plant.actuators)
     # its problems are noted where the plant's realism is built
-    return build_realism(realism, plant, run.period, Problems(loaded)).timing
+    return realism.ready(plant, run.period, Problems(loaded)).timing
 
 
 def run_timing(system: System, settings: Settings) -> Timing:

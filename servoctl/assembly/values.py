@@ -1,10 +1,8 @@
-"""Numbers, limits and equations that are given by name, and the problems that are found in them, all at once."""
+"""Equations that are given by name, and the problems of a config, all at once."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from servoctl.config.document import Document, Problem
 from servoctl.config.load import LoadedConfig
@@ -15,7 +13,6 @@ from servoctl.expression.suggest import remedy
 from servoctl.finding import Finding
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Signal
-from servoctl.types import Array
 
 NO_SIGNALS: Mapping[str, Signal] = MappingProxyType({})
 
@@ -83,46 +80,6 @@ class Results:
         if len(problems) == count:
             self._kept = [(key, result), *self._kept[: self.MOST - 1]]
         return result
-
-
-def one_per_name(
-    given: Any,
-    names: Iterable[str],
-    kind: str,
-    problems: Problems,
-    *path: str | int,
-    default: float | None = 0.0,
-) -> Array:
-    """One number per name, shape (names,), from one number for all, a list in order, or a mapping.
-
-    Args:
-        given: The number, list or mapping.
-        names: In the plant's order.
-        kind: What is named, for messages: `coordinate` or `actuator`.
-        problems: Takes what is wrong; the result is zero then.
-        path: Field that holds the numbers.
-        default: For names that a mapping leaves out; None if it must have all.
-    """
-    names = list(names)
-    if isinstance(given, Mapping):
-        for wrong in [name for name in given if name not in names]:
-            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
-        missing = [name for name in names if name not in given]
-        if missing and default is None:
-            problems.add(f"no value for {', '.join(missing)} (give every {kind})", *path)
-        given = [given.get(name, default or 0.0) for name in names]
-    try:
-        values = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
-        problems.add(f"expected numbers, got {given!r}", *path)
-        return np.zeros(len(names))
-    if values.shape not in ((), (len(names),)):
-        got = len(values) if values.ndim == 1 else f"shape {values.shape}"
-        problems.add(f"expected {len(names)} values ({', '.join(names)}), got {got}", *path)
-        return np.zeros(len(names))
-    if not np.isfinite(values).all():
-        problems.add(f"expected finite numbers, got {values.tolist()}", *path)
-    return np.broadcast_to(values, len(names)).copy()
 
 
 def build_equation(

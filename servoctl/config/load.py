@@ -18,7 +18,7 @@ from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy, suggestion
 from servoctl.finding import Finding, Severity
-from servoctl.tree.fields import Section, names_a_file
+from servoctl.tree.fields import fields_of, names_a_file, with_fields
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -134,14 +134,13 @@ def _with_paths(node: Any, change: Callable[[str, str], str], at: tuple[str, ...
         return {key: _with_paths(value, change, (*at, key)) for key, value in node.items()}
     if isinstance(node, tuple):
         return tuple(_with_paths(part, change, (*at, getattr(part, "name", str(i)))) for i, part in enumerate(node))
-    if not isinstance(node, Section):
-        return node
     new: dict[str, Any] = {}
-    for name, field in type(node).model_fields.items():
+    for name, field in fields_of(node):
         value, path = getattr(node, name), (*at, field.alias or name)
         named = value is not None and names_a_file(field)
-        new[name] = change(".".join(path), value) if named else _with_paths(value, change, path)
-    return node.model_copy(update=new)
+        changed = change(".".join(path), value) if named else _with_paths(value, change, path)
+        new |= {} if changed is value else {name: changed}
+    return with_fields(node, new) if new else node
 
 
 class _Dumper(yaml.SafeDumper):

@@ -12,6 +12,7 @@ from servoctl.config.document import given, has_robot, mapping
 from servoctl.config.robot import NEEDS_ROBOT, PARTS, PLANT_KINDS, BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.expression.suggest import remedy
 from servoctl.laws.corrections import Baumgarte
+from servoctl.mechanics.actuator_parameters import Friction
 from servoctl.tree.fields import (
     Broken,
     ClassPath,
@@ -22,7 +23,6 @@ from servoctl.tree.fields import (
     OneOrEach,
     Parameter,
     PerName,
-    Positive,
     Ruled,
     ScalarOr,
     Section,
@@ -31,21 +31,6 @@ from servoctl.tree.fields import (
     in_words,
     name_as,
 )
-
-
-class FrictionConfig(Section):
-    """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
-
-    coulomb: PerName[NotNegative] = Field(
-        default=0.0, description="dry friction [actuator units]: one for all, list in the plant's order, or by name"
-    )
-    viscous: PerName[NotNegative] = Field(
-        default=0.0, description="friction per speed [actuator units per its speed], written as coulomb is"
-    )
-    speed: PerName[Positive] = Field(
-        default=0.01, description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"
-    )
-
 
 GRAVITY = (0.0, 0.0, -9.81)  # default of `plant.gravity` [m/s^2]
 
@@ -154,7 +139,7 @@ class PlantConfig(Ruled):
         "where the actuator gives a force]: one for all, list in the plant's order, or by name; adds B diag(J) B^T to "
         "M; left out: that of the MJCF, else 0",
     )
-    friction: ScalarOr[Literal["robot"], FrictionConfig] | None = Field(
+    friction: ScalarOr[Literal["robot"], Friction] | None = Field(
         default=None,
         description="friction at the actuators that the law knows and cancels; robot: the dry friction of its file; "
         "the machine has it too, unless realism.friction or hil.emulation says otherwise",

@@ -1,112 +1,12 @@
-"""Grammar of `realism`: effects between law and machine in a simulated run; of `estimation`: what the law knows."""
+"""Rules of `realism` and `estimation` with other sections."""
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from servoctl.config.document import Problem, mapping
-from servoctl.config.plant import FrictionConfig
-from servoctl.tree.fields import (
-    Broken,
-    FileName,
-    Limit,
-    NotNegative,
-    NumberField,
-    OneOrEach,
-    PerName,
-    Positive,
-    Ruled,
-    ScalarOr,
-    Section,
-    Time,
-    number_or,
-)
-
-LONGEST_DELAY = 50  # longest delay [periods]; a longer one is most likely a wrong unit
-
-RelativeError = Annotated[
-    float, NumberField("a relative error above -1 (0.2 is 20 % more than the law knows)", above=-1)
-]
-
-
-class PerCoordinate(Section):
-    """One number per coordinate and one per velocity."""
-
-    q: PerName[NotNegative] = Field(
-        default=0.0, description="coordinates [units of the plant]: one for all, list in the plant's order, or by name"
-    )
-    v: PerName[NotNegative] = Field(default=0.0, description="velocities [units of the plant per s], written as q is")
-
-
-class MachineConfig(Ruled):
-    """A scene of MuJoCo that moves in place of the plant: exactly one of mjcf, urdf."""
-
-    mjcf: FileName | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
-    urdf: FileName | None = Field(default=None, description="URDF that MuJoCo reads, relative to the config's folder")
-
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        kinds = [kind for kind in ("mjcf", "urdf") if given.get(kind) is not None]
-        if len(kinds) != 1:
-            yield (), f"expected exactly one of mjcf, urdf, got {' and '.join(kinds) or 'none'}"
-
-    @property
-    def file(self) -> str | None:
-        """The file of the scene."""
-        return self.urdf or self.mjcf
-
-
-class RealismConfig(Ruled):
-    """Effects of a real machine that its model does not have; an effect that is left out is zero."""
-
-    noise: PerCoordinate = Field(
-        default=PerCoordinate(), description="standard deviation of the measurement noise, white, new at every tick"
-    )
-    quantisation: PerCoordinate = Field(default=PerCoordinate(), description="resolution of the measurements; 0: exact")
-    measured: Literal["q", "q and v"] = Field(
-        default="q and v",
-        description="q: the law gets positions alone, and speeds by estimation; without that section by differences",
-    )
-    delay: Time = Field(default=0.0, description="time from a measurement to the torque computed from it [s]")
-    jitter: Time = Field(
-        default=0.0,
-        description="largest random delay that is added to each command, uniform [s]; at most one period",
-    )
-    lag: PerName[Time] = Field(
-        default=0.0,
-        description="time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name",
-    )
-    friction: FrictionConfig | None = Field(
-        default=None,
-        description="friction at the actuators, unknown to the law; if given, it takes the place of plant.friction in "
-        "the simulated plant",
-    )
-    saturation: ScalarOr[Positive, dict[str, Limit]] | None = Field(
-        default=None,
-        description="largest torques of the actuators [actuator units]: one number for all, or actuator -> symmetric "
-        "limit or [lower, upper]; the law knows only law.limits",
-    )
-    parameter_error: dict[str, OneOrEach[RelativeError]] = Field(
-        default={},
-        description="plant parameter -> e [-]: the simulated plant has (1 + e) times the law's value; a list has one "
-        "e per entry of a parameter that is a list",
-    )
-    machine: MachineConfig | None = Field(
-        default=None,
-        description="MuJoCo moves the machine, here and behind emulated drives: joints by the names of coordinates, "
-        "motors by the joints that they drive, then by name; a scene without motors gets the torques at its joints",
-    )
-
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        for field in ("friction", "parameter_error"):
-            if given.get("machine") is not None and given.get(field):
-                yield (field,), OWN
-
-
-OWN = "the machine of realism.machine has its own (change its file)"
+from servoctl.simulation.realism import LONGEST_DELAY, OWN
+from servoctl.tree.fields import number_or
 
 
 def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from servoctl.config.document import FieldPath, Problem, given, mapping, task_en
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
-from servoctl.config.realism import RealismConfig, estimation_problems, realism_problems
+from servoctl.config.realism import estimation_problems, realism_problems
 from servoctl.config.references import ReferenceConfig
 from servoctl.config.robot import Initial, robot_problems
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task, row_count, task_problems
@@ -26,6 +26,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.laws.observer import Observer
 from servoctl.laws.robust_design import Adaptive, Robust
 from servoctl.laws.secondary import Secondary
+from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
     LIST,
@@ -206,7 +207,7 @@ class Config(Root):
         "zero where left out",
     )
     run: Settings = Field(description="duration, sampling and integration")
-    realism: RealismConfig | None = Field(
+    realism: Realism | None = Field(
         default=None, description="noise, delay, actuator dynamics and model errors of a simulated run"
     )
     estimation: Estimator | None = Field(

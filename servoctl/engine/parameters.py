@@ -18,6 +18,9 @@ import numpy as np
 
 from servoctl.types import Array
 
+EACH = object()
+"""Marks an annotated field that takes numbers by name and, made ready, is a tuple of floats: a parameter."""
+
 
 class Part:
     """A frozen dataclass whose parameters are those of the thing that has it, in a field or in a tuple in a field.
@@ -54,16 +57,16 @@ def _parts(thing: Any) -> dict[str, tuple[Part, ...]]:
 def annotated(kind: type) -> dict[str, bool]:
     """Parameter fields of a dataclass -> whether the field is a tuple."""
     try:
-        hints = typing.get_type_hints(kind)
+        hints, marked = typing.get_type_hints(kind), typing.get_type_hints(kind, include_extras=True)
     except (NameError, TypeError):
-        hints = {}
+        hints = marked = {}
     found: dict[str, bool] = {}
     for field in dataclasses.fields(kind):
         annotation = hints.get(field.name, field.type)
         text = str(annotation).replace(" ", "").removeprefix("typing.").lower()
         if annotation is float or text == "float":
             found[field.name] = False
-        elif text == "tuple[float,...]":
+        elif text == "tuple[float,...]" or EACH in getattr(marked.get(field.name), "__metadata__", ()):
             found[field.name] = True
     return found
 

@@ -260,8 +260,7 @@ def simulated_machine(run: Run) -> SimulatedMachine | None:
     if values.realism is not None and values.realism.machine is not None:
         return None
     plant = run.system.model.plant
-    nothing = (0.0,) * len(plant.actuators)
-    friction = friction_of(plant) or Friction(nothing, nothing, (0.01,) * len(nothing))
+    friction = friction_of(plant) or Friction()
     stated = values.realism is not None and values.realism.friction is not None
     moved = plant if run.system.simulated is None else run.system.simulated.plant
     emulated = None if values.hil is None else tuple(values.hil.emulation.parameters)

@@ -94,7 +94,7 @@ def _notes(run: Run, found: list[Mode]) -> list[str]:
         notes.append(
             "the estimator is in the loop; delay margins are phase / crossover; the loop on drives is left out"
         )
-    if friction is not None and any(friction.coulomb):
+    if friction is not None and np.any(np.array(friction.coulomb)):
         notes.append("the linearisation includes viscous friction, but not dry (Coulomb) friction")
     if realism is not None and realism.timing.jitter:
         notes.append(

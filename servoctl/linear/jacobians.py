@@ -94,12 +94,9 @@ def plant_parameters(run: Run, real: Array | None = None) -> Array:
     parameters = (loop.simulated().parameters if real is None else real).copy()
     friction = run.system.friction
     if friction is not None:  # friction comes last but for the estimator: coulomb, viscous, speed
-        first = (
-            len(parameters)
-            - len(parameter_values(run.system.estimator))
-            - sum(len(part) for part in (friction.coulomb, friction.viscous, friction.speed))
-        )
-        parameters[first : first + len(friction.coulomb)] = 0.0
+        last = len(parameters) - len(parameter_values(run.system.estimator))
+        first = last - len(parameter_values(friction))
+        parameters[first : first + run.system.model.m] = 0.0
     return parameters
 
 

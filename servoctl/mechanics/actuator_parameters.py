@@ -22,17 +22,20 @@ tanh for the sign of a speed is usual: it keeps the force smooth.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from servoctl.engine.kernel import Kernel, directional
-from servoctl.engine.parameters import SameStructure, cached_values, parameter_values
+from servoctl.engine.parameters import EACH, SameStructure, cached_values, parameter_values
 from servoctl.engine.structured import Sparse
 from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics.motors import traced_actuation
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
+from servoctl.tree.fields import NotNegative, PerName, Positive
+from servoctl.tree.per_name import Notes, spread
 from servoctl.types import Array
 
 Values = Mapping[str, tuple[float, ...]]  # field -> one number per actuator
@@ -200,11 +203,33 @@ def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -
 
 @dataclasses.dataclass(frozen=True)
 class Friction:
-    """Friction at the actuators."""
+    """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
 
-    coulomb: tuple[float, ...]  # [actuator units] dry friction, per actuator
-    viscous: tuple[float, ...]  # per speed, per actuator
-    speed: tuple[float, ...]  # at which dry friction is tanh(1) of its size, per actuator
+    coulomb: Annotated[
+        PerName[NotNegative],
+        EACH,
+        Field(
+            description="dry friction [actuator units]: one for all, list in the plant's order, or by name",
+        ),
+    ] = 0.0
+    viscous: Annotated[
+        PerName[NotNegative],
+        EACH,
+        Field(description="friction per speed [actuator units per its speed], written as coulomb is"),
+    ] = 0.0
+    speed: Annotated[
+        PerName[Positive],
+        EACH,
+        Field(description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"),
+    ] = 0.01
+
+    def ready(self, plant: Plant, problems: Notes, *path: str) -> "Friction":
+        """The friction with one number per actuator in each field.
+
+        Args:
+            path: Of the section that has it in a field `friction`.
+        """
+        return spread(self, plant.actuators, "actuator", problems, *path, "friction")
 
     def resistance(self, s: Array) -> Array:
         """Friction at the actuators at the speeds s = B^T v, shape (m,)."""

@@ -1,11 +1,13 @@
 """The machine that is not ideal: measurement, delay and actuators, for simulated runs and for emulated drives.
 
+`Realism` is the section of a config, and the same in Python. Made ready for a plant and a period it gives `Channels`.
+
     measured    x~ = r floor((x + sigma z) / r + 1/2)           r the resolution; x + sigma z at r = 0; z: `tick_noise`
     delayed     the command of tick k acts from t_k + delay + jitter U_k on, within the actuator's limits
     lagging     a' = (u - a) / lag, exactly, while u is held:    a(t + s) = u + (a(t) - u) exp(-s / lag)
     friction    u acts as u - coulomb tanh(s / speed) - viscous s,   s = B^T v
 
-Design: the functions below are the model of one channel. A simulated run (`Realism`, `realistic`) applies them to all
+Design: the functions below are the model of one channel. A simulated run (`Channels`, `realistic`) applies them to all
 channels at each tick; an emulated drive applies them to its own at the times at which frames arrive and leave. The
 numbers are parameters, so that a sweep compiles once; how many commands are on their way, and whether anything lags, is
 structure. `engine/c/realism.h` does the same in C. The model is our own; tanh for the sign of a speed is usual.
@@ -17,13 +19,33 @@ method for normals.
 Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011); Box, Muller (1958).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
+from pydantic import Field
 
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.actuator_parameters import Friction
+from servoctl.mechanics.coordinate_bounds import limit_pair
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
+from servoctl.tree.fields import (
+    Broken,
+    FileName,
+    Limit,
+    NotNegative,
+    NumberField,
+    OneOrEach,
+    PerName,
+    Positive,
+    Rules,
+    ScalarOr,
+    Time,
+)
+from servoctl.tree.per_name import Notes, one_per_name, spread
 from servoctl.types import Array
 
 
@@ -50,14 +72,166 @@ def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any
     return (lag > 0) * exp(-elapsed / (lag + (lag == 0)))
 
 
+RelativeError = Annotated[
+    float, NumberField("a relative error above -1 (0.2 is 20 % more than the law knows)", above=-1)
+]
+
+
 @dataclass(frozen=True)
-class Realism:
+class PerCoordinate:
+    """One number per coordinate and one per velocity."""
+
+    q: Annotated[
+        PerName[NotNegative],
+        Field(description="coordinates [units of the plant]: one for all, list in the plant's order, or by name"),
+    ] = 0.0
+    v: Annotated[PerName[NotNegative], Field(description="velocities [units of the plant per s], written as q is")] = (
+        0.0
+    )
+
+    def ready(self, plant: Plant, problems: Notes, field: str) -> tuple[float, ...]:
+        """The numbers of all coordinates, then those of all velocities, shape (2n,).
+
+        Args:
+            field: Of `realism` that has them.
+        """
+        each = spread(self, plant.coordinates, "coordinate", problems, "realism", field)
+        return (*cast(Any, each.q), *cast(Any, each.v))
+
+
+@dataclass(frozen=True)
+class SceneFile(Rules):
+    """A scene of MuJoCo that moves in place of the plant: exactly one of mjcf, urdf."""
+
+    mjcf: Annotated[FileName | None, Field(description="MJCF file, relative to the config's folder; needs mujoco")] = (
+        None
+    )
+    urdf: Annotated[FileName | None, Field(description="URDF that MuJoCo reads, relative to the config's folder")] = (
+        None
+    )
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        kinds = [kind for kind in ("mjcf", "urdf") if given.get(kind) is not None]
+        if len(kinds) != 1:
+            yield (), f"expected exactly one of mjcf, urdf, got {' and '.join(kinds) or 'none'}"
+
+    @property
+    def kind(self) -> str:
+        """The field that is given."""
+        return "urdf" if self.mjcf is None else "mjcf"
+
+    @property
+    def file(self) -> str:
+        """The file of the scene."""
+        return str(self.urdf or self.mjcf)
+
+
+OWN = "the machine of realism.machine has its own (change its file)"
+
+LONGEST_DELAY = 50  # longest delay [periods]; a longer one is most likely a wrong unit
+
+
+@dataclass(frozen=True)
+class Realism(Rules):
+    """Effects of a real machine that its model does not have; an effect that is left out is zero."""
+
+    noise: Annotated[
+        PerCoordinate, Field(description="standard deviation of the measurement noise, white, new at every tick")
+    ] = PerCoordinate()
+    quantisation: Annotated[PerCoordinate, Field(description="resolution of the measurements; 0: exact")] = (
+        PerCoordinate()
+    )
+    measured: Annotated[
+        Literal["q", "q and v"],
+        Field(
+            description="q: the law gets positions alone, and speeds by estimation; without that section by differences"
+        ),
+    ] = "q and v"
+    delay: Annotated[Time, Field(description="time from a measurement to the torque computed from it [s]")] = 0.0
+    jitter: Annotated[
+        Time,
+        Field(
+            description="largest random delay that is added to each command, uniform [s]; at most one period",
+        ),
+    ] = 0.0
+    lag: Annotated[
+        PerName[Time],
+        Field(
+            description="time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name"
+        ),
+    ] = 0.0
+    friction: Annotated[
+        Friction | None,
+        Field(
+            description="friction at the actuators, unknown to the law; if given, it takes the place of plant.friction "
+            "in the simulated plant"
+        ),
+    ] = None
+    saturation: Annotated[
+        ScalarOr[Positive, dict[str, Limit]] | None,
+        Field(
+            description="largest torques of the actuators [actuator units]: one number for all, or actuator -> "
+            "symmetric limit or [lower, upper]; the law knows only law.limits"
+        ),
+    ] = None
+    parameter_error: Annotated[
+        dict[str, OneOrEach[RelativeError]],
+        Field(
+            description="plant parameter -> e [-]: the simulated plant has (1 + e) times the law's value; a list has "
+            "one e per entry of a parameter that is a list",
+            json_schema_extra={"default": {}},
+        ),
+    ] = field(default_factory=dict)
+    machine: Annotated[
+        SceneFile | None,
+        Field(
+            description="MuJoCo moves the machine, here and behind emulated drives: joints by the names of "
+            "coordinates, motors by the joints that they drive, then by name; a scene without motors gets the torques "
+            "at its joints"
+        ),
+    ] = None
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Broken:
+        for name in ("friction", "parameter_error"):
+            if given.get("machine") is not None and given.get(name):
+                yield (name,), OWN
+
+    def ready(self, plant: Plant, period: float, problems: Notes) -> "Channels":
+        """Measurement, delay and actuators, without friction and parameter errors; notes names that do not exist.
+
+        Args:
+            period: Of the law [s].
+        """
+        noise, resolution = (getattr(self, each).ready(plant, problems, each) for each in ("noise", "quantisation"))
+        lag = one_per_name(self.lag, plant.actuators, "actuator", problems, "realism", "lag")
+        named, others = (self.saturation, None) if isinstance(self.saturation, Mapping) else ({}, self.saturation)
+        for wrong in [name for name in named if name not in plant.actuators]:
+            problems.add(
+                f"there is no actuator '{wrong}' ({remedy(wrong, plant.actuators)})", "realism", "saturation", wrong
+            )
+        limits = [limit_pair(named.get(name, math.inf if others is None else others)) for name in plant.actuators]
+        lower, upper = ([limit[side] for limit in limits] for side in (0, 1))
+        timing = Timing.of(period, plant.actuators, self.delay, self.jitter, lag.tolist(), lower, upper)
+        return Channels(noise, resolution, timing, any(noise) or self.jitter > 0.0)
+
+
+@dataclass(frozen=True)
+class Channels:
     """Measurement and timing of a sampled run with n coordinates and m actuators."""
 
     noise: tuple[float, ...]  # standard deviation of the measurements: of q, then of v, shape (2n,)
     resolution: tuple[float, ...]  # resolution of the measurements, in the same order; 0: exact
     timing: Timing  # of the loop
     random: bool  # whether anything is random
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviation of the measured positions, noise and resolution together, shape (n,)."""
+        white, step = (np.split(np.array(each), 2)[0] for each in (self.noise, self.resolution))
+        sigma: Array = np.sqrt(white**2 + step**2 / 12.0)
+        return sigma
 
     @property
     def parameters(self) -> Array:

@@ -23,7 +23,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.mechanics.under_way import CommandMemory
-from servoctl.simulation.realism import Realism
+from servoctl.simulation.realism import Channels
 from servoctl.types import Array, Command, State, Status
 
 
@@ -113,7 +113,7 @@ class System:
     inputs: Mapping[str, Expression]  # actuator -> equation, for an open loop; an input without equation is zero
     passive: PassiveStabilisation  # stabilisation of the passive constraints
     friction: Friction | None = None  # at the actuators, unknown to the law; None: there is none
-    realism: Realism | None = None  # measurement, delay and actuators of a sampled run; None: ideal
+    realism: Channels | None = None  # measurement, delay and actuators of a sampled run; None: ideal
     # the simulated plant, if its parameters differ from those that the law knows; None: they do not
     simulated: Model | None = None
     machine: Machine | None = None  # moves in place of the simulated plant; None: nothing does

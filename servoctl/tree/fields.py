@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeVar, cast, get_args
 
 import numpy as np
 from pydantic import (
@@ -116,11 +116,12 @@ class Rules:
     def with_rules(cls, values: Any, handler: Callable[[Any], Any]) -> Any:
         """The section that pydantic makes of values, or the errors of its fields and rules."""
         broken: list[tuple[tuple[str | int, ...], str]] = []
-        if isinstance(values, dict):
+        given = vars(values) if is_dataclass(values) else values
+        if isinstance(given, dict):
             if cls.one_of is not None:
                 known = [field.alias or name for name, field in getattr(cls, "model_fields", {}).items()]
-                broken += cls.one_of.broken(values, known)
-            broken += cls.rules(values)
+                broken += cls.one_of.broken(given, known)
+            broken += cls.rules(given)
         errors: list[InitErrorDetails] = []
         try:
             section = handler(values)
@@ -238,6 +239,20 @@ class Equation:
 
 class PathMark:
     """Marks a text that names a file, or a class that may be in one."""
+
+
+def fields_of(section: Any) -> Iterator[tuple[str, FieldInfo]]:
+    """Name, and type and description, of each field of a section; none for other things."""
+    if isinstance(section, Section):
+        yield from type(section).model_fields.items()
+    elif isinstance(section, Rules):
+        for field in fields(cast(Any, section)):
+            yield field.name, FieldInfo.from_annotation(cast(Any, field.type))
+
+
+def with_fields(section: Any, values: Mapping[str, Any]) -> Any:
+    """A section with other values in some fields."""
+    return section.model_copy(update=values) if isinstance(section, Section) else replace(section, **values)
 
 
 def names_a_file(field: FieldInfo) -> bool:

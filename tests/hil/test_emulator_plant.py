@@ -14,7 +14,7 @@ from plants.scara import Scara
 from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
 from servoctl.config.hil import Emulation
 from servoctl.mechanics.timing import Timing
-from servoctl.simulation.realism import Realism
+from servoctl.simulation.realism import Channels
 from servoctl.simulation.system import PassiveStabilisation
 from servoctl.types import Array, State
 
@@ -48,7 +48,7 @@ def test_under_held_torques_it_moves_as_a_simulation_does() -> None:
 
 
 def test_an_emulated_actuator_and_a_simulated_one_lag_alike() -> None:
-    realism = Realism((0.0, 0.0), (0.25, 0.25), Timing.of(0.01, ["F"], lag=0.01), random=False)
+    realism = Channels((0.0, 0.0), (0.25, 0.25), Timing.of(0.01, ["F"], lag=0.01), random=False)
     actuator, torque = Actuator(0.01), np.zeros(1)
     for k, command in enumerate((2.0, -1.0, 0.5)):
         actuator.command(command, 3 * k * MILLISECOND)
