@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, describe_load
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
+from hil.emulator.emulator import Fault
 from hil.emulator.fault_script import read_faults
-from hil.emulator.faults import Fault
 from hil.emulator.node import targets
 from hil.protocols.registry import build, classic_problem, node_class, options_problems, twins
 from hil.protocols.registry import problems as protocol_problems

@@ -3,8 +3,10 @@
 Drives may share a supply: braking raises its voltage, and too high a voltage switches them off.
 """
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -13,14 +15,14 @@ import numpy as np
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.commands import WAITING, CommandObserver
-from hil.emulator.disturbances import HostFaults
-from hil.emulator.faults import Fault, schedule
+from hil.emulator.disturbances import Disturbance, HostFaults, Selection
 from hil.emulator.motor import Encoder, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
 from hil.emulator.plant import SimulatedPlant
-from hil.emulator.station import Medium
+from hil.emulator.station import Medium, Station
 from hil.emulator.timers import Timer
 from hil.emulator.wire import EmulatedBus, EmulatedWire
+from hil.frame import Frame
 from hil.loop.clock import SECOND, VirtualClock, World, nanoseconds
 from servoctl.config.hil import Emulation, SupplyConfig
 from servoctl.simulation.system import System
@@ -39,11 +41,14 @@ class Supply:
         self, world: World, plant: SimulatedPlant, drives: Sequence[EmulatedDrive], options: SupplyConfig
     ) -> None:
         self._world, self._plant, self._drives, self._options = world, plant, drives, options
-        self.voltage = options.voltage  # [V] voltage now
+        self._set(options.voltage)
         self._timer = Timer(world, self._step)
         self._timer.start(nanoseconds(PERIOD))
-        for drive in drives:
-            drive.supply = self
+
+    def _set(self, voltage: float) -> None:
+        self.voltage = voltage  # [V] voltage now
+        for drive in self._drives:
+            drive.supply = voltage
 
     def _step(self) -> None:
         options = self._options
@@ -53,11 +58,102 @@ class Supply:
         if options.resistor is not None and self.voltage > (options.voltage + options.trip) / 2:
             power += self.voltage**2 / options.resistor
         square = self.voltage**2 - 2 * power * nanoseconds(PERIOD) / SECOND / options.capacitance
-        self.voltage = max(options.voltage, sqrt(max(0.0, square)))
+        self._set(max(options.voltage, sqrt(max(0.0, square))))
         if self.voltage >= options.trip:
             for drive in self._drives:
                 drive.motor.disable()  # the power stage is off before the drive can brake
                 drive.trip(drive.usual_code if drive.overvoltage_code is None else drive.overvoltage_code)
+
+
+End = Callable[[], None]  # ends the effect of a fault
+Begin = Callable[..., End | None]  # starts a fault by its injector and parameters; returns what ends it
+
+
+def each_of(ends: Iterable[End]) -> End:
+    """Ends several effects."""
+    together = list(ends)
+
+    def end() -> None:
+        for each in together:
+            each()
+
+    return end
+
+
+def ignore(frame: Frame) -> None:
+    """Takes a frame that an intruder receives."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str  # its name in the script
+    begin: Begin  # starts it
+    at: float  # [s] when it begins
+    duration: float | None  # [s] how long it lasts; None: to the end
+    since: str  # start of the time `at`: `power_on`, or `engaged`
+    drive: str | None  # name of the node that it acts on; None: none, or all
+    bus: str | None  # name of the bus that it acts on; None: none, or all
+    parameters: Mapping[str, Any]  # name -> value, for all parameters of its kind
+
+
+class FaultInjector:
+    """Starts one fault of the script, and ends it; what the kinds of `hil.emulator.faults` act by."""
+
+    def __init__(self, fault: Fault, emulator: "Emulator", seed: str) -> None:
+        self.fault, self.emulator, self.world = fault, emulator, emulator.world
+        self.random = random.Random(seed)
+
+    def begin(self) -> None:
+        end = self.fault.begin(self, **self.fault.parameters)
+        if end is not None and self.fault.duration is not None:
+            self.world.after(nanoseconds(self.fault.duration), end)
+
+    @property
+    def node(self) -> EmulatedNode:
+        return self.emulator.nodes[self.fault.drive or ""]
+
+    @property
+    def drive(self) -> EmulatedDrive:
+        return self.emulator.drive(self.fault.drive or "")
+
+    @property
+    def motor(self) -> Motor:
+        return self.drive.motor
+
+    @property
+    def wires(self) -> list[EmulatedWire]:
+        """The wire that is meant, or all."""
+        wires = self.emulator.wires
+        return list(wires.values()) if self.fault.bus is None else [wires[self.fault.bus]]
+
+    @property
+    def stations(self) -> list[tuple[EmulatedWire, Station]]:
+        """The node's station, or else the host's on each bus that is meant."""
+        if self.fault.drive is not None:
+            return [(self.emulator.wires[self.node.settings.bus], self.node.station)]
+        return [(wire, self.emulator.buses[wire.name].station) for wire in self.wires]
+
+    def disturb(self, make: Callable[..., Disturbance], which: Mapping[str, Any], *values: Any) -> End:
+        """Disturbs the selected frames on the wires by `make(selection, *values)`."""
+        disturbance = make(Selection(self.random, which["direction"], which["id"], which["mask"]), *values)
+        return each_of(wire.disturb(disturbance) for wire in self.wires)
+
+    def send_often(self, frame: Frame, period: Callable[[EmulatedWire], int]) -> End:
+        """Sends a frame on each wire, with a period [ns]."""
+        ends: list[End] = []
+        for wire in self.wires:
+            # one frame on the wire and one behind it: a full bus leaves no gap for others
+            intruder = wire.attach("intruder", ignore, frozenset(), capacity=2)
+            timer = Timer(self.world, partial(intruder.send, frame))
+            timer.start(period(wire))
+            ends += [timer.stop, partial(wire.power, intruder, False)]
+        return each_of(ends)
+
+    def at_motor(self, act: Callable[[int, Any, int], None], begin: Any, end: Any) -> End:
+        """Acts on the machine at the motor, with one value now and another at the end."""
+        index, world = self.motor.index, self.world
+        act(index, begin, world.now)
+        return lambda: act(index, end, world.now)
 
 
 AT_REST = 1e-6  # [coordinate unit/s] a machine rests if no coordinate is faster
@@ -135,7 +231,7 @@ class Emulator:
             drives = [node for node in self.nodes.values() if isinstance(node, EmulatedDrive)]
             Supply(world, plant, drives, rig.options.supply)
         self.motors.sort(key=lambda motor: motor.index)
-        schedule(rig.faults, "power_on", self, rig.seed)
+        self._schedule("power_on")
 
     @classmethod
     def build(
@@ -161,7 +257,14 @@ class Emulator:
 
     def engaged(self) -> None:
         """Schedules the faults whose time counts from the start of the task."""
-        schedule(self._rig.faults, "engaged", self, self._rig.seed)
+        self._schedule("engaged")
+
+    def _schedule(self, since: str) -> None:
+        """Schedules the faults that count from an event, which is now; each has its own stream of random numbers."""
+        for number, fault in enumerate(self._rig.faults):
+            if fault.since == since:
+                injector = FaultInjector(fault, self, f"{self._rig.seed}/fault {number}")
+                self.world.after(nanoseconds(fault.at), injector.begin)
 
     def drive(self, name: str) -> EmulatedDrive:
         node = self.nodes[name]

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hil.emulator.faults import KINDS, Fault, FaultKind, Option, number, time, word
+from hil.emulator.emulator import Fault
+from hil.emulator.faults import KINDS, FaultKind, Option, number, time, word
 from hil.emulator.node import Target
 from hil.frame import CLASSIC_SIZE
 from servoctl.config.document import Problem
@@ -71,7 +72,7 @@ class _Entry:
         self._check_frames(parameters, drive, bus)
         if name == "stall" and self._entry.get("for") is None:
             self._wrong("for", "missing (how long the loop stalls [s])")
-        return Fault(name, at, duration, since, drive, bus, parameters)
+        return Fault(name, kind.begin, at, duration, since, drive, bus, parameters)
 
     def _check_place(self, name: str, kind: FaultKind, drive: str | None, bus: str | None) -> None:
         if kind.target in ("node", "drive"):

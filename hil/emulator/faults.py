@@ -1,28 +1,19 @@
 """The kinds of fault: what each does to emulated drives, its parameters, and how it ends.
 
 Design: a kind is one function under `kind_of`: its name, its sentence and its parameters are those of the script. It
-starts the fault and returns what ends it; None: nothing does.
+starts the fault by a `FaultInjector` and returns what ends it; None: nothing does.
 """
 
-import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, HostFaults, Loss, Selection
-from hil.emulator.motor import Motor
-from hil.emulator.node import EmulatedDrive, EmulatedNode
-from hil.emulator.plant import SimulatedPlant
-from hil.emulator.station import Station
-from hil.emulator.timers import Timer
-from hil.emulator.wire import EmulatedBus, EmulatedWire
+from hil.emulator.disturbances import Corruption, Delay, Duplicate, Loss, Selection
+from hil.emulator.emulator import Begin, End, FaultInjector, each_of, ignore
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
-from hil.loop.clock import SECOND, World, nanoseconds
+from hil.loop.clock import SECOND, nanoseconds
 from servoctl.tree.fields import NumberField, in_words
 
-End = Callable[[], None]  # ends the effect of a fault
-Begin = Callable[..., End | None]  # starts a fault by its injector and parameters; returns what ends it
 REBOOT_TIME = 0.3  # [s] time of a reboot if the fault gives none
 
 TARGETS = {  # target of a kind -> in words
@@ -34,131 +25,12 @@ TARGETS = {  # target of a kind -> in words
 }
 
 
-@dataclass(frozen=True)
-class Fault:
-    kind: str  # one of `KINDS`
-    at: float  # [s] when it begins
-    duration: float | None  # [s] how long it lasts; None: to the end
-    since: str  # start of the time `at`: `power_on`, or `engaged`
-    drive: str | None  # name of the node that it acts on; None: none, or all
-    bus: str | None  # name of the bus that it acts on; None: none, or all
-    parameters: Mapping[str, Any]  # name -> value, for all parameters of its kind
-
-
-class FaultTargets(Protocol):
-    """Interface of the emulated drives to faults; `Emulator` has it."""
-
-    world: World  # time of the drives
-    plant: SimulatedPlant
-    nodes: dict[str, EmulatedNode]  # name -> drive or encoder node
-    wires: dict[str, EmulatedWire]
-    buses: dict[str, EmulatedBus]  # name -> the host's controller on that wire
-    host_faults: HostFaults
-
-    def drive(self, name: str) -> EmulatedDrive:
-        """The drive of that name."""
-
-
-def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: int) -> None:
-    """Schedules the faults of a script that count from an event, `power_on` or `engaged`, which is now.
-
-    Each fault has its own stream of random numbers.
-    """
-    for number, fault in enumerate(faults):
-        if fault.since == since:
-            injector = FaultInjector(fault, emulator, f"{seed}/fault {number}")
-            emulator.world.after(nanoseconds(fault.at), injector.begin)
-
-
-class FaultInjector:
-    """Starts one fault of the script, and ends it; the functions of the kinds act by it."""
-
-    def __init__(self, fault: Fault, emulator: FaultTargets, seed: str) -> None:
-        self.fault, self.emulator, self.world = fault, emulator, emulator.world
-        self.random = random.Random(seed)
-
-    def begin(self) -> None:
-        end = KINDS[self.fault.kind].begin(self, **self.fault.parameters)
-        if end is not None and self.fault.duration is not None:
-            self.world.after(nanoseconds(self.fault.duration), end)
-
-    @property
-    def node(self) -> EmulatedNode:
-        return self.emulator.nodes[self.fault.drive or ""]
-
-    @property
-    def drive(self) -> EmulatedDrive:
-        return self.emulator.drive(self.fault.drive or "")
-
-    @property
-    def motor(self) -> Motor:
-        return self.drive.motor
-
-    @property
-    def wires(self) -> list[EmulatedWire]:
-        """The wire that is meant, or all."""
-        wires = self.emulator.wires
-        return list(wires.values()) if self.fault.bus is None else [wires[self.fault.bus]]
-
-    @property
-    def stations(self) -> list[tuple[EmulatedWire, Station]]:
-        """The node's station, or else the host's on each bus that is meant."""
-        if self.fault.drive is not None:
-            return [(self.emulator.wires[self.node.settings.bus], self.node.station)]
-        return [(wire, self.emulator.buses[wire.name].station) for wire in self.wires]
-
-    def disturb(self, make: Callable[..., Disturbance], which: Mapping[str, Any], *values: Any) -> End:
-        """Disturbs the selected frames on the wires by `make(selection, *values)`."""
-        disturbance = make(Selection(self.random, which["direction"], which["id"], which["mask"]), *values)
-        return _each(_disturb(wire, disturbance) for wire in self.wires)
-
-    def send_often(self, frame: Frame, period: Callable[[EmulatedWire], int]) -> End:
-        """Sends a frame on each wire, with a period [ns]."""
-        ends: list[End] = []
-        for wire in self.wires:
-            # one frame on the wire and one behind it: a full bus leaves no gap for others
-            intruder = wire.attach("intruder", _ignore, frozenset(), capacity=2)
-            timer = Timer(self.world, partial(_send, intruder, frame))
-            timer.start(period(wire))
-            ends += [timer.stop, partial(wire.power, intruder, False)]
-        return _each(ends)
-
-    def at_motor(self, act: Callable[[int, Any, int], None], begin: Any, end: Any) -> End:
-        """Acts on the machine at the motor, with one value now and another at the end."""
-        index, world = self.motor.index, self.world
-        act(index, begin, world.now)
-        return lambda: act(index, end, world.now)
-
-
 def _set(target: object, name: str, value: object, apply: End = lambda: None) -> End:
     """Sets an attribute until the end; `apply` is called after both changes."""
     before = getattr(target, name)
     setattr(target, name, value)
     apply()
-    return _each([partial(setattr, target, name, before), apply])
-
-
-def _disturb(wire: EmulatedWire, disturbance: Disturbance) -> End:
-    wire.disturbances.append(disturbance)
-    return partial(wire.disturbances.remove, disturbance)
-
-
-def _send(station: Station, frame: Frame) -> None:
-    station.send(frame)
-
-
-def _ignore(frame: Frame) -> None:
-    pass
-
-
-def _each(ends: Iterable[End]) -> End:
-    together = list(ends)
-
-    def end() -> None:
-        for each in together:
-            each()
-
-    return end
+    return each_of([partial(setattr, target, name, before), apply])
 
 
 class Option(NamedTuple):
@@ -298,7 +170,7 @@ def cut(at: FaultInjector) -> End:
     """A plug is out: nothing is sent or received."""
     for wire, station in at.stations:
         wire.connect(station, False)
-    return _each(partial(wire.connect, station, True) for wire, station in at.stations)
+    return each_of(partial(wire.connect, station, True) for wire, station in at.stations)
 
 
 @kind_of("host_or_node", restart=time("time until it restarts [s]; left out: as it is set up", None))
@@ -308,7 +180,7 @@ def bus_off(at: FaultInjector, restart: float | None) -> End:
         if restart is not None:
             station.restart = nanoseconds(restart)
         wire.force_off(station)
-    return _each(partial(wire.restart, station) for wire, station in at.stations)
+    return each_of(partial(wire.restart, station) for wire, station in at.stations)
 
 
 @kind_of(
@@ -353,17 +225,17 @@ def id_clash(at: FaultInjector, collide: bool) -> End:
     """A second node answers under the same ids."""
     settings = at.node.settings
     wire = at.emulator.wires[settings.bus]
-    second = wire.attach("intruder", _ignore, frozenset(), restart=None)
+    second = wire.attach("intruder", ignore, frozenset(), restart=None)
 
     def mangle(identity: int, data: bytes) -> bytes:
         other = Frame(identity, bytes(byte ^ 0xFF for byte in data), fd=settings.fd, brs=settings.brs)
         if collide:
             second.send(other)
         else:
-            at.world.after(SECOND // 2000, partial(_send, second, other))
+            at.world.after(SECOND // 2000, partial(second.send, other))
         return data
 
-    return _each([_set(at.node, "mangle", mangle), partial(wire.power, second, False)])
+    return each_of([_set(at.node, "mangle", mangle), partial(wire.power, second, False)])
 
 
 # in a drive
@@ -440,7 +312,7 @@ def heartbeat_loss(at: FaultInjector, of: str) -> End:
     if of == "drive":
         return _set(at.node, "heart_stopped", True)
     loss = Loss(Selection(at.random, "from_host", *at.node.heartbeat_ids()), 1.0, 1)
-    return _disturb(at.emulator.wires[at.node.settings.bus], loss)
+    return at.emulator.wires[at.node.settings.bus].disturb(loss)
 
 
 # in an encoder
@@ -567,4 +439,4 @@ def output(at: FaultInjector, value: str, step: float) -> End:
 def clock_step(at: FaultInjector, step: float) -> End:
     """The time stamps of received frames jump."""
     buses = [at.emulator.buses[wire.name] for wire in at.wires]
-    return _each(_set(bus, "clock_step", nanoseconds(step)) for bus in buses)
+    return each_of(_set(bus, "clock_step", nanoseconds(step)) for bus in buses)

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.commands import CommandReader
@@ -55,12 +55,6 @@ class Ramp:
 
 
 STANDSTILL = 0.01  # a motor stands still below this share of its speed limit
-
-
-class Voltage(Protocol):
-    """A supply whose voltage changes."""
-
-    voltage: float
 
 
 class EmulatedNode(ABC):
@@ -144,12 +138,9 @@ class EmulatedNode(ABC):
         extended = identity > 0x7FF
         frame = Frame(identity, sent, extended, fd=True, brs=self._brs) if self._fd else Frame(identity, sent, extended)
         if self.delay:
-            self.world.after(self.delay, partial(self._send, frame))
+            self.world.after(self.delay, partial(self.station.send, frame))
         else:
             self.station.send(frame)
-
-    def _send(self, frame: Frame) -> None:
-        self.station.send(frame)
 
     def heartbeat_ids(self) -> tuple[int, int]:
         """Ids of the host's frames that prove to this node that it is alive: a value, and the mask of its bits."""
@@ -171,8 +162,8 @@ class EmulatedDrive(EmulatedNode):
     usual_code: ClassVar[int]  # its error code for over-current, or of its power stage
     overheat_code: int | None = None  # its error code for over-temperature; None: it has none of its own
     overvoltage_code: int | None = None  # its error code for over-voltage; None: it has none of its own
-    # the supply that it shares with others; None: one of its own, with a constant voltage
-    supply: Voltage | None = None
+    # [V] voltage of the supply that it shares with others; None: one of its own, with a constant voltage
+    supply: float | None = None
 
     def __init__(
         self,
@@ -197,7 +188,7 @@ class EmulatedDrive(EmulatedNode):
 
     def voltage(self, usual: float) -> float:
         """Voltage of its supply [V]; `usual` where there is no common supply."""
-        return usual if self.supply is None else self.supply.voltage
+        return usual if self.supply is None else self.supply
 
     def temperature(self) -> float:
         """Temperature of drive and motor now [degree C]; it switches off where that is too high."""

@@ -4,7 +4,8 @@ Design: the nodes are the same; the bus is a real one, so no bit times are emula
 of this process and stops while the process does not run, so that drives do not catch up on missed frames.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,11 +23,11 @@ from hil.bus.open import (
     same,
 )
 from hil.drives.settings import SensorSettings
-from hil.emulator.emulator import EmulatedRig, Emulator
-from hil.emulator.faults import KINDS, Fault
+from hil.emulator.emulator import EmulatedRig, Emulator, Fault
+from hil.emulator.faults import KINDS
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
-from hil.emulator.station import Station, key
+from hil.emulator.station import Medium, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND, Clock, World
 from servoctl.errors import ConfigError
@@ -41,28 +42,13 @@ Motion = Callable[[float], tuple[Array, Array]]  # time since a hand began [s] -
 HOST_TARGETS = ("bus", "host", "host_or_node")
 
 
-class Outlet:
-    """A bus of python-can with emulated nodes."""
+class Outlet(Medium):
+    """A bus of python-can with emulated nodes; its real controller counts errors, so no station is ever bus-off."""
 
     def __init__(self, world: World, bus: Bus) -> None:
+        super().__init__(world)
         self.bus = bus
-        self.refused = 0  # number of frames that the bus did not accept
-        self.troubled = False
-        self.begin(world)
-
-    def begin(self, world: World) -> None:
-        """Removes its nodes; new ones of another world follow."""
-        self.world = world  # their time
         self.heard = 0  # [ns] time of the host's last frame to one of the nodes; 0: there was none
-        self._stations: list[Station] = []
-
-    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> Station:
-        station = Station(self, name, receive, ids)
-        self._stations.append(station)
-        return station
-
-    def listen(self, station: Station, ids: Container[int]) -> None:
-        station.ids = ids
 
     def power(self, station: Station, powered: bool) -> None:
         station.powered = powered
@@ -70,22 +56,14 @@ class Outlet:
 
     def pending(self, station: Station) -> None:
         while station.queue:
-            try:
+            with suppress(BusError):  # the bus does not accept the frame
                 self.bus.send(station.queue.popleft())
-            except BusError:
-                self.refused += 1
-
-    def leave(self, station: Station) -> None:
-        """Does nothing: the real controller counts errors, so this one is never bus-off."""
-
-    def recount(self) -> None:
-        """Does nothing: the real controller knows its bus."""
 
     def deliver(self, frame: Frame) -> None:
         """Delivers a frame to its nodes."""
         number = key(frame)
         failure: Exception | None = None
-        for station in self._stations:
+        for station in self.stations:
             if station.powered and station.ids is not None and number in station.ids:
                 self.heard = self.world.now
                 try:
@@ -115,17 +93,15 @@ class EmulatorServer:
         """
         for fault in rig.faults:
             check_fault(fault)
-        self._rig, self._clock, self._tell_line, self._hand = rig, clock, tell, hand
-        self._motion: Motion | None = None
-        # name of a bus -> the bus with its nodes
-        self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
+        self._rig, self._buses, self._clock, self._tell_line, self._hand = rig, buses, clock, tell, hand
         self._power_on(rig.plant())
 
     def _power_on(self, plant: SimulatedPlant) -> None:
         world, self._lag, self._waiting = World(), self._clock.now(), True
-        self._latest, self._motion = 0, None
-        for outlet in self.outlets.values():
-            outlet.begin(world)
+        self._latest = 0
+        self._motion: Motion | None = None
+        # name of a bus -> the bus with its nodes
+        self.outlets = {name: Outlet(world, bus) for name, bus in self._buses.items()}
         # the drives and the machine
         self.emulator = Emulator(self._rig, world, plant, self.outlets)
         drives = [node for node in self.emulator.nodes.values() if isinstance(node, EmulatedDrive)]
@@ -168,21 +144,20 @@ class EmulatorServer:
 
     def serve(self, stop: Callable[[], bool]) -> None:
         """Runs until `stop()`; BusError if a bus is down."""
-        outlets = list(self.outlets.values())
         while not stop():
             self._follow()
             due = self.emulator.world.next_event
-            until = self._clock.now() + (LONGEST_WAIT if len(outlets) == 1 else SHORTEST_WAIT)
+            until = self._clock.now() + (LONGEST_WAIT if len(self._buses) == 1 else SHORTEST_WAIT)
             if due is not None:
                 until = min(until, due + self._lag)
-            for outlet in outlets:
-                frame = outlet.bus.receive(until)
+            for name, bus in self._buses.items():
+                frame = bus.receive(until)
                 while frame is not None:
                     self._latest = max(self._latest, self._clock.now() - frame.time)
                     self._follow()
-                    if not self._answers(outlet.bus, frame):
-                        outlet.deliver(frame)
-                    frame = outlet.bus.receive(0)
+                    if not self._answers(bus, frame):
+                        self.outlets[name].deliver(frame)
+                    frame = bus.receive(0)
 
     def _tell(self, tell: Callable[[str], None], settings: SensorSettings, word: str) -> None:
         now = self.emulator.world.now

@@ -1,22 +1,15 @@
-"""A CAN controller on the emulated wire: its queue, its error counters, and what it reports.
+"""The CAN controller of an emulated node, and what it is attached to."""
 
-Source: Bosch 1991, CAN Specification 2.0, part B, 7 (fault confinement); Linux, include/uapi/linux/can/error.h.
-"""
-
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Container
-from typing import Protocol
+from typing import Any
 
 from hil.bus.base import Link
 from hil.frame import Frame
 from hil.loop.clock import World
 
-WARNING, PASSIVE, BUS_OFF = 96, 128, 256  # error counts from which a controller warns, is error passive, is off the bus
-
 _OFF = Link.OFF
-
-CONTROLLER_CLASS, NO_ACK_CLASS, BUS_OFF_CLASS, RESTARTED_CLASS = 0x004, 0x020, 0x040, 0x100
-"""Class bits of error frames."""
 
 
 def priority(frame: Frame) -> int:
@@ -31,29 +24,32 @@ def key(frame: Frame) -> int:
     return frame.id | frame.extended << 29
 
 
-class Medium(Protocol):
+class Medium(ABC):
     """A bus for emulated nodes: the emulated wire, or a real bus."""
 
-    world: World  # its time
-    troubled: bool  # whether some error count may not be zero
+    def __init__(self, world: World) -> None:
+        self.world = world  # its time
+        self.stations: list[Station] = []  # all controllers, in the order in which they were attached
 
-    def attach(self, name: str, receive: Callable[[Frame], None], ids: Container[int]) -> "Station":
-        """Attaches a node that receives frames with these ids."""
+    def attach(
+        self, name: str, receive: Callable[[Frame], None], ids: Container[int] | None = None, **options: Any
+    ) -> "Station":
+        """Attaches a controller; arguments as of `Station`."""
+        station = Station(self, name, receive, ids, **options)
+        self.stations.append(station)
+        return station
 
     def listen(self, station: "Station", ids: Container[int]) -> None:
         """Changes the ids that a node receives."""
+        station.ids = ids
 
+    @abstractmethod
     def power(self, station: "Station", powered: bool) -> None:
-        """Switches a node's controller on or off."""
+        """Switches a node's controller on, or off with the loss of its queue."""
 
+    @abstractmethod
     def pending(self, station: "Station") -> None:
         """Called when a station has something to send."""
-
-    def leave(self, station: "Station") -> None:
-        """Called when a station goes bus-off."""
-
-    def recount(self) -> None:
-        """Called when a station joins or leaves the traffic."""
 
 
 class Station:
@@ -116,45 +112,3 @@ class Station:
             return False
         self.rank = priority(queue[0])
         return True
-
-    def sent(self) -> None:
-        if self.tec:
-            self.count(tec=self.tec - 1)
-
-    def received(self) -> None:
-        if self.rec:
-            self.count(rec=self.rec - 1 if self.rec < PASSIVE else 119)
-
-    def count(self, tec: int | None = None, rec: int | None = None) -> None:
-        """Sets the error counts, and the error state that follows."""
-        before = self.link
-        self._wire.troubled = True
-        self.tec, self.rec = self.tec if tec is None else tec, min(255, self.rec if rec is None else rec)
-        if self.tec >= BUS_OFF:
-            self.link = Link.OFF
-        else:
-            worst = max(self.tec, self.rec)
-            self.link = Link.PASSIVE if worst >= PASSIVE else Link.WARNING if worst >= WARNING else Link.ACTIVE
-        if self.link is before:
-            return
-        self._wire.recount()
-        if self.link is Link.OFF:
-            self.tell(BUS_OFF_CLASS)
-            self._wire.leave(self)
-            if self.went_off is not None:
-                self.went_off()
-        elif before is not Link.OFF:
-            bits = {Link.WARNING: 0x04, Link.PASSIVE: 0x10, Link.ACTIVE: 0x40}[self.link]
-            transmit = self.tec >= self.rec and self.link is not Link.ACTIVE
-            self.tell(CONTROLLER_CLASS, bits << 1 if transmit else bits)
-
-    def recover(self) -> None:
-        self.count(tec=0, rec=0)
-        self.tell(RESTARTED_CLASS)
-        if self.came_back is not None:
-            self.came_back()
-
-    def tell(self, error_class: int, detail: int = 0) -> None:
-        if self.report is not None:
-            data = bytes([0, detail, 0, 0, 0, 0, min(255, self.tec), self.rec])
-            self.report(Frame(error_class, data, error=True, time=self._wire.world.now))

@@ -1,14 +1,12 @@
 """Timers of an emulated node: watchdogs, and cyclic timers on the node's own clock."""
 
-from collections.abc import Callable
-
-from hil.loop.clock import Event, World, cancel
+from hil.loop.clock import Action, Event, World, cancel
 
 
 class Watchdog:
     """Acts when it is not fed for its timeout."""
 
-    def __init__(self, world: World, expired: Callable[[], None]) -> None:
+    def __init__(self, world: World, expired: Action) -> None:
         self._world, self._expired = world, expired
         self.timeout = 0  # its timeout [ns]; 0: off
         self._fed = 0
@@ -43,7 +41,7 @@ class Watchdog:
 class Timer:
     """Acts at a period of the node's own clock, which may drift."""
 
-    def __init__(self, world: World, action: Callable[[], None]) -> None:
+    def __init__(self, world: World, action: Action) -> None:
         self._world, self._action = world, action
         self._origin = self._count = self._period = 0
         self.drift = 0.0  # drift of that clock [ppm]; positive: it is slow

@@ -6,7 +6,8 @@ at the data bit rate, all else, error frames included, at the nominal one. Losse
 a `Disturbance` of deliveries and take no bit time. If a station raises, the others still receive the frame; the
 exception then reaches the caller of `World.advance`.
 
-Source: Bosch 1991, CAN Specification 2.0, part B; ISO 11898-1:2015 for FD.
+Source: Bosch 1991, CAN Specification 2.0, part B, 7 for fault confinement; ISO 11898-1:2015 for FD; Linux,
+include/uapi/linux/can/error.h.
 """
 
 from collections import deque
@@ -14,14 +15,29 @@ from collections.abc import Callable, Container
 from functools import lru_cache, partial
 from typing import Any
 
-from hil.bus.base import PATIENCE, QUEUE, Bus, BusError, Health, Link, worse
+from hil.bus.base import (
+    BUS_OFF,
+    CONTROLLER,
+    NO_ACKNOWLEDGEMENT,
+    PATIENCE,
+    QUEUE,
+    RESTARTED,
+    Bus,
+    BusError,
+    Health,
+    Link,
+    worse,
+)
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
+from hil.emulator.station import Medium, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND, World
 
 Tap = Callable[[Frame, Station], None]  # called with each frame sent without error, and its sender
+
+MOST_WARNING, MOST_PASSIVE, MOST_OFF = 96, 128, 256
+"""Error counts from which a controller warns, is error passive, and is off the bus."""
 
 INTERFRAME = 3  # bits of the interframe space
 END_OF_FRAME = 7  # bits at the end of a frame that an error flag replaces
@@ -31,23 +47,22 @@ SEQUENCE = 11  # bits of a sequence of recessive bits that counts for the end of
 RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
 
-class EmulatedWire:
+class EmulatedWire(Medium):
     def __init__(self, world: World, name: str, rates: BusRates) -> None:
-        self.world = world  # its time
+        super().__init__(world)
         self.name = name  # its name in the config
         self.rates = rates  # its bit rates
         self._durations = dict[tuple[int, bool, bool, bool], int]()
+        self.troubled = False  # whether some receive error count may not be zero
         self._interframe = self._duration(INTERFRAME)  # [ns]
         self._suspend = self._duration(SUSPEND)  # [ns]
         self._flag = self._duration(ERROR_FRAME - END_OF_FRAME)  # [ns] by how much an error flag makes a frame longer
-        self.stations: list[Station] = []  # all controllers, in the order in which they were attached
         self.disturbances: list[Disturbance] = []  # disturbances that act now
         self.taps: list[Tap] = []  # functions that see every frame
         self._receivers = lru_cache(4096)(self._receivers_of)  # ids may hold data, so there may be any number of them
         self.busy = 0  # [ns] time for which the bus carried frames, interframe spaces included
         self.frames = 0  # number of frames sent without error
         self.errors = 0  # number of error frames
-        self.troubled = False  # whether some receive error count may not be zero
         self._online: int | None = None  # number of stations that take part; None: to be counted
         self._waiting: list[Station] = []  # those with something in their queue
         self._going: tuple[Frame, Station] | None = None
@@ -71,16 +86,19 @@ class EmulatedWire:
     def attach(
         self, name: str, receive: Callable[[Frame], None], ids: Container[int] | None = None, **options: Any
     ) -> Station:
-        """Attaches a controller; arguments as of `Station`."""
-        station = Station(self, name, receive, ids, **options)
-        self.stations.append(station)
+        station = super().attach(name, receive, ids, **options)
         self._receivers.cache_clear()
-        self.recount()
+        self._recount()
         return station
 
     def listen(self, station: Station, ids: Container[int]) -> None:
-        station.ids = ids
+        super().listen(station, ids)
         self._receivers.cache_clear()
+
+    def disturb(self, disturbance: Disturbance) -> Callable[[], None]:
+        """Adds a disturbance; returns what ends it."""
+        self.disturbances.append(disturbance)
+        return partial(self.disturbances.remove, disturbance)
 
     def load(self, since: int = 0, busy: int = 0) -> float:
         """Fraction of time in which the bus was busy, since a time [ns] with the value `busy` [ns] then."""
@@ -97,7 +115,7 @@ class EmulatedWire:
             station.queue.clear()
             self._waiting.remove(station)
 
-    def leave(self, station: Station) -> None:
+    def _leave(self, station: Station) -> None:
         """Handles bus-off of a station: its queue is lost, and it restarts if it is set to."""
         self.drop(station)
         if station.restart is not None:
@@ -109,20 +127,19 @@ class EmulatedWire:
 
     def connect(self, station: Station, connected: bool) -> None:
         station.connected = connected
-        self.recount()
+        self._recount()
         self._schedule()
 
     def power(self, station: Station, powered: bool) -> None:
-        """Switches a station on, or off with the loss of its queue."""
         station.powered = powered
         if not powered:
             self.drop(station)
             station.tec = station.rec = 0
             station.link = Link.ACTIVE
-        self.recount()
+        self._recount()
         self._schedule()
 
-    def recount(self) -> None:
+    def _recount(self) -> None:
         """Called when a station joins, leaves, or changes its error state."""
         self._online = None
 
@@ -173,7 +190,8 @@ class EmulatedWire:
         """Takes a frame that was sent without error from the queue of a sender."""
         if not sender.shift():
             self._waiting.remove(sender)
-        sender.sent()
+        if sender.tec:
+            self.count(sender, tec=sender.tec - 1)
 
     def _put(self, start: int, sender: Station) -> int:
         """Puts the next frame of a station on the wire; returns its end [ns]."""
@@ -262,11 +280,11 @@ class EmulatedWire:
         self.busy += self._flag
         for station in self.stations:
             if station in senders:
-                station.count(tec=station.tec + 8)
+                self.count(station, tec=station.tec + 8)
                 if station.link is Link.PASSIVE:
                     station.ready = self._free + self._suspend
             elif station.online:
-                station.count(rec=station.rec + 1)
+                self.count(station, rec=station.rec + 1)
 
     def _heard(self, station: Station) -> bool:
         if self._online is None:
@@ -279,7 +297,7 @@ class EmulatedWire:
         An error passive sender does not count further and never goes bus-off. From then on nothing changes, so its
         attempts are not simulated until another station can acknowledge.
         """
-        if station.tec >= PASSIVE or station.trying:
+        if station.tec >= MOST_PASSIVE or station.trying:
             return
         station.trying = True
         attempt = self.frame_time(station.queue[0]) + self._flag
@@ -288,8 +306,8 @@ class EmulatedWire:
     def _unacknowledged(self, station: Station) -> None:
         station.trying = False
         if station.queue and station.link is not Link.OFF and not (station.connected and self._heard(station)):
-            station.tell(NO_ACK_CLASS)
-            station.count(tec=station.tec + 8)
+            self.tell(station, NO_ACKNOWLEDGEMENT)
+            self.count(station, tec=station.tec + 8)
         self._schedule()
 
     def _recovering(self, station: Station, counted: tuple[int, int, int] | None) -> None:
@@ -302,18 +320,52 @@ class EmulatedWire:
         if left > 0:
             self.world.after(self._duration(SEQUENCE * left), partial(self._recovering, station, (began, busy, frames)))
             return
-        station.recover()
+        self.count(station, tec=0, rec=0)
+        self.tell(station, RESTARTED)
+        if station.came_back is not None:
+            station.came_back()
         self._schedule()
 
     def _count_received(self, sender: Station) -> None:
         for station in self.stations:
             if station.rec and station is not sender and station.online:
-                station.received()
+                self.count(station, rec=station.rec - 1 if station.rec < MOST_PASSIVE else 119)
         self.troubled = any(station.rec for station in self.stations)
+
+    def count(self, station: Station, tec: int | None = None, rec: int | None = None) -> None:
+        """Sets the error counts of a station, and the error state that follows."""
+        before, self.troubled = station.link, True
+        station.tec = station.tec if tec is None else tec
+        station.rec = min(255, station.rec if rec is None else rec)
+        worst = max(station.tec, station.rec)
+        if station.tec >= MOST_OFF:
+            station.link = Link.OFF
+        elif worst >= MOST_PASSIVE:
+            station.link = Link.PASSIVE
+        else:
+            station.link = Link.WARNING if worst >= MOST_WARNING else Link.ACTIVE
+        if station.link is before:
+            return
+        self._recount()
+        if station.link is Link.OFF:
+            self.tell(station, BUS_OFF)
+            self._leave(station)
+            if station.went_off is not None:
+                station.went_off()
+        elif before is not Link.OFF:
+            bits = {Link.WARNING: 0x04, Link.PASSIVE: 0x10, Link.ACTIVE: 0x40}[station.link]
+            transmit = station.tec >= station.rec and station.link is not Link.ACTIVE
+            self.tell(station, CONTROLLER, bits << 1 if transmit else bits)
+
+    def tell(self, station: Station, error_class: int, detail: int = 0) -> None:
+        """Reports an error to what is behind a controller, by an error frame."""
+        if station.report is not None:
+            data = bytes([0, detail, 0, 0, 0, 0, min(255, station.tec), station.rec])
+            station.report(Frame(error_class, data, error=True, time=self.world.now))
 
     def force_off(self, station: Station) -> None:
         """Forces a station bus-off, as a defective transceiver does."""
-        station.count(tec=BUS_OFF)
+        self.count(station, tec=MOST_OFF)
 
 
 class EmulatedBus(Bus):

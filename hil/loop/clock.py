@@ -46,7 +46,7 @@ class WallClock(Clock):
             time.sleep(left / SECOND)
 
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 Event = list[Any]  # moment [ns], order, action; the action is None once the event is cancelled
 

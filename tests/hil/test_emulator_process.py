@@ -20,9 +20,8 @@ from hil.bus.open import hand as hand_frame
 from hil.codecs.cia402 import Cia402State
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
-from hil.emulator.emulator import EmulatedRig
+from hil.emulator.emulator import EmulatedRig, Fault
 from hil.emulator.fault_script import read_faults
-from hil.emulator.faults import Fault
 from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock

@@ -118,7 +118,7 @@ def random_traffic(at_once: bool, seed: int) -> tuple[list[tuple[str, int, Frame
         bench.world.at(chance.randrange(10) * 200_000, partial(send, "abcd"[i % 4]))
     bench.world.at(700_000, lambda: bench.wire.connect(bench["c"], False))
     bench.world.at(1_100_000, lambda: bench.wire.connect(bench["c"], True))
-    bench.world.at(1_300_000, lambda: bench["b"].count(tec=40))
+    bench.world.at(1_300_000, lambda: bench.wire.count(bench["b"], tec=40))
     while bench.world.now < 10 * MILLISECOND:  # the loop lets time pass in pieces that end within frames
         bench.world.advance(bench.world.now + chance.randrange(1, 300_000))
     return heard, (bench.wire.busy, bench.wire.frames, bench["b"].tec)
@@ -137,7 +137,8 @@ def taken(each: bool, wanted: int) -> tuple[list[tuple[int, Frame]], int, list[F
     bus, got = EmulatedBus(bench.wire), list[tuple[int, Frame]]()
     for i in range(12):
         bench["ab"[i % 2]].send(Frame(0x20 + i, bytes(i % 5)))
-    bench.world.at(400_000, lambda: bus.station.tell(0x004, 0x08))  # an error frame is counted, and not handed over
+    # an error frame is counted, and not handed over
+    bench.world.at(400_000, lambda: bench.wire.tell(bus.station, 0x004, 0x08))
 
     def take(frame: Frame) -> bool:
         got.append((bench.world.now, frame))
@@ -257,7 +258,7 @@ def test_a_sender_without_acknowledgement_becomes_passive_and_never_bus_off() ->
 
 def test_receivers_recover_from_error_passive_to_at_most_127() -> None:
     bench = Bench()
-    bench["b"].count(rec=200)
+    bench.wire.count(bench["b"], rec=200)
     assert bench["b"].link is Link.PASSIVE
     bench["a"].send(Frame(1))
     bench.world.advance(MILLISECOND)
