@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from servoctl.laws.secondary import Secondary as Secondary
     from servoctl.linear.convert import linearize as linearize
     from servoctl.linear.convert import to_control as to_control
-    from servoctl.mechanics.actuator_parameters import Friction as Friction
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
     from servoctl.mechanics.coordinate_bounds import CoordinateRange as CoordinateRange
     from servoctl.mechanics.coordinate_bounds import CoordinateSpeed as CoordinateSpeed
+    from servoctl.mechanics.friction import Friction as Friction
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
     from servoctl.mechanics.model import Model as Model
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
@@ -101,9 +101,9 @@ _NAMES = {
     "laws.own_term": "Term",
     "laws.secondary": "Secondary",
     "linear.convert": "linearize to_control",
-    "mechanics.actuator_parameters": "Friction",
     "mechanics.constraint": "Holonomic Nonholonomic SecondOrder",
     "mechanics.coordinate_bounds": "CoordinateRange CoordinateSpeed",
+    "mechanics.friction": "Friction",
     "mechanics.lagrangian": "LagrangianPlant",
     "mechanics.model": "Model",
     "mechanics.planar": "PlanarLinkage PointFollows",

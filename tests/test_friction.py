@@ -12,7 +12,7 @@ import servoctl as sc
 from hil.assembly.emulation import simulated_system
 from hil.assembly.prepare import load as load_drives
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.mechanics.actuator_parameters import Friction, friction_of, with_friction, without_friction
+from servoctl.mechanics.friction import Friction, friction_of, with_friction, without_friction
 from servoctl.run_folder.trajectory import Trajectory
 
 RUBS = "{coulomb: {F: 3}, viscous: {F: 0.5}, speed: 0.05}"

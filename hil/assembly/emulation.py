@@ -31,7 +31,7 @@ from hil.sensing.channels import Displacements
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
-from servoctl.mechanics.actuator_parameters import friction_of
+from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System

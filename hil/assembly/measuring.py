@@ -27,7 +27,7 @@ from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.config.hil import Hil, Safety
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError
-from servoctl.mechanics.actuator_parameters import friction_of
+from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State

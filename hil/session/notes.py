@@ -18,7 +18,7 @@ from hil.safety.plan import Stage
 from hil.safety.proof import MARGIN, SHARE, zero_limits
 from hil.session.calibration import FILE
 from servoctl.config.overrides import Override
-from servoctl.mechanics.actuator_parameters import friction_of
+from servoctl.mechanics.friction import friction_of
 
 ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, each longer than the one before"
 

@@ -28,9 +28,10 @@ from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
 from servoctl.laws.own_term import Term as OwnTerm
 from servoctl.mechanics import plant_values
-from servoctl.mechanics.actuator_parameters import armature_of, with_armature, with_friction
+from servoctl.mechanics.actuator_parameters import armature_of, with_armature
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import limit_pair
+from servoctl.mechanics.friction import with_friction
 from servoctl.mechanics.hierarchy import PassiveLevel, declared_levels
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot

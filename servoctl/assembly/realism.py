@@ -15,7 +15,7 @@ from servoctl.engine.parameters import field_of, parameter_fields, parameter_nam
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.finding import Finding
-from servoctl.mechanics.actuator_parameters import FIELDS, friction_of
+from servoctl.mechanics.friction import FIELDS, friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.mujoco_machine import MujocoMachine

@@ -14,7 +14,7 @@ from servoctl.config.plant import GRAVITY, PlantConfig
 from servoctl.config.robot import PlacementConfig, RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
 from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
-from servoctl.mechanics.actuator_parameters import Friction
+from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement

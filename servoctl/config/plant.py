@@ -12,7 +12,7 @@ from servoctl.config.document import given, has_robot, mapping
 from servoctl.config.robot import NEEDS_ROBOT, PARTS, PLANT_KINDS, BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.expression.suggest import remedy
 from servoctl.laws.corrections import Baumgarte
-from servoctl.mechanics.actuator_parameters import Friction
+from servoctl.mechanics.friction import Friction
 from servoctl.tree.fields import (
     Broken,
     ClassPath,

@@ -18,7 +18,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.make import make_run
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
-from servoctl.mechanics.actuator_parameters import Friction, friction_of
+from servoctl.mechanics.friction import Friction, friction_of
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder import load_run
 from servoctl.run_folder.trajectory import Trajectory

@@ -1,5 +1,7 @@
 """Plants with further parameters, one number per actuator, that change some of their methods.
 
+`mechanics.friction` adds friction in the same way.
+
 Design: the class of such a plant derives from the plant's own class, so it still is a `Robot` or a `LagrangianPlant`.
 What is added is one more parameter field, which compiled code, identification and model errors treat like all others.
 
@@ -11,31 +13,22 @@ A rotor has the speed B^T v, so its kinetic energy is J (B^T v)^2 / 2; both term
 
 Source: the usual model of a geared motor, whose rotor turns about an axis that does not move (Featherstone 2008,
 section 9.6, with the gyroscopic terms left out).
-
-Friction:
-
-    B u  ->  B (u - coulomb tanh(s / speed) - viscous s),   s = B^T v
-
-tanh for the sign of a speed is usual: it keeps the force smooth.
 """
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from servoctl.engine.kernel import Kernel, directional
-from servoctl.engine.parameters import EACH, SameStructure, cached_values, parameter_values
+from servoctl.engine.parameters import SameStructure, cached_values, parameter_values
 from servoctl.engine.structured import Sparse
 from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics.motors import traced_actuation
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
-from servoctl.tree.fields import NotNegative, PerName, Positive
-from servoctl.tree.per_name import Notes, spread
 from servoctl.types import Array
 
 Values = Mapping[str, tuple[float, ...]]  # field -> one number per actuator
@@ -183,104 +176,3 @@ def _kernel(key: SameStructure) -> Kernel | ServoctlError | None:
     # along (q' = v, t' = 1) at a fixed v
     rate = directional(speeds, np.concatenate([q, t]), np.concatenate([v, np.array([1.0], dtype=object)]))
     return Kernel.compile("rotors", symbols, {"rate": rate})
-
-
-FIELDS = {"coulomb": "friction_coulomb", "viscous": "friction_viscous", "speed": "friction_speed"}
-"""Part of a `Friction` -> parameter of a plant that has it."""
-
-
-def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -> Any:
-    """Friction torque or force at the actuators.
-
-    Args:
-        speed: Speeds of the actuators, B^T v.
-        coulomb: Dry friction [actuator units].
-        viscous: Friction per speed.
-        friction_speed: Speed at which dry friction reaches tanh(1) = 0.76 of its size: it is smooth around rest.
-    """
-    return coulomb * np.tanh(speed / friction_speed) + viscous * speed
-
-
-@dataclasses.dataclass(frozen=True)
-class Friction:
-    """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
-
-    coulomb: Annotated[
-        PerName[NotNegative],
-        EACH,
-        Field(
-            description="dry friction [actuator units]: one for all, list in the plant's order, or by name",
-        ),
-    ] = 0.0
-    viscous: Annotated[
-        PerName[NotNegative],
-        EACH,
-        Field(description="friction per speed [actuator units per its speed], written as coulomb is"),
-    ] = 0.0
-    speed: Annotated[
-        PerName[Positive],
-        EACH,
-        Field(description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"),
-    ] = 0.01
-
-    def ready(self, plant: Plant, problems: Notes, *path: str) -> "Friction":
-        """The friction with one number per actuator in each field.
-
-        Args:
-            path: Of the section that has it in a field `friction`.
-        """
-        return spread(self, plant.actuators, "actuator", problems, *path, "friction")
-
-    def resistance(self, s: Array) -> Array:
-        """Friction at the actuators at the speeds s = B^T v, shape (m,)."""
-        loss: Array = friction_loss(s, np.array(self.coulomb), np.array(self.viscous), np.array(self.speed))
-        return loss
-
-    def steepness(self) -> Array:
-        """Slope of the friction at rest, coulomb / speed + viscous, shape (m,)."""
-        slope: Array = np.array(self.coulomb) / np.array(self.speed) + np.array(self.viscous)
-        return slope
-
-
-class _Rubbing(Plant):
-    """The methods that friction changes; the class of a plant with friction has them before those of its own class."""
-
-    def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
-        B = dense_actuation(self, q, t)
-        friction = friction_of(self)
-        assert friction is not None
-        Q: Array = np.asarray(super().right_hand_side(q, v, t)) - B @ friction.resistance(B.T @ v)
-        return Q
-
-    def energy(self, q: Array, v: Array, t: float) -> float | None:
-        return None  # friction dissipates it
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # the class is made at run time, so a copy is made from the plant without friction
-        return with_friction, (without_friction(self), friction_of(self))
-
-
-def with_friction(plant: Plant, friction: Friction) -> Plant:
-    """The plant with friction at its actuators, which a law then knows and cancels.
-
-    Args:
-        plant: A plant without friction.
-        friction: One number per actuator.
-
-    Raises:
-        PlantError: The plant has no actuators, or a parameter with the name of a new one.
-    """
-    values = {name: getattr(friction, part) for part, name in FIELDS.items()}
-    return with_fields(plant, _Rubbing, values, "friction")
-
-
-def friction_of(plant: Plant) -> Friction | None:
-    """The friction that a plant has by `with_friction`; None without."""
-    if not isinstance(plant, _Rubbing):
-        return None
-    return Friction(**{part: getattr(plant, name) for part, name in FIELDS.items()})
-
-
-def without_friction(plant: Plant) -> Plant:
-    """The plant that `with_friction` was given; other plants themselves."""
-    return without_fields(plant, _Rubbing, FIELDS.values())

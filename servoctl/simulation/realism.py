@@ -28,8 +28,8 @@ import numpy as np
 from pydantic import Field
 
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.actuator_parameters import Friction
 from servoctl.mechanics.coordinate_bounds import limit_pair
+from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.tree.fields import (

@@ -17,8 +17,8 @@ from servoctl.engine.symbol import where
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
 from servoctl.laws.law import AttachedLaw
-from servoctl.mechanics.actuator_parameters import Friction
 from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
