@@ -152,6 +152,21 @@ def test_nothing_follows_from_a_mistake(
     assert all(each in line for line, each in zip(lines, said, strict=True)), lines
 
 
+@pytest.mark.parametrize("parameters", ["{n: 2, mas: 1}", "{n: 2, mass: heavy}"])
+def test_names_are_checked_beside_a_wrong_parameter_that_they_do_not_depend_on(
+    parameters: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "row.py").write_text(ROW.replace("    n: int = 1", "    mass: float\n    n: int = 1"))
+    text = RIGHT.replace("plants.two_mass_spring:TwoMassSpring", "row.py:Row").replace("{k: 12}", parameters)
+    text = text[: text.index("realism:")].replace("x2: 0.5}", "x3: 0.5}").replace("- l", "")
+    lines = told("check", text, tmp_path, capsys)
+    assert [line.partition(": ")[2].partition(":")[0] for line in lines if "needs the parameter" not in line] == [
+        f"plant.parameters.{'mas' if 'mas:' in parameters else 'mass'}",
+        "initial.q.x3",
+        "initial.q",
+    ]
+
+
 def test_names_are_not_checked_against_a_plant_whose_names_depend_on_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

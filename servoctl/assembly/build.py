@@ -2,7 +2,7 @@
 
 import keyword
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
@@ -20,7 +20,7 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import symbols
 from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
 from servoctl.expression import RESERVED
-from servoctl.expression.suggest import remedy
+from servoctl.expression.suggest import remedy, suggestion
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput
@@ -119,13 +119,18 @@ def _plant_of_class(loaded: LoadedConfig, problems: Problems) -> Plant | None:
 
 
 def _without_wrong_parameters(kind: type[Plant], loaded: LoadedConfig) -> Plant | None:
-    """A plant to check names against; None if names, or lengths of lists, may depend on a wrong parameter."""
+    """A plant to check names against; None if they may depend on what is wrong: names follow from structure alone."""
     given, unsaid = loaded.config.plant.parameters, Problems(loaded)
     right = fields_of(kind, given, unsaid, "plant")
-    lists = [name for name, many in float_fields(kind).items() if many and name in given and name not in right]
-    if lists or not all(isinstance(getattr(kind, names, None), Mapping) for names in ("coordinates", "actuators")):
-        return None
-    plants = (instantiate(kind, parameters, unsaid, "plant") for parameters in (right, {}))
+    numbers = {name: 1.0 for name, many in float_fields(kind).items() if not many}
+    known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    structure = [name for name in known if name not in numbers]
+    for name in given.keys() - right.keys() - numbers.keys():
+        if name in structure or suggestion(name, structure):
+            return None
+    needed = {name: number for name, number in numbers.items() if not hasattr(kind, name)}
+    fixed = {name: value for name, value in right.items() if name in structure}
+    plants = (instantiate(kind, needed | parameters, unsaid, "plant") for parameters in (right, fixed))
     return next((plant for plant in plants if isinstance(plant, Plant)), None)
 
 

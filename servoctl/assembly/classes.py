@@ -110,7 +110,7 @@ class _SiblingLoader(SourceFileLoader):
         permanent = module_name(self._file)
         if self._file in files and sys.modules.get(permanent) is module:
             return
-        files[self._file] = _stamp(self._file)
+        files[self._file] = stamp(self._file)
         module.__name__ = permanent  # classes keep this name, and dataclasses look up their module by it
         sys.modules[permanent] = module
         try:
@@ -132,13 +132,14 @@ def _elsewhere(finder: _Finder, name: str) -> bool:
 
 def _forget_changed(folder: Path) -> None:
     files = _siblings.get(folder, {})
-    if any(_stamp(file) != stamp for file, stamp in files.items()):
+    if any(stamp(file) != before for file, before in files.items()):
         for file in files:
             sys.modules.pop(module_name(file), None)
         files.clear()
 
 
-def _stamp(file: Path) -> Stamp:
+def stamp(file: Path) -> Stamp:
+    """Time of the last change [ns] and size of a file; zeros where there is none."""
     try:
         found = file.stat()
     except OSError:
@@ -220,6 +221,13 @@ def _content(files: Iterable[Path]) -> dict[Path, bytes]:
 
 XML = (".xml", ".urdf", ".mjcf")  # suffixes of files that may name other files
 FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of an MJCF's `<compiler>` that name folders of its assets
+
+
+def class_stamps(paths: Iterable[str | None], folder: Path) -> list[Stamp]:
+    """Stamps of the files of some class paths, and of what other files of their folders have imported."""
+    modules = [(path or "").rpartition(":")[0] for path in paths]
+    files = [folder / module for module in modules if module.endswith(".py")]
+    return [stamp(each) for file in files for each in (file, *siblings(file.parent))]
 
 
 def files_of(loaded: LoadedConfig) -> dict[str, Path]:

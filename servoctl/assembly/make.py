@@ -18,11 +18,13 @@ from servoctl.assembly.build import (
     check_task_classes,
     place_of,
 )
+from servoctl.assembly.classes import class_stamps, stamp
 from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
 from servoctl.assembly.realism import check_realism, effects_of, machine_of
 from servoctl.assembly.references import Signals, build_references, check_smoothness, check_spans
+from servoctl.assembly.robot import stamps
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
 from servoctl.assembly.values import Once, Problems, Results, build_equations
@@ -152,16 +154,17 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:
 
 
 def _ground_key(loaded: LoadedConfig, waiting: bool) -> tuple[Any, ...]:
-    """Everything in a config that its ground depends on, with the files of references as they are now.
+    """Everything in a config that its ground depends on, with its files as they are now.
 
     The correction of passive constraints is no part of it.
     """
-    config = loaded.config
-    files = [loaded.folder / reference.file for reference in config.references.values() if reference.file]
+    config, folder = loaded.config, loaded.folder
     return (
         "ground", config.plant.model_copy(update={"passive": config.plant.passive.levels}), config.task, config.bounds,
         config.initial, config.references, waiting,
-        [(stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in files if file.exists())],
+        [stamp(folder / reference.file) for reference in config.references.values() if reference.file],
+        [stamps(folder / str(robot.urdf or robot.mjcf)) for robot in config.plant.every_robot.values()],
+        class_stamps([config.plant.class_, *(entry.class_ for entry in config.task)], folder),
     )  # fmt: skip
 
 

@@ -2,11 +2,12 @@
 
 import os
 import re
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from servoctl.assembly.classes import replaced_parameters
+from servoctl.assembly.classes import Stamp, replaced_parameters, stamp
 from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
@@ -114,15 +115,15 @@ def _description(robot: RobotConfig, folder: Path, problems: Problems, path: Fie
     name = str(robot.urdf or robot.mjcf)
     file = folder / name
     try:
-        return _read(kind, file, _stamp(file))
+        return _read(kind, file, stamps(file))
     except (ConfigError, MissingPackageError) as error:
         problems.add(str(error).replace(str(file), name), *path, kind)
     return None
 
 
 @lru_cache(maxsize=16)  # sweeps and searches build the same robot many times
-def _read(kind: str, file: Path, stamp: tuple[tuple[int, int], ...]) -> Description:
-    """Reads a file; `stamp` makes a changed file another entry of the cache."""
+def _read(kind: str, file: Path, _: tuple[Stamp, ...]) -> Description:
+    """Reads a file; its stamps make a changed file another entry of the cache."""
     if kind == "mjcf":
         from servoctl.mechanics.spatial.mjcf import read_mjcf
 
@@ -135,17 +136,15 @@ def _read(kind: str, file: Path, stamp: tuple[tuple[int, int], ...]) -> Descript
 _INCLUDED = re.compile(rb"""<include\s[^>]*file\s*=\s*["']([^"']+)""")
 
 
-def _stamp(file: Path) -> tuple[tuple[int, int], ...]:
-    """Time of the last change [ns] and size of a file and of those that an MJCF includes; zeros where there is none."""
-    stamps: dict[Path, tuple[int, int]] = {}
+def stamps(file: Path) -> tuple[Stamp, ...]:
+    """Stamps of a robot's file and of those that an MJCF includes."""
+    known: dict[Path, Stamp] = {}
     waiting = [file]
     while waiting:
         path = waiting.pop()
-        if path in stamps:
+        if path in known:
             continue
-        try:
-            stamps[path] = path.stat().st_mtime_ns, path.stat().st_size
+        known[path] = stamp(path)
+        with suppress(OSError):
             waiting += [file.parent / os.fsdecode(name) for name in _INCLUDED.findall(path.read_bytes())]
-        except OSError:
-            stamps[path] = 0, 0
-    return tuple(stamps.values())
+    return tuple(known.values())
