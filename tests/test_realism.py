@@ -1,21 +1,30 @@
-"""What realism means: each part against a closed form, or against a simulation written here on its own."""
+"""Realism: its arithmetic, its random numbers, and all engines and Python calls that use it."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from scipy import stats
 from scipy.integrate import solve_ivp
 
 import servoctl as sc
+from plants.two_mass_spring import TwoMassSpring
 from servoctl.assembly.gains import task_gains, task_spacing
 from servoctl.assembly.run import Run
 from servoctl.assembly.timing import run_timing
 from servoctl.check.report import check
+from servoctl.engine import compiler
+from servoctl.engine.batch import BatchProgram
+from servoctl.errors import ConfigError, TaskError
 from servoctl.linear import analyse, loop_margins
 from servoctl.linear.reserve import reserve
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realism import tick_noise
+from servoctl.study.batch import batch
+from servoctl.study.series import plan_for, random_of
 from servoctl.types import Array
 from tests.config_texts import plant_text
 
@@ -290,3 +299,223 @@ def test_a_predicted_state_takes_the_delay_back_where_gains_are_judged(tmp_path:
     assert "unstable" in mass(tmp_path, POSITION % (40, 40), delayed, strict=False).problems[0]
     predicted = POSITION % (40, 40) + "\nestimation: {kind: model}"
     assert abs(done(mass(tmp_path, predicted, delayed)).q[-1, 0]) < 1e-3
+
+
+RAW = [16086915834549238692, 5448529601018347655, 7749434361382612120, 7478167007443709522]
+"""The first words of Philox 4x64 with key 7: NumPy keeps the streams of its bit generators."""
+
+REFERENCE = [
+    [-0.1314763152899522, 1.6123793067872925, 1.010519666078222, -0.291082995635259, 0.2871048836002725],
+    [0.6488903374192434, 1.028142733932515, 0.02613253823624987, -1.598223344541856, 0.4578199018013766],
+]
+
+
+def test_random_numbers_equal_the_reference() -> None:
+    raw = np.random.Philox(key=7).random_raw(4)
+    assert raw.tolist() == RAW
+    np.testing.assert_allclose(tick_noise(7, 3, 2, 2), REFERENCE, rtol=1e-14)
+
+
+def test_the_numbers_of_any_tick_are_made_directly() -> None:
+    np.testing.assert_array_equal(tick_noise(3, 0, 50, 5)[17:29], tick_noise(3, 17, 12, 5))
+
+
+def test_normals_are_normal_and_uniforms_uniform() -> None:
+    numbers = tick_noise(0, 0, 40_000, 2)
+    for column in range(4):
+        assert stats.kstest(numbers[:, column], "norm").pvalue > 1e-3
+    assert stats.kstest(numbers[:, 4], "uniform").pvalue > 1e-3
+    correlation = np.corrcoef(numbers.T) - np.eye(5)
+    assert np.abs(correlation).max() < 4 / np.sqrt(40_000)
+
+
+def test_different_seeds_give_different_numbers() -> None:
+    assert abs(np.corrcoef(tick_noise(0, 0, 10_000, 1)[:, 0], tick_noise(1, 0, 10_000, 1)[:, 0])[0, 1]) < 0.04
+
+
+EFFECTS: dict[str, Any] = {
+    "noise": {"q": 1e-5},
+    "quantisation": {"q": {"x1": 2e-5}},
+    "delay": 0.001,
+    "jitter": 0.0005,
+    "lag": 0.002,
+    "saturation": {"F": 8},
+    "friction": {"coulomb": 0.1},
+    "parameter_error": {"m1": 0.2},
+}
+
+
+@pytest.mark.parametrize("measured", ["q and v", "q"])
+@pytest.mark.parametrize("estimation", [None, "model"])
+def test_effects_in_python_are_those_of_a_config(tmp_path: Path, measured: str, estimation: str | None) -> None:
+    effects = EFFECTS | {"measured": measured}
+    config = {
+        "plant": {"class": "plants.two_mass_spring:TwoMassSpring"},
+        "initial": {"q": [0.0, 0.8], "v": [0.3, 0.1]},
+        "task": [{"name": "distance", "holonomic": "x2 - x1 - 2*l"}],
+        "law": {"correction": {"baumgarte": {"alpha": 4, "beta": 4}}},
+        "run": {"duration": 0.3, "period": 0.002},
+        "realism": effects,
+    } | ({} if estimation is None else {"estimation": {"kind": estimation}})
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    expected = sc.load(tmp_path / "c.yaml", engine="vm").simulate()
+    found = sc.simulate(
+        TwoMassSpring(),
+        {"distance": sc.Holonomic("x2 - x1 - 2*l")},
+        sc.ConstraintFollowing(sc.Baumgarte(4.0, 4.0)),
+        q=[0.0, 0.8], v=[0.3, 0.1], duration=0.3, period=0.002, engine="vm", realism=effects,
+        estimation=None if estimation is None else sc.Estimator(),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.u, expected.u)
+    np.testing.assert_array_equal(found.q, expected.q)
+
+
+def test_realism_is_a_class_with_the_keys_of_the_section_and_its_refusals() -> None:
+    def simulated(realism: Any) -> Any:
+        task, law = {"distance": sc.Holonomic("x2 - x1 - 2*l")}, sc.ConstraintFollowing(sc.Baumgarte(4.0, 4.0))
+        how: dict[str, Any] = {"q": [0.0, 0.8], "v": [0.3, 0.1], "duration": 0.1, "period": 0.002, "engine": "vm"}
+        return sc.simulate(TwoMassSpring(), task, law, **how, realism=realism)
+
+    parts = {"noise": sc.PerCoordinate(q=1e-5), "friction": sc.Friction(coulomb=0.1)}
+    quantisation = sc.PerCoordinate(q={"x1": 2e-5})
+    as_object = simulated(sc.Realism(**EFFECTS | parts | {"quantisation": quantisation}))
+    np.testing.assert_array_equal(as_object.u, simulated(EFFECTS).u)
+    with pytest.raises(ConfigError) as refused:
+        simulated(sc.Realism(delay=-1.0, friction=sc.Friction(coulomb=-0.2, speed={"G": 1.0}), machine={}))
+    assert str(refused.value).splitlines() == [
+        "simulate: realism.delay: expected a time >= 0 [s], got -1.0",
+        "simulate: realism.friction.coulomb: expected a number >= 0, got -0.2",
+        "simulate: realism.friction: the machine of realism.machine has its own (change its file)",
+        "simulate: realism.machine: expected exactly one of mjcf, urdf, got none",
+    ]
+
+
+def test_bounds_in_python_know_the_delay_of_the_actuators_as_those_of_a_config(tmp_path: Path) -> None:
+    """The mass speeds up to a limit of 1 m/s; commands act 30 ms late."""
+    effects, limit = {"delay": 0.03, "lag": 0.004}, 1.0
+    config = {
+        "plant": {"class": "plants.two_mass_spring:TwoMassSpring"},
+        "task": [{"name": "place", "holonomic": "x1 - 1"}],
+        "law": {"correction": {"baumgarte": {"alpha": 5, "beta": 5}}},
+        "bounds": [{"name": "slow", "velocity": {"x1": limit}}],
+        "run": {"duration": 1.0, "period": 0.01},
+        "initial": {"q": [0.0, 1.0], "max_violation": 2},
+        "realism": effects,
+    }
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
+    expected = sc.load(tmp_path / "c.yaml", engine="vm").simulate()
+    found = sc.simulate(
+        TwoMassSpring(),
+        {"place": sc.Holonomic("x1 - 1")},
+        sc.ConstraintFollowing(sc.Baumgarte(5.0, 5.0)),
+        q=[0.0, 1.0], duration=1.0, period=0.01, engine="vm", realism=effects,
+        bounds={"slow": sc.CoordinateSpeed.of({"x1": (-limit, limit)})},
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.u, expected.u)
+    assert found.v[:, 0].max() < 1.05 * limit  # without the delay 1.8
+
+
+def test_gains_that_are_unstable_at_the_period_are_refused_in_python_too() -> None:
+    with pytest.raises(TaskError, match=r"simulate: period: task.distance: unstable at a period of 0.1 s"):
+        sc.simulate(
+            TwoMassSpring(),
+            {"distance": sc.Holonomic("x2 - x1 - 2*l")},
+            sc.ConstraintFollowing(sc.Baumgarte(40.0, 40.0)),
+            q=[0.0, 0.8], duration=0.3, period=0.1, engine="vm",
+        )  # fmt: skip
+
+
+compiled = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+
+ALL = (
+    "{noise: {q: 1e-4, v: 1e-3}, quantisation: {q: 1e-5}, delay: 12*ms, jitter: 3*ms, lag: 3*ms, "
+    "friction: {coulomb: 0.1, viscous: 0.05, speed: 0.05}, saturation: 9, parameter_error: {%s: 0.2}}"
+)
+SHORT = ["run.period=0.01", "run.output_step=", "run.duration=0.4"]
+CASES = [
+    ("two_mass_spring", [*SHORT, "realism=" + ALL % "m1"]),
+    ("two_mass_spring", [*SHORT, "realism={delay: 25*ms, jitter: 10*ms, noise: {v: [0, 1e-3]}}"]),
+    ("coordinated_robots", [*SHORT, "run.duration=0.1", "realism=" + ALL % "m"]),
+    ("flexible_joint_motor_raised", ["run.duration=0.1", "run.period=2*ms", "run.output_step=",
+     "run.integrator={method: rk4}", "realism={delay: 2*ms, noise: {q: 1e-6}}"]),
+    ("coordinated_robots", [*SHORT, "run.duration=0.05", "realism={lag: {u2: 3*ms}}"]),
+]  # fmt: skip
+
+
+def made(case: tuple[str, list[str]], engine: str) -> Run:
+    name, settings = case
+    return sc.load(name, settings, engine=engine, strict=False)
+
+
+def run(case: tuple[str, list[str]], engine: str) -> Trajectory:
+    ready = made(case, engine)
+    found = ready.simulate()
+    assert ready.loop.engine == engine and found.summary()["status"] == "done", found.summary().get("error")
+    return found
+
+
+def assert_same(one: Trajectory, other: Trajectory) -> None:
+    for name, column in one.columns.items():
+        scale = max(np.abs(column).max(), 1e-4)  # violations of 1e-13 are rounding
+        if name not in ("residual", "pivot_min"):
+            np.testing.assert_allclose(other[name], column, atol=1e-9 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_numpy_equals_the_virtual_machine(case: tuple[str, list[str]]) -> None:
+    assert_same(run(case, "vm"), run(case, "numpy"))
+
+
+@compiled
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_c_equals_the_virtual_machine(case: tuple[str, list[str]]) -> None:
+    assert_same(run(case, "vm"), run(case, "c"))
+
+
+@compiled
+@pytest.mark.skipif(compiler.is_tcc(), reason="tcc has no vectors")
+@pytest.mark.parametrize(("case", "lanes"), list(zip(CASES[:3], (2, 8, 2), strict=True)))
+def test_a_lane_equals_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes: int) -> None:
+    first = made(case, "c")
+    assert first.system.realism is not None
+    late = [first.system.realism.timing.delay + 2e-4 * i for i in range(3)]
+    runs = [made((case[0], [*case[1], f"run.seed={i}", f"realism.delay={x}"]), "c") for i, x in enumerate(late)]
+    loop, plan = first.loop, plan_for(first)
+    assert isinstance(loop, Loop) and plan is not None
+    substeps = first.settings.substeps
+    starts = np.array([other.loop.vector(other.start) for other in runs])
+    parameters = np.array([other.loop.step_parameters for other in runs])
+    drawn = random_of(runs, len(plan.times))
+    outcome = BatchProgram(loop.step(substeps), lanes).load().run(plan, parameters, starts, None, *drawn)
+    library = loop.c_library(substeps)
+    assert library is not None
+    for i, other in enumerate(runs):
+        random = tick_noise(other.settings.seed, 0, len(plan.times) - 1, other.system.model.n)
+        stops = np.array(plan.stops)
+        states, _ = library.steps(starts[i], plan.times, parameters[i], plan.status, stops, random)
+        np.testing.assert_array_equal(outcome.ends[i], states[-1])
+        assert outcome.good[i] == len(plan.times)
+
+
+@compiled
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_batch_equals_its_single_runs(jobs: int) -> None:
+    name, settings = CASES[0]
+    vary = {"run.seed": [0, 1, 2, 0], "realism.parameter_error.m1": [0.2, 0.2, -0.1, 0.0]}
+    found = batch(sc.load(name, settings, engine="c"), vary, jobs=jobs)
+    for i, (seed, error) in enumerate(zip(*vary.values(), strict=True)):
+        alone: Any = run((name, [*settings, f"run.seed={seed}", f"realism.parameter_error.m1={error}"]), "vm").summary()
+        assert found["engine"][i] == "c"
+        expected = alone["tasks"]["distance"]["rms_violation"]
+        assert found["rms_violation"][i] == pytest.approx(expected, rel=1e-9)
+        assert found["input_rms.F"][i] == pytest.approx(alone["inputs"]["F"]["rms"], rel=1e-9)
+
+
+@compiled
+def test_a_sweep_over_the_delay_equals_its_single_runs() -> None:
+    name, settings = CASES[0]
+    delays = [0.0, 0.004, 0.01, 0.02]
+    found = batch(sc.load(name, settings, engine="c"), {"realism.delay": delays, "realism.jitter": [0.0] * 4})
+    for delay, value in zip(delays, found["rms_violation"], strict=True):
+        alone = run((name, [*settings, f"realism.delay={delay}", "realism.jitter=0"]), "vm").summary()
+        assert value == pytest.approx(alone["tasks"]["distance"]["rms_violation"], rel=1e-9)
