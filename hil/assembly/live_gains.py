@@ -8,6 +8,7 @@ faster than they do. A value is refused if a violation would grow at this period
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, cast
 
 from servoctl.assembly.build import build_law
@@ -31,39 +32,31 @@ class Gain:
     """A number of a correction."""
 
     path: str  # path in the config
-    task: str | None  # task whose own correction holds it; None: the common correction
-    field: str  # field of the correction
-    keys: tuple[str | int, ...]  # keys from the field to the number: a task's name, or an index
+    keys: tuple[str | int, ...]  # from the law to the number: fields, names and indices
     lower: float  # smallest value
     upper: float  # largest value
 
-    def correction(self, law: ConstraintFollowing) -> Correction | None:
-        """The correction that holds the number."""
-        return law.correction if self.task is None else (law.corrections or {}).get(self.task)
-
     def value(self, law: ConstraintFollowing) -> Any:
         """The value in a law; KeyError, IndexError, TypeError if the law has nothing at this path."""
-        value = getattr(self.correction(law), self.field)
-        for key in self.keys:
-            value = value[key]
-        return value
+        return reduce(_part, self.keys, law)
 
     def put(self, law: ConstraintFollowing, value: float) -> ConstraintFollowing:
         """A copy of the law with another value."""
-        correction = cast(Any, self.correction(law))
-        changed = replace(correction, **{self.field: _put(getattr(correction, self.field), self.keys, value)})
-        if self.task is None:
-            return replace(law, correction=changed)
-        return replace(law, corrections={**(law.corrections or {}), self.task: changed})
+        return cast(ConstraintFollowing, _put(law, self.keys, value))
+
+
+def _part(tree: Any, key: str | int) -> Any:
+    return getattr(tree, str(key)) if dataclasses.is_dataclass(tree) else tree[key]
 
 
 def _put(tree: Any, keys: Sequence[str | int], value: float) -> Any:
     if not keys:
         return value
     key, *rest = keys
-    if isinstance(tree, Mapping):
-        return {**tree, key: _put(tree[key], rest, value)}
-    return [_put(each, rest, value) if i == key else each for i, each in enumerate(tree)]
+    part = _put(_part(tree, key), rest, value)
+    if dataclasses.is_dataclass(tree):
+        return replace(cast(Any, tree), **{str(key): part})
+    return {**tree, key: part} if isinstance(tree, Mapping) else [*tree[:key], part, *tree[int(key) + 1 :]]
 
 
 class LiveGains:
@@ -197,17 +190,19 @@ def _gain(path: str, law: ConstraintFollowing, lower: float, upper: float) -> Ga
     Raises ConfigError if there is none, or its bounds exclude it; the message does not name file and line.
     """
     words = path.split(".")
-    task = words[1] if words[0] == "task" and len(words) > 1 else None
-    rest = words[2:] if task is not None else words[1:]
-    gain = Gain(path, task, "", (), lower, upper)
-    correction = gain.correction(law) if words[0] in ("law", "task") else None
-    if rest[:1] != ["correction"] or correction is None or rest[1:2] != [correction.label]:
+    keys: tuple[str | int, ...] = ("correction",)
+    correction: Correction | None = law.correction if words[0] == "law" else None
+    if words[0] == "task" and len(words) > 1:
+        task = words.pop(1)
+        keys = ("corrections", task)
+        correction = (law.corrections or {}).get(task)
+    if correction is None or words[1:3] != ["correction", correction.label]:
         raise ConfigError(f"not a gain (expected {EXPECTED})")
-    fields = rest[1:] if correction.label == "poles" else rest[2:]
+    fields = words[2:] if correction.label == "poles" else words[3:]
     if not fields or fields[0] not in {field.name for field in dataclasses.fields(cast(Any, correction))}:
         raise ConfigError(f"not a gain (expected {EXPECTED})")
-    keys = tuple(int(key) if key.isdigit() else key for key in fields[1:])
-    gain = replace(gain, field=fields[0], keys=keys)
+    keys += (fields[0], *(int(key) if key.isdigit() else key for key in fields[1:]))
+    gain = Gain(path, keys, lower, upper)
     try:
         value = gain.value(law)
     except (KeyError, IndexError, TypeError):

@@ -18,7 +18,6 @@ import socket
 import struct
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections import Counter, deque
 from contextlib import suppress
 from typing import Any
@@ -42,26 +41,6 @@ class UnreadableError(ValueError):
     """What came in is not a frame."""
 
 
-class FrameChannel(ABC):
-    """Moves frames to and from an open bus; OSError or CanError where the interface refuses, or is down."""
-
-    @abstractmethod
-    def send(self, frame: Frame) -> None:
-        """Sends a frame without waiting."""
-
-    @abstractmethod
-    def receive(self, timeout: float) -> Frame | None:
-        """The next frame, not yet checked. Where nothing has come in yet, it waits for at most `timeout` [s].
-
-        The frame has the system time of its arrival [ns] and its length as the wire says it. None may come before
-        the time is over: a later call then has the frame. UnreadableError: what came in is not a frame.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Closes what the channel itself has opened; the bus stays open."""
-
-
 def message_of(frame: Frame, **more: Any) -> can.Message:
     """A frame as a message of python-can, with further fields."""
     return can.Message(
@@ -79,8 +58,10 @@ def frame_of(message: can.Message, length: int, time: int) -> Frame:
     )  # fmt: skip
 
 
-class PythonCanChannel(FrameChannel):
-    """Frames as messages of python-can, for any interface.
+class PythonCanChannel:
+    """Moves frames to and from an open bus, as messages of python-can, for any interface.
+
+    OSError or CanError where the interface refuses, or is down.
 
     Design: where the bus has a file descriptor, that is waited on: the waiting of python-can follows the system
     time, which may be set meanwhile. A frame that comes while we wait is left for the next call, so that its caller
@@ -92,9 +73,15 @@ class PythonCanChannel(FrameChannel):
         self._arrived: can.Message | None = None
 
     def send(self, frame: Frame) -> None:
+        """Sends a frame without waiting."""
         self._bus.send(message_of(frame), timeout=0.0)
 
     def receive(self, timeout: float) -> Frame | None:
+        """The next frame, not yet checked. Where nothing has come in yet, it waits for at most `timeout` [s].
+
+        The frame has the system time of its arrival [ns] and its length as the wire says it. None may come before
+        the time is over: a later call then has the frame. UnreadableError: what came in is not a frame.
+        """
         message: Any = self._arrived
         self._arrived = None
         if message is None:
@@ -126,11 +113,11 @@ class PythonCanChannel(FrameChannel):
             raise UnreadableError(str(error)) from error
 
     def close(self) -> None:
-        pass
+        """Closes what the channel itself has opened; the bus stays open."""
 
 
-class SocketCanChannel(FrameChannel):
-    """Frames as bytes on a SocketCAN socket."""
+class SocketCanChannel:
+    """The same, as bytes on a SocketCAN socket."""
 
     def __init__(self, opened: socket.socket) -> None:
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -214,7 +201,7 @@ class PythonCanBus(Bus):
         except NotImplementedError:
             descriptor = None
         self._socket = _socket_of(descriptor, receive_buffer)
-        self._channel: FrameChannel
+        self._channel: PythonCanChannel | SocketCanChannel
         if socketcan and self._socket is not None:
             self._channel = SocketCanChannel(self._socket)
         else:

@@ -25,8 +25,6 @@ from hil.recorder.memory import FIELDS, recorded_bits, unpacked
 from servoctl.run_folder.values import plain
 from servoctl.types import Array
 
-LENGTH = struct.Struct("<I")
-
 
 def as_entry(
     kind: str,  # one word: `state`, `fault`, `operator`, ...
@@ -39,19 +37,8 @@ def as_entry(
 
 
 def encode(entry: dict[str, Any]) -> bytes:
-    """An event as a line of the file, after its length in four bytes."""
-    line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    return LENGTH.pack(len(line)) + line
-
-
-def split(data: bytes) -> list[bytes]:
-    """The lines in a sequence of complete events of `encode`."""
-    lines, position = [], 0
-    while position < len(data):
-        (length,) = LENGTH.unpack_from(data, position)
-        position += LENGTH.size + length
-        lines.append(data[position - length : position])
-    return lines
+    """An event as a line of the file; JSON has no line end within it."""
+    return json.dumps(entry, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 class EventLog:
@@ -88,7 +75,7 @@ def add_missing(folder: str | PathLike[str], entries: Iterable[dict[str, Any]]) 
         whole = path.read_bytes() if path.exists() else b""
         whole = whole[: whole.rfind(b"\n") + 1]  # without an incomplete last line
         written = set(whole.split(b"\n"))
-        missing = [line for line in (encode(entry)[LENGTH.size :] for entry in entries) if line[:-1] not in written]
+        missing = [line for line in map(encode, entries) if line[:-1] not in written]
         with open(path, "r+b" if path.exists() else "wb") as file:
             file.truncate(len(whole))
             file.seek(len(whole))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hil.recorder.files import BusBits, EventLog, FrameLog, split
+from hil.recorder.files import BusBits, EventLog, FrameLog
 from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder
@@ -123,7 +123,7 @@ class FolderWriter:
     def take(self) -> None:
         """Writes what was in the rings at the previous call (see `Ring`)."""
         rows, frames = self._memory.rows.take(), self._memory.frames.take()
-        events = split(self._memory.events.take())
+        events = self._memory.events.take().splitlines(keepends=True)
         if not self._try("rows", lambda: self._write_rows(rows)):
             self._memory.rows.drop(len(rows) // self._memory.rows.size)
         if frames and not self._try("frames", lambda: self._write_frames(frames)):

@@ -11,7 +11,6 @@ import numpy as np
 from hil.bus.load import BusRates
 from hil.frame import ERROR, SENT
 from hil.loop.clock import SECOND
-from hil.recorder.files import split
 from hil.recorder.memory import FIELDS, Ring, SharedRings, recorded_bits
 from servoctl.mechanics.plant import Plant
 from servoctl.report.bound_shapes import PlacedShape, shape_picture
@@ -201,7 +200,7 @@ class Scene:
         """Reads what is new; returns whether there was a new row."""
         data, missed = self._events.look()
         if not missed:  # after overwritten events the start of the next one is not known
-            self.events += [json.loads(line) for line in split(data)]
+            self.events += [json.loads(line) for line in data.splitlines()]
         over = max(0, len(self.events) - KEPT_EVENTS)
         self.events, self.dropped = self.events[over:], self.dropped + over
         frames = np.frombuffer(self._frames.look()[0], FIELDS)
