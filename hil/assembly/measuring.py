@@ -1,7 +1,7 @@
 """How the nodes of a config measure, whether the start pose is allowed, what holds the machine there, how its drives
 are tested, and how they brake by themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -136,6 +136,15 @@ def channel_of(node: Node, period: float) -> Channel:
     )
 
 
+def moved_samples(values: Hil, nodes: Sequence[Node], sensing: Sensing, state: State) -> Iterator[tuple[State, State]]:
+    """The states above and below a state in which one sample errs by its largest error: each position, each rate."""
+    inverse = sensing.coordinates.inverse(state.t, state.q)
+    positions, rates = ((inverse * errors).T for errors in sample_errors(values, nodes))
+    still = np.zeros(len(state.q))
+    for dq, dv in [*((move, still) for move in positions), *((still, move) for move in rates)]:
+        yield State(state.t, state.q + dq, state.v + dv), State(state.t, state.q - dq, state.v - dv)
+
+
 def resolved_steps(
     model: Model, sensing: Sensing, nodes: Sequence[Node], values: Hil, state: State
 ) -> Mapping[str, tuple[float, float]]:
@@ -145,13 +154,9 @@ def resolved_steps(
 
     `state`: state at which the steps are computed.
     """
-    positions, speeds = sample_errors(values, nodes)
-    inverse = sensing.coordinates.inverse(state.t, state.q)
     steps: dict[str, tuple[float, float]] = {}
-    for dq, dv in [*((move, 0.0) for move in (inverse * positions).T), *((0.0, move) for move in (inverse * speeds).T)]:
-        above, below = (
-            task_errors(model, State(state.t, state.q + side * dq, state.v + side * dv)) for side in (1.0, -1.0)
-        )
+    for sides in moved_samples(values, nodes, sensing, state):
+        above, below = (task_errors(model, side) for side in sides)
         for name, pair in above.items():
             step = np.abs(np.subtract(pair, below[name]))
             violation, rate = steps.get(name, (0.0, 0.0))

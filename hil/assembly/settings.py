@@ -20,7 +20,7 @@ from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath, Problem
-from servoctl.config.hil import DriveConfig, Hil, NodeConfig
+from servoctl.config.hil import Hil, NodeConfig, Open
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, ExpressionError
@@ -158,14 +158,15 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             f"{loaded.where('hil')}: missing (it names buses and drives; see configs/coordinated_robots.yaml)"
         )
     buses = {name: bus.keys for name, bus in values.buses.items()}
-    drives = [_drive(drive, values, _format(buses, drive.bus)) for drive in values.drives]
-    sensors = [
-        SensorSettings(
-            s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options,
-            start_tolerance=_start_tolerance(s, values), **_format(buses, s.bus),
+    drives = [
+        _settings(
+            DriveSettings, drive.actuator, drive, values, watchdog=values.safety.drive_watchdog,
+            stops=(-inf if drive.stops.lower is None else drive.stops.lower,
+                   inf if drive.stops.upper is None else drive.stops.upper),
         )
-        for s in values.sensors
+        for drive in values.drives
     ]  # fmt: skip
+    sensors = [_settings(SensorSettings, sensor.coordinate, sensor, values) for sensor in values.sensors]
     nodes: ConfigNodes = [
         *((("hil", "drives", i), drive) for i, drive in enumerate(drives)),
         *((("hil", "sensors", i), sensor) for i, sensor in enumerate(sensors)),
@@ -218,8 +219,7 @@ def true_settings(node: Settings, values: Hil) -> Settings:
     }
     if isinstance(node, DriveSettings) and different.rated_torque is not None:
         changes["rated_torque"] = different.rated_torque
-    options = {name: _number(value) for name, value in different.options.items()}
-    return replace(node, options={**node.options, **options}, **changes)
+    return replace(node, options={**node.options, **_options(different)}, **changes)
 
 
 def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
@@ -233,27 +233,17 @@ def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
     problems.check()
 
 
-def _format(buses: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, bool]:
-    """Kind of frames on a bus: `fd` and `brs` of its nodes; of an unknown bus, classic."""
-    keys = buses.get(name)
-    rates = None if keys is None else BusRates.of(keys)
-    return {} if rates is None else {"fd": rates.fd, "brs": rates.fd and rates.switches}
-
-
-def _drive(drive: DriveConfig, values: Hil, frames: Mapping[str, bool]) -> DriveSettings:
-    lower, upper = drive.position_limits
-    return DriveSettings(
-        drive.actuator, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
-        {name: _number(value) for name, value in drive.options.items()},
-        torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
-        speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
-        start_tolerance=_start_tolerance(drive, values),
-        watchdog=values.safety.drive_watchdog, brake=drive.brake, brake_time=drive.brake_time,
-        stops=(-inf if drive.stops.lower is None else drive.stops.lower,
-               inf if drive.stops.upper is None else drive.stops.upper),
-        warn_at=drive.warn_at,
-        **frames,
-    )  # fmt: skip
+def _settings(kind: type[Settings], name: str, node: NodeConfig, values: Hil, **more: Any) -> Settings:
+    """Settings of a node: the fields of its section, and what follows from its bus and from other sections."""
+    same = {field.name: getattr(node, field.name) for field in fields(kind) if field.name in type(node).model_fields}
+    bus = values.buses.get(node.bus)
+    rates = None if bus is None else BusRates.of(bus.keys)  # an unknown bus counts as classic
+    fd = rates is not None and rates.fd
+    made = {
+        "name": name, "options": _options(node), "start_tolerance": _start_tolerance(node, values), "fd": fd,
+        "brs": rates is not None and fd and rates.switches,
+    }  # fmt: skip
+    return kind(**{**same, **made, **more})
 
 
 def _start_tolerance(node: NodeConfig, values: Hil) -> float:
@@ -275,6 +265,11 @@ def _wrong_turns(values: Hil) -> Iterator[Problem]:
         what = f"{given:g} is more than half a turn of the motor of {name}, {pi / gear:.3g}"
         remedy = f"at most {SAFE * 2 * pi / gear:.3g}, or absolute: true where the encoder knows the turn"
         yield Problem(("hil", "safety", "start_tolerance"), f"{what}: a wrong turn would pass ({remedy})")
+
+
+def _options(node: Open) -> dict[str, Any]:
+    """The options of a node's protocol; constant expressions are evaluated."""
+    return {name: _number(value) for name, value in node.options.items()}
 
 
 def _number(value: Any) -> Any:

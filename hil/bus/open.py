@@ -18,7 +18,7 @@ from typing import Any
 import can
 from can.interfaces import BACKENDS
 
-from hil.bus.base import Bus, BusError
+from hil.bus.base import Bus, BusError, close_all
 from hil.bus.load import BusRates
 from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
 from hil.frame import Frame
@@ -151,6 +151,18 @@ def open_bus(
         )
     except Exception as error:  # drivers raise many kinds
         raise BusError(f"{where}: {_explained(interface, channel, error)}") from error
+
+
+def open_buses(buses: Mapping[str, Mapping[str, Any]], clock: Clock) -> dict[str, Bus]:
+    """Opens buses by name; BusError, with all of them closed, if one cannot be opened."""
+    opened: dict[str, Bus] = {}
+    try:
+        for name, keys in buses.items():
+            opened[name] = open_bus(name, keys, clock)
+    except BusError:
+        close_all(opened.values())
+        raise
+    return opened
 
 
 def _fd_arguments(

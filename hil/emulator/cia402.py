@@ -222,8 +222,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         if option == 1 and (code or self.motor.enabled):
             self._trip(code or COMMUNICATION_ERROR, told=bool(code))
         elif option == 2 and self.motor.enabled:
-            self._switch_off()
-            self._enter(Cia402State.SWITCH_ON_DISABLED)
+            self._stopped()
         elif option == 3 and self.state is Cia402State.ENABLED:
             self._quick_stop()
 
@@ -273,8 +272,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
     def _quick_stop(self) -> None:
         option = self.values[QUICK_STOP_OPTION]
         if option == 0:
-            self._switch_off()
-            self._enter(Cia402State.SWITCH_ON_DISABLED)
+            self._stopped()
             return
         self._enter(Cia402State.QUICK_STOP)
         self.brake_down(

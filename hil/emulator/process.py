@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from hil.bus import Bus, BusError, close_all
+from hil.bus import Bus, BusError
 from hil.bus.open import (
     FREE,
     LATENESS_QUESTION,
@@ -19,7 +19,7 @@ from hil.bus.open import (
     hand_time,
     is_loopback,
     lateness_answer,
-    open_bus,
+    open_buses,
     same,
 )
 from hil.drives.settings import SensorSettings
@@ -185,14 +185,7 @@ def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vca
     problems = [f"hil.buses.{name}: {why}" for name, keys in buses.items() if (why := _physical(keys, vcan))]
     if problems:
         raise ConfigError(problems)
-    opened: dict[str, Bus] = {}
-    try:
-        for name, keys in buses.items():
-            opened[name] = open_bus(name, keys, clock)
-    except BusError:
-        close_all(opened.values())
-        raise
-    return opened
+    return open_buses(buses, clock)
 
 
 def _physical(keys: Mapping[str, Any], vcan: bool) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hil.assembly.measuring import sample_errors
+from hil.assembly.measuring import moved_samples
 from hil.assembly.setup import RigSetup
 from hil.drives import Feedback
 from hil.recorder.columns import STAGES
@@ -118,21 +118,15 @@ def _friction(setup: RigSetup, trajectory: Trajectory) -> Array:
 
 def _sampled(setup: RigSetup, chain: Chain, state: State, T: Array) -> tuple[Array, Array]:
     """Effect of each sample's error on T u and on the violations, shape (samples, rows) each."""
-    positions, speeds = sample_errors(setup.settings.values, (*setup.drives, *setup.sensors))
-    loop, inverse = setup.loop, setup.sensing.coordinates.inverse(state.t, state.q)
-    zero = np.zeros_like(inverse)
-    moves = np.concatenate(
-        [np.concatenate([inverse * positions, zero]), np.concatenate([zero, inverse * speeds])], axis=1
-    )
-    n, inputs = len(state.q), loop.layout.slices["u"]
+    loop, nodes = setup.loop, (*setup.drives, *setup.sensors)
     demanded, shifted = [], []
-    for move in moves.T:
-        sides = []
-        for x in (np.concatenate([state.q, state.v]) + side * move for side in (1.0, -1.0)):
-            u = loop.control(state.t, np.concatenate([x, loop.memory_start]))[inputs]
-            sides.append((T @ u, chain(State(state.t, x[:n], x[n:]))[1][:, 0]))
-        demanded.append((sides[0][0] - sides[1][0]) / 2)
-        shifted.append((sides[0][1] - sides[1][1]) / 2)
+
+    def command(at: State) -> Array:
+        return loop.control(at.t, np.concatenate([at.q, at.v, loop.memory_start]))[loop.layout.slices["u"]]
+
+    for above, below in moved_samples(setup.settings.values, nodes, setup.sensing, state):
+        demanded.append((T @ command(above) - T @ command(below)) / 2)
+        shifted.append((chain(above)[1][:, 0] - chain(below)[1][:, 0]) / 2)
     return np.array(demanded), np.array(shifted)
 
 

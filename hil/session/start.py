@@ -9,8 +9,8 @@ from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import refuse_fall, refuse_shaking, states_within_limits
-from hil.bus import Bus, BusError, close_all
-from hil.bus.open import START, answers_as_emulator, emulator_lateness, hand, is_loopback, open_bus
+from hil.bus import BusError, close_all
+from hil.bus.open import START, answers_as_emulator, emulator_lateness, hand, is_loopback, open_buses
 from hil.loop import WallClock
 from hil.safety.plan import UNPOWERED, Stage
 from hil.session.calibration import DURATION, check_recording, instructions, refuse_unreadable
@@ -128,10 +128,8 @@ def _on_buses(setup: RigSetup, request: Request) -> Environment:
     No receive filter is set: the record holds every frame on the bus, also those of a node that should not send.
     """
     clock = WallClock()
-    buses: dict[str, Bus] = {}
+    buses = open_buses(setup.settings.buses, clock)
     try:
-        for name, keys in setup.settings.buses.items():
-            buses[name] = open_bus(name, keys, clock)
         emulated = all(
             is_loopback(keys) and answers_as_emulator(buses[name], clock, IDENTITY_TIME)
             for name, keys in setup.settings.buses.items()
