@@ -10,14 +10,12 @@ from functools import partial
 from math import nan
 from typing import ClassVar
 
-from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, drive_problems
-from hil.drives.guard import after, begin_enabling, first_answers, polls, refuse_fault, silent
-from hil.drives.guard import traffic as poll_traffic
+from hil.drives.guard import after, answered_every, begin_enabling, first_answers, polls, refuse_fault, silent
 from hil.drives.options import options_of
 from hil.drives.sdo import U16, Objects
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity, SensorSettings
@@ -60,7 +58,7 @@ class Cia402Encoder(TableNode):
         operational = Expects(codec.STATE, codec.NMT_BITS, codec.OPERATIONAL)
         self.messages = (
             Message(feedback, codec.FEEDBACK_SIZE, self.motion.reads, sample=True),
-            Message(heartbeat, 1, expects=(operational,), alive=True),
+            Message(heartbeat, 1, expects=(operational,), alive=True, every=setup.HEARTBEAT),
         )
         self.handlers = {
             feedback: self._on_feedback,
@@ -90,10 +88,6 @@ class Cia402Encoder(TableNode):
             return False
         self._nmt = state
         return True
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        return [FrameTraffic(8, 1 / period)]
 
     def _on_answer(self, frame: Frame) -> bool:
         self._sdo.take(frame.data)
@@ -182,9 +176,11 @@ class Cia402Drive(Cia402Encoder, TableDrive):
             Rounding.INTEGER, -0x8000, 0x7FFF, torque,
         )  # fmt: skip
         self.polls = self._questions()
-        node, answers = settings.node, setup.answers(settings.node, self._options.monitored)
+        node, status_every = settings.node, self._options.status_every * period
+        answers = setup.answers(node, self._options.monitored, answered_every(self.polls, period))
         enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
-        self.messages += (Message(codec.TPDO2 + node, codec.STATUS_SIZE, self._status.reads, (enabled,)), *answers)
+        status = Message(codec.TPDO2 + node, codec.STATUS_SIZE, self._status.reads, (enabled,), every=status_every)
+        self.messages += (status, *answers)
         masters = (*(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
         self.handlers |= dict.fromkeys((codec.SYNC, *masters, codec.HEARTBEAT + self._options.master), self._on_foreign)
         self.handlers |= {
@@ -225,17 +221,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     def reserved_ids(settings: SensorSettings) -> Ids:
         own, shared = Cia402Encoder.reserved_ids(settings)
         return Ids(own, shared | {codec.HEARTBEAT + options_of(Cia402Options, settings).master})
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        assert isinstance(settings, DriveSettings)
-        options = options_of(Cia402Options, settings)
-        status = FrameTraffic(6, 1 / (period * options.status_every))
-        theirs = FrameTraffic(1, 1 / setup.HEARTBEAT)
-        ours = FrameTraffic(1, 1 / (period * _heartbeat_every(settings, period)))
-        questions = [FrameTraffic(8, 1 / period)] * (2 * len(options.monitored))
-        asked = poll_traffic(questions, options.monitor_period, period)
-        return [*Cia402Encoder.traffic(settings, period), FrameTraffic(4, 1 / period), status, theirs, ours, *asked]
 
     def _on_heartbeat(self, frame: Frame) -> bool:
         if not super()._on_heartbeat(frame):

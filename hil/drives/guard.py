@@ -7,7 +7,6 @@ from math import ceil, isnan, nan
 
 from numpy import fmax
 
-from hil.bus.load import FrameTraffic
 from hil.drives.base import Drive, DriveError, HandshakeStep, Steps
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity
 from hil.drives.wire import Feeds
@@ -24,12 +23,9 @@ def polls(frames: Sequence[Frame], every: float | None, period: float, node: int
     return tuple(Feeds(frame, ticks, (node + i) % ticks) for i, frame in enumerate(frames))
 
 
-def traffic(frames: Sequence[FrameTraffic], every: float | None, period: float) -> list[FrameTraffic]:
-    """Questions and answers on the bus, each once in `every` [s], None: never."""
-    if every is None:
-        return []
-    rate = 1 / (max(1, round(every / period)) * period)
-    return [frame._replace(rate=rate) for frame in frames]
+def answered_every(polls: Sequence[Feeds], period: float) -> float:
+    """Time from one answer to a poll to the next [s]; 0 without polls."""
+    return polls[0].every * period if polls else 0.0
 
 
 def first_answers(drive: Drive, quantities: Sequence[Quantity], period: float) -> Steps:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isclose
 from typing import ClassVar
 
-from hil.bus.load import FrameTraffic
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
@@ -161,11 +160,6 @@ class MitDrive(LinearDrive):
     @staticmethod
     def speaks_fd(settings: SensorSettings) -> bool:
         return settings.options.get("status") == "damiao"
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        size = 6 if options_of(MitOptions, settings).status == "none" else 8
-        return [FrameTraffic(each, 1 / period, fd=settings.fd, brs=settings.brs) for each in (8, size)]
 
     def _special(self, code: int) -> Frame:
         return self.frame(self.settings.node, codec.special(code))

@@ -15,12 +15,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PlainValidator
 
-from hil.bus.load import FrameTraffic
 from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, first_answers, polls, silent, tested_time
-from hil.drives.guard import traffic as poll_traffic
+from hil.drives.guard import after, answered_every, first_answers, polls, silent, tested_time
 from hil.drives.options import EncoderBits, MonitorPeriod, Word, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
@@ -122,7 +120,8 @@ class MoteusDrive(TurnNode, TableDrive):
         working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
         self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
         state = Message(reply, codec.STATE_SIZE, self.motion.reads, _expected(working), sample=True, alive=True)
-        gauges = Message(reply, codec.GAUGE_SIZE, GAUGES.reads, _expected(codec.GAUGE_HEADS))
+        every = answered_every(self.polls, period)
+        gauges = Message(reply, codec.GAUGE_SIZE, GAUGES.reads, _expected(codec.GAUGE_HEADS), every=every)
         self.messages = (state, gauges) if self.polls else (state,)
         foreign = codec.command_identifiers(settings.node, options.source)
         self.handlers = {reply: self._on_reply, **dict.fromkeys(foreign, self._on_command)}
@@ -241,19 +240,6 @@ class MoteusDrive(TurnNode, TableDrive):
             self.fault = f"its watchdog ran out: {codec.mode_text(mode)}"
         elif fault and fault not in codec.LIMITING:
             self.fault = codec.fault_text(fault)
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        ids = codec.identifier(settings.node), codec.reply_identifier(settings.node)
-        sizes = (32, 20), (len(codec.GAUGES), codec.GAUGE_SIZE)
-        commands, questions = (
-            [
-                FrameTraffic(size, 1 / period, identity > 0x7FF, settings.fd, settings.brs)
-                for size, identity in zip(pair, ids, strict=True)
-            ]
-            for pair in sizes
-        )
-        return [*commands, *poll_traffic(questions, options_of(MoteusOptions, settings).monitor_period, period)]
 
     def _frame(self, data: bytes) -> Frame:
         settings = self.settings

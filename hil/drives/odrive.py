@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from typing import Annotated, ClassVar
 
-from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import silent
@@ -50,7 +49,8 @@ class OdriveEncoder(TurnNode):
         self._version = b""  # its answer to Get_Version
         self._times: list[int] = []
         estimates = self._id(codec.GET_ENCODER_ESTIMATES)
-        self.messages = (Message(estimates, codec.SIZE, self.motion.reads, sample=True),)
+        every = self._options.feedback_period
+        self.messages = (Message(estimates, codec.SIZE, self.motion.reads, sample=True, every=every),)
         self.handlers = {
             estimates: self._on_estimate,
             self._id(codec.GET_VERSION): self._on_version,
@@ -102,11 +102,6 @@ class OdriveEncoder(TurnNode):
     @staticmethod
     def speaks_fd(settings: SensorSettings) -> bool:
         return settings.options.get("fd") is True
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        rate = 1 / options_of(OdriveEncoderOptions, settings).feedback_period
-        return [FrameTraffic(8, rate, fd=settings.fd, brs=settings.brs)]
 
     def identify(self) -> Steps:
         """Asks for the version, and measures the period of the encoder estimates."""
@@ -201,9 +196,12 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         working = (Expects(codec.ERROR, 0xFFFF_FFFF, 0), Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP))
         heartbeat, errors = self._id(codec.HEARTBEAT), self._id(codec.GET_ERROR)
         self.messages += (
-            Message(heartbeat, codec.SIZE, expects=working, alive=True),
-            Message(errors, codec.SIZE, expects=working[:1]),
-            *(Message(identity, codec.SIZE, reads) for identity, reads in gauges.items()),
+            Message(heartbeat, codec.SIZE, expects=working, alive=True, every=self.heartbeat),
+            Message(errors, codec.SIZE, expects=working[:1], every=self.heartbeat),
+            *(
+                Message(identity, codec.SIZE, reads, every=self._options.monitor_period or 0.0)
+                for identity, reads in gauges.items()
+            ),
         )
         self.handlers |= dict.fromkeys(map(self._id, codec.MASTER_COMMANDS), self._on_foreign)
         self.handlers |= {heartbeat: self._on_heartbeat, errors: self._on_errors}
@@ -238,13 +236,6 @@ class OdriveDrive(OdriveEncoder, TableDrive):
             what += f"(vel_limit - speed) vel_gain (set it to {least:.4g} or more in the drive, or give current_limit)"
             problems.append(Problem(("vel_limit",), what))
         return problems
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        options = options_of(OdriveOptions, settings)
-        rates = [1 / options.feedback_period, 1 / period, 1 / options.heartbeat_period]
-        rates += [] if options.monitor_period is None else [1 / options.monitor_period] * len(GAUGES)
-        return [FrameTraffic(8, rate, fd=settings.fd, brs=settings.brs) for rate in rates]
 
     def _on_request(self, frame: Frame) -> None:
         self.foreign = self.foreign or f"another master polls this drive by {frame}, which may feed its watchdog"

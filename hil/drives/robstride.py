@@ -8,11 +8,9 @@ after it has run out in a test. In mode reset the motor makes no torque: its sha
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
-from hil.bus.load import FrameTraffic
 from hil.codecs import robstride as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import first_answers, polls, tested_time
-from hil.drives.guard import traffic as poll_traffic
+from hil.drives.guard import answered_every, first_answers, polls, tested_time
 from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
 from hil.drives.options import Flag, MonitorPeriod, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
@@ -63,7 +61,8 @@ class RobstrideDrive(LinearDrive):
         working = codec.feedback_identifier(node, host, codec.RUN)  # its id holds mode and faults
         asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
         feedback = Message(working, codec.SIZE, self.motion.reads, sample=True, alive=True)
-        voltage = Message(answer, codec.SIZE, (Reads(codec.VALUE, Quantity.SUPPLY, ()),), selects=(asked,))
+        supply, every = (Reads(codec.VALUE, Quantity.SUPPLY, ()),), answered_every(self.polls, period)
+        voltage = Message(answer, codec.SIZE, supply, selects=(asked,), every=every)
         self.messages = (feedback, voltage) if self.polls else (feedback,)
         self._by_family: dict[IdFamily, Handler] = {
             IdFamily(codec.FEEDBACK_BITS, codec.feedback_identifier(node, host)): self._on_feedback,
@@ -114,12 +113,6 @@ class RobstrideDrive(LinearDrive):
         self._known[parameter.number] = parameter.value if parameter.known else None
         self._take_answer(frame)
         return True
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        frame = FrameTraffic(8, 1 / period, extended=True)
-        every = options_of(RobstrideOptions, settings).monitor_period
-        return [frame, frame, *poll_traffic([frame, frame], every, period)]
 
     def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
         return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite, nan
 
+from hil.bus.load import FrameTraffic
 from hil.codecs.field import Field
 from hil.drives.base import Condition, Drive, Node, Sample
 from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault
-from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity
+from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import (
     COARSE,
     TURN,
@@ -57,6 +58,19 @@ class TableNode(Node):
             return False
         self.sample = Sample(position, velocity, values.get(Quantity.TORQUE, self.next_torque), time)
         return True
+
+    @classmethod
+    def traffic(cls, settings: SensorSettings, period: float) -> list[FrameTraffic]:
+        return list(cls(settings, period)._frames_of_loop(period))
+
+    def _frames_of_loop(self, period: float) -> Iterator[FrameTraffic]:
+        """The frames of its table in the loop, of those that mean the same the longest."""
+        longest = {message.meaning: message for message in sorted(self.messages, key=lambda each: each.length)}
+        for message in longest.values():
+            yield self._frames(message.length, message.every or period, message.id > 0x7FF)
+
+    def _frames(self, size: int, every: float, extended: bool) -> FrameTraffic:
+        return FrameTraffic(size, 1 / every, extended, self.settings.fd, self.settings.brs)
 
     def wire(self) -> Wire:
         return Wire(self.messages)
@@ -170,6 +184,11 @@ class TableDrive(TableNode, Drive):
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
         return self.encoding.torque_bits(frame)
+
+    def _frames_of_loop(self, period: float) -> Iterator[FrameTraffic]:
+        yield from super()._frames_of_loop(period)
+        for frame, ticks in [(self.encoding.frame, 1), *((feed.frame, feed.every) for feed in self.feeds)]:
+            yield self._frames(len(frame.data), ticks * period, frame.extended)
 
     @property
     def feeds(self) -> Sequence[Feeds]:

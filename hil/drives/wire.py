@@ -117,6 +117,12 @@ class Message(NamedTuple):
     selects: tuple[Expects, ...] = ()  # what tells it from frames of other nodes with the same id
     sample: bool = False  # whether it is a sample: the last position, velocity and torque become one
     alive: bool = False  # whether it proves that the drive is alive
+    every: float = 0.0  # [s] time from one to the next; 0: one in each tick
+
+    @property
+    def meaning(self) -> tuple[int, frozenset[Quantity]]:
+        """What messages have in common of which only one comes at a time: its id, and what it brings."""
+        return self.id, frozenset(reads.quantity for reads in self.reads)
 
 
 class Encoding(NamedTuple):

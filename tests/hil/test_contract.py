@@ -220,4 +220,4 @@ def test_the_bus_is_no_busier_than_the_protocol_says(settings: DriveSettings) ->
     traffic = [*kind.traffic(settings, PERIOD)]
     traffic += [FrameTraffic(0, 1 / PERIOD)] if kind.feedback is Feedback.SYNC else []
     declared = worst_load(traffic, host.bench.emulator.wires["main"].rates)
-    assert 0.5 * declared < load < 1.02 * declared
+    assert 0.5 * declared < load < 1.002 * declared  # a window of time may hold one frame more than its share

@@ -587,9 +587,8 @@ def test_our_heartbeat_is_sent_three_times_within_the_watchdog() -> None:
 
 def test_the_traffic_lists_every_frame_of_the_loop() -> None:
     traffic = Cia402Drive.traffic(settings(), PERIOD)
-    assert [(each.size, pytest.approx(each.rate)) for each in traffic] == [
-        (8, 1000), (4, 1000), (6, 100), (1, 10), (1, 62.5),
-    ]  # fmt: skip
+    found = sorted((each.size, round(each.rate, 6)) for each in traffic)
+    assert found == [(1, 10), (1, 62.5), (4, 1000), (6, 100), (8, 1000)]
 
 
 def test_the_smallest_steps_are_one_count_each() -> None:
@@ -605,7 +604,7 @@ def test_an_encoder_node_is_mapped_and_started() -> None:
     talk.run(node.identify())
     assert node.sample.position == pytest.approx(-math.pi / 2)
     assert axis.objects[0x1800][2].raw == 1 and axis.objects[0x1400][1].raw >> 31
-    assert Cia402Encoder.traffic(node.settings, PERIOD)[0].rate == 1000
+    assert (8, 1000) in [(each.size, each.rate) for each in Cia402Encoder.traffic(node.settings, PERIOD)]
 
 
 def problems_of(**changes) -> list[str]:

@@ -370,7 +370,7 @@ def test_replies_of_ids_above_7_have_29_bits(node: int, extended: bool) -> None:
     answer = Frame(node << 8, registers.padded(state(10).data), extended=extended, fd=True)
     drive.accept(answer)
     assert drive.sample is not None and drive.rejected == 0
-    up, down = MoteusDrive.traffic(settings(node=node), PERIOD)
+    down, up = MoteusDrive.traffic(settings(node=node), PERIOD)
     assert (up.size, up.extended, down.size, down.extended) == (32, True, 20, extended)
     assert up.fd and up.brs and down.fd and down.brs
 
