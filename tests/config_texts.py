@@ -4,32 +4,32 @@ import json
 
 
 def plant_text(
-    name: str, fields: str, coordinates: dict[str, str], actuators: dict[str, str], mass: str, force: str = "",
-    actuation: str = "", more: str = "",
+    name: str, fields: str, coordinates: dict[str, str] | str, actuators: dict[str, str] | str, mass: str,
+    force: str = "", actuation: str = "", more: str = "",
 ) -> str:  # fmt: skip
     """The file of a plant.
 
     Args:
         name: Of its class.
         fields: Its parameters, `m: float = 1.0`, with `; ` between them.
-        coordinates: Coordinate -> unit.
-        actuators: Actuator -> unit.
+        coordinates: Coordinate -> unit; or their names, all in m.
+        actuators: Actuator -> unit; or their names, all in N.
         mass: Mass matrix, an expression.
         force: Force; by default none.
         actuation: Actuation matrix; by default each actuator acts on a coordinate of its own.
         more: Further methods.
     """
-    values = {
-        "mass_matrix(self, q, t)": mass,
-        "force(self, q, v, t)": force or f"np.zeros({len(coordinates)})",
-        "actuation(self, q, t)": actuation or f"np.eye({len(coordinates)})",
-    }
+    q, u = ({name: unit for name in given.split()} if isinstance(given, str) else given
+            for given, unit in ((coordinates, "m"), (actuators, "N")))  # fmt: skip
+    values = {"mass_matrix(self, q, t)": mass, "force(self, q, v, t)": force or f"np.zeros({len(q)})"}
+    if u:
+        values["actuation(self, q, t)"] = actuation or f"np.eye({len(q)})"
     methods = "".join(f"\n    def {method}:\n        return {value}\n" for method, value in values.items())
     parameters = "".join(f"    {field}\n" for field in fields.split("; "))
     return (
         "from dataclasses import dataclass\nimport numpy as np\nimport servoctl as sc\n\n\n@dataclass(frozen=True)\n"
-        f"class {name}(sc.Plant):\n{parameters}    coordinates = {json.dumps(coordinates)}\n"
-        f"    actuators = {json.dumps(actuators)}\n{methods}{more}"
+        f"class {name}(sc.Plant):\n{parameters}    coordinates = {json.dumps(q)}\n"
+        f"    actuators = {json.dumps(u)}\n{methods}{more}"
     )
 
 

@@ -8,29 +8,12 @@ from scipy.integrate import solve_ivp
 
 import servoctl as sc
 from servoctl.errors import ConfigError
+from tests.config_texts import plant_text
 
-PLANT = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Beads(sc.Plant):
-    """Two masses on a line: `wall` holds the first, `rod` keeps the second at its side."""
-    m: float = 2.0
-    coordinates = {"x": "m", "y": "m"}
-    actuators = {}
-
-    def mass_matrix(self, q, t):
-        return np.diag([1.0, self.m])
-
-    def force(self, q, v, t):
-        return np.array([1.0, 4.0 * np.cos(3.0 * t)])
-
-    def passive_constraints(self, q, t):
-        return {"wall": q[0], "rod": q[1] - q[0]}
-'''
+PLANT = plant_text(  # two masses on a line: `wall` holds the first, `rod` keeps the second at its side
+    "Beads", "m: float = 2.0", "x y", "", "np.diag([1.0, self.m])", "np.array([1.0, 4.0 * np.cos(3.0 * t)])",
+    more='\n    def passive_constraints(self, q, t):\n        return {"wall": q[0], "rod": q[1] - q[0]}\n',
+)  # fmt: skip
 ALPHA, BETA = 5.0, 8.0
 M, A = np.diag([1.0, 2.0]), np.array([[1.0, 0.0], [-1.0, 1.0]])
 

@@ -20,24 +20,12 @@ from servoctl.study.batch import batch, run_all
 from servoctl.study.cluster import Cluster, pack, unpack
 from servoctl.study.points import points_of, read_varies
 from servoctl.study.sweep import sweep
+from tests.config_texts import plant_text
 
 distributed = pytest.importorskip("distributed")
 
-BALL = """
-import os
-from contextlib import suppress
-from dataclasses import dataclass
-import distributed
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Ball(sc.Plant):
-    m: float = 1.0
-    coordinates = {"z": "m"}
-    actuators = {"F": "N"}
-
+BALL = "import os\nfrom contextlib import suppress\nimport distributed\n" + plant_text(
+    "Ball", "m: float = 1.0", "z", "F", "np.array([[self.m]])", "np.array([-9.8 * self.m])", more="""
     def __post_init__(self):
         try:
             distributed.get_worker()
@@ -49,16 +37,8 @@ class Ball(sc.Plant):
             with suppress(FileExistsError):
                 open(os.environ["BALL_DIED"], "x").close()
                 os._exit(1)
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        return np.array([-9.8 * self.m])
-
-    def actuation(self, q, t):
-        return np.eye(1)
-"""
+""",
+)  # fmt: skip
 CONFIG = """
 plant: {class: "../plants/ball.py:Ball"}
 initial: {q: 1}

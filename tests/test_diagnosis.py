@@ -236,34 +236,18 @@ def test_rows_that_stay_dependent_in_every_extension_are_reported_as_dependent(t
     assert "task: rank 1 of 2 rows: a, twice depend on only one combination of the inputs, turn" in str(found)
 
 
-ROLLING = """\
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Skate(sc.Plant):
-    m: float = 2.0
-    coordinates = {"x": "m", "y": "m", "a": "rad", "z": "m"}
-    actuators = {"push": "N"}
-    held: int = 0
-
-    def mass_matrix(self, q, t):
-        return np.diag([self.m, self.m, 1.0, 1.0])
-
-    def force(self, q, v, t):
-        return np.zeros(4) + 0 * v
-
-    def actuation(self, q, t):
-        return np.array([[np.cos(q[2])], [np.sin(q[2])], [0.0], [0.0]])
-
+ROLLING = plant_text(
+    "Skate", "m: float = 2.0; held: int = 0", {"x": "m", "y": "m", "a": "rad", "z": "m"}, {"push": "N"},
+    "np.diag([self.m, self.m, 1.0, 1.0])", "np.zeros(4) + 0 * v",
+    "np.array([[np.cos(q[2])], [np.sin(q[2])], [0.0], [0.0]])",
+    """
     def passive_constraints(self, q, t):
         return {"floor": q[3]} if self.held else {}
 
     def passive_rates(self, q, v, t):
         return {"blade": v[0] * np.sin(q[2]) - v[1] * np.cos(q[2])}
-"""
+""",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -7,27 +7,9 @@ import pytest
 
 import servoctl as sc
 from servoctl.study.series import run_at
+from tests.config_texts import plant_text
 
-CART = '''
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    """A cart."""
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[2.0]])
-
-    def force(self, q, v, t):
-        return np.zeros(1)
-
-    def actuation(self, q, t):
-        return np.array([[1.0]])
-'''
+CART = plant_text("Cart", "", "x", "F", "np.array([[2.0]])")
 
 LINK = """<robot name="arm">
   <link name="base"/>

@@ -13,6 +13,7 @@ from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
 from servoctl.study.batch import batch
 from servoctl.study.cluster import pack, unpack
+from tests.config_texts import plant_text
 
 PLANT = """
 from dataclasses import dataclass
@@ -163,28 +164,9 @@ def test_a_parcel_for_a_cluster_holds_them(tmp_path: Path) -> None:
     assert there.simulate()["u.F"][0] == pytest.approx(5.0)
 
 
-CART = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-from lead import SIZE
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    m: float = 1.0
-    coordinates = {"x": "m"}
-    actuators = {"F": "N"}
-    size = SIZE
-
-    def mass_matrix(self, q, t):
-        return np.array([[SIZE * self.m]])
-
-    def force(self, q, v, t):
-        return -v
-
-    def actuation(self, q, t):
-        return np.eye(1)
-"""
+CART = "from lead import SIZE\n" + plant_text(
+    "Cart", "m: float = 1.0; size = SIZE", "x", "F", "np.array([[SIZE * self.m]])", "-v"
+)
 CART_CONFIG = """
 plant: {class: 'cart.py:Cart'}
 initial: {q: {x: 0}}

@@ -12,6 +12,7 @@ from servoctl.engine.compiler import compiler
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.types import Array
+from tests.config_texts import plant_text
 
 PERIOD = 5_000_000
 
@@ -162,28 +163,10 @@ def test_a_controller_continues_with_a_law_of_other_gains(engine: str) -> None:
     assert np.abs(after - before).max() > 1e-3
 
 
-ROWS = """
-from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Row(sc.Plant):
-    coordinates = {f"x{i}": "m" for i in range(24)}
-    actuators = {f"u{i}": "N" for i in range(24)}
-
-    def mass_matrix(self, q, t):
-        return np.eye(24) + np.outer(np.cos(q), np.cos(q))
-
-    def force(self, q, v, t):
-        return -np.sin(q)
-
-    def actuation(self, q, t):
-        return np.eye(24)
-"""
+ROWS = plant_text(
+    "Row", "", " ".join(f"x{i}" for i in range(24)), " ".join(f"u{i}" for i in range(24)),
+    "np.eye(24) + np.outer(np.cos(q), np.cos(q))", "-np.sin(q)",
+)  # fmt: skip
 
 
 def test_a_law_of_24_rows_is_compiled(tmp_path: Path) -> None:

@@ -13,34 +13,17 @@ from servoctl.study.batch import batch
 from servoctl.study.evaluator import Evaluator
 from servoctl.study.problem import read_problem
 from servoctl.study.sweep import within
+from tests.config_texts import plant_text
 
-SPRUNG = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Sprung(sc.Plant):
-    m: float = 1.0
-    k: float = 0.0
-    damping: float = 0.0
-    coordinates = {"x": "m", "z": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.diag([self.m, 1.0])
-
-    def force(self, q, v, t):
-        pull = self.k * (q[1] - q[0])
-        return np.array([pull, -pull - self.damping * v[1]])
-
-    def actuation(self, q, t):
-        return np.array([[1.0], [0.0]])
-
+SPRUNG = plant_text(
+    "Sprung", "m: float = 1.0; k: float = 0.0; damping: float = 0.0", "x z", "F", "np.diag([self.m, 1.0])",
+    "self.k * (q[1] - q[0]) * np.array([1.0, -1.0]) - self.damping * v[1] * np.array([0.0, 1.0])",
+    "np.array([[1.0], [0.0]])",
+    """
     def energy(self, q, v, t):
         return 0.5 * (self.m * v[0] ** 2 + v[1] ** 2 + self.k * (q[1] - q[0]) ** 2)
-"""
+""",
+)  # fmt: skip
 LAW = """
 plant: {class: "sprung.py:Sprung", parameters: {k: 1, damping: 1}}
 initial: {q: {x: 0.1, z: 0}}

@@ -23,32 +23,15 @@ from servoctl.export import export
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.batch import batch
 from servoctl.study.metrics import metrics_of
+from tests.config_texts import plant_text
 
-CHAIN = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Chain(sc.Plant):
-    m1: float = 1.0
-    m2: float = 1.0
-    k: float = 1.0
-    d: float = 0.1
-    coordinates = {"x": "m", "y": "m"}
-    actuators = {"F": "N", "G": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.diag([self.m1, self.m2 + 0.1 * self.m2 * np.cos(q[0])])
-
-    def force(self, q, v, t):
-        pull = self.k * (q[1] - q[0]) + self.d * np.maximum(v[1] - v[0], 0.0)
-        return np.array([pull, -pull - self.d * v[1]])
-
-    def actuation(self, q, t):
-        return np.array([[1.0, -0.3], [0.0, 1.0]])
-"""
+CHAIN = plant_text(
+    "Chain", "m1: float = 1.0; m2: float = 1.0; k: float = 1.0; d: float = 0.1", "x y", "F G",
+    "np.diag([self.m1, self.m2 + 0.1 * self.m2 * np.cos(q[0])])",
+    "(self.k * (q[1] - q[0]) + self.d * np.maximum(v[1] - v[0], 0.0)) * np.array([1.0, -1.0])"
+    " - self.d * v[1] * np.array([0.0, 1.0])",
+    "np.array([[1.0, -0.3], [0.0, 1.0]])",
+)  # fmt: skip
 HEAD = "plant: {class: 'chain.py:Chain'}\ninitial: {q: {x: 0.1, y: 0}, max_violation: 100}\n"
 STRUCTURES = {
     "plain": "task: [{name: a, holonomic: x}]\nlaw: {correction: {baumgarte: {alpha: 4, beta: 4}}}\n",

@@ -24,6 +24,7 @@ from servoctl.study.points import points_of, read_varies
 from servoctl.study.series import run_at
 from servoctl.study.sweep import Study, plan, sweep
 from servoctl.study.sweep_files import draw
+from tests.config_texts import plant_text
 from tests.faces import exit_code
 
 SHORT = ["run.duration=0.3", "run.integrator.step=0.005"]
@@ -32,50 +33,18 @@ OFF = [*SHORT, "initial.max_violation=1"]
 LIMITED = [*OFF, "law.limits.F=500", "law.on_infeasible=fault", "initial.q.x2=1.1"]
 
 
-BALL = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Ball(sc.Plant):
-    m: float = 1.0
-    coordinates = {"z": "m"}
-    actuators = {}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        return np.array([-9.8 * self.m])
-
+BALL = plant_text(
+    "Ball", "m: float = 1.0", "z", "", "np.array([[self.m]])", "np.array([-9.8 * self.m])", more="""
     def energy(self, q, v, t):
         if self.m == 13.0:
             raise RuntimeError("thirteen")
         return 9.8 * self.m * q[0] + self.m * v[0] ** 2 / 2
-"""
-MASSES = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Masses(sc.Plant):
-    share: float = 0.0  # of the force that acts on the second mass too
-    coordinates = {"x": "m", "y": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.eye(2)
-
-    def force(self, q, v, t):
-        return 5.0 * np.array([q[1] - q[0], q[0] - q[1]])
-
-    def actuation(self, q, t):
-        return np.array([[1.0], [self.share]])
-"""
+""",
+)  # fmt: skip
+MASSES = plant_text(  # a share of the force acts on the second mass too
+    "Masses", "share: float = 0.0", "x y", "F", "np.eye(2)", "5.0 * np.array([q[1] - q[0], q[0] - q[1]])",
+    "np.array([[1.0], [self.share]])",
+)  # fmt: skip
 MASSES_CONFIG = """
 plant: {class: "masses.py:Masses"}
 initial: {q: 0, v: {y: 0.1}}
@@ -436,7 +405,7 @@ def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_with_a_warning(
     tables = []
     for name, sine in (("traced", "np.sin"), ("opaque", "math.sin")):
         code = MASSES.replace("5.0 * np", f"({sine}(q[0]) + 5.0) * np")
-        (tmp_path / f"{name}.py").write_text("import math" + code)
+        (tmp_path / f"{name}.py").write_text("import math\n" + code)
         config = MASSES_CONFIG.replace("masses.py", f"{name}.py").replace("y - 0.1*sin(t)", "x - 0.1*sin(t)")
         config = config.replace("input_output", "constraint_following").replace(
             "poles: -4", "baumgarte: {alpha: 5, beta: 5}"

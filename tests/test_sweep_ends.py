@@ -17,37 +17,17 @@ import pytest
 from servoctl.cli.console import ProgressBar, interruptible
 from servoctl.config.yaml_loader import read_value
 from servoctl.study.store import RowStore
+from tests.config_texts import plant_text
 
-BALL = """
-import os
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Ball(sc.Plant):
-    m: float = 1.0
-    coordinates = {"z": "m"}
-    actuators = {"F": "N"}
-
+BALL = "import os\nfrom contextlib import suppress\nfrom pathlib import Path\n" + plant_text(
+    "Ball", "m: float = 1.0", "z", "F", "np.array([[self.m]])", "np.array([-9.8 * self.m])", more="""
     def __post_init__(self):
         with suppress(OSError), open(Path(__file__).parent / "made", "a") as file:
             file.write(f"{self.m}\\n")
         if self.m == 13.0:
             os._exit(1)
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m]])
-
-    def force(self, q, v, t):
-        return np.array([-9.8 * self.m])
-
-    def actuation(self, q, t):
-        return np.eye(1)
-"""
+""",
+)  # fmt: skip
 CONFIG = """
 plant: {class: "ball.py:Ball"}
 initial: {q: 1}

@@ -6,6 +6,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.study.metrics import metric_names, metrics_of
+from tests.config_texts import plant_text
 from tests.faces import exit_code
 
 GIVEN = """
@@ -24,26 +25,7 @@ class Given(sc.SecondOrder):
     def b(self, q, v, t):
         return np.array([self.a * np.cos(t)])
 """
-PLANT = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Pair(sc.Plant):
-    coordinates = {"x": "m", "y": "m"}
-    actuators = {"F": "N", "G": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.eye(2)
-
-    def force(self, q, v, t):
-        return -0.1 * v
-
-    def actuation(self, q, t):
-        return np.eye(2)
-"""
+PLANT = plant_text("Pair", "", "x y", "F G", "np.eye(2)", "-0.1 * v")
 CONFIG = """
 plant: {class: 'pair.py:Pair'}
 initial: {q: {x: 0.1, y: 0}, v: 0, max_violation: 1}

@@ -1,18 +1,12 @@
 """Searches that are refused or fail: each problem is named, and no finished trial is lost."""
 
-import fcntl
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from plants import two_mass_spring
 from servoctl.study.trials import STUDY
 from tests.faces import answer
 from tests.refused import Base, Case, assert_refused, cases
@@ -87,37 +81,12 @@ def test_an_existing_study_is_neither_overwritten_nor_mixed(config: Path, capsys
     assert code == 0 and out.startswith("masses: 9 trials")
 
 
-def test_a_study_does_not_continue_with_an_edited_plant(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plant = config.parent / "mine.py"
-    plant.write_text(Path(two_mass_spring.__file__).read_text())
-    config.write_text(CONFIG.replace("plants.two_mass_spring:", "mine.py:").replace("trials: 8", "trials: 4"))
-    assert said(capsys, "--out", "study")[0] == 0
-    plant.write_text(plant.read_text() + "# stiffer\n")
-    code, _, err = said(capsys, "--out", "study", "--resume", "--trials", "5")
-    assert code == 2 and "study.jsonl: is of another study: files.mine.py was " in err, err
-
-
 def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = said(capsys, "--resume")
     assert (code, err) == (2, "--resume: needs --out (no folder matches runs/masses-tune-*)\n")
     assert said(capsys)[0] == 0
     (folder,) = (config.parent / "runs").iterdir()
     assert said(capsys, "--resume")[2] == f"--resume: needs --out (the newest: --out runs/{folder.name})\n"
-
-
-def test_resume_without_a_study_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = said(capsys, "--out", "study", "--resume")
-    assert (code, err) == (2, "--resume: study holds no study that can continue (leave --resume out)\n")
-
-
-def test_two_searches_cannot_use_the_same_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "--out", "study", "--trials", "4")[0] == 0
-    with open(config.parent / "study" / STUDY.file, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        code, _, err = said(capsys, "--out", "study", "--resume")
-        assert code == 3 and "study.jsonl: another program works on this study (wait until it ends" in err
-    code, out, _ = said(capsys, "--out", "study", "--resume")
-    assert code == 0 and out.startswith("masses: 8 trials")
 
 
 @pytest.mark.parametrize("option", ["--storage=sqlite:///x.db", "--compare", "--no-compare"])
@@ -137,31 +106,6 @@ def test_without_optuna_the_error_tells_what_to_install(
     code, _, err = said(capsys)
     assert code == 2
     assert err == "servoctl tune: cmaes is not installed (pip install servoctl[tune])\n"
-
-
-@pytest.mark.slow
-def test_a_killed_search_keeps_its_trials_and_continues(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config.write_text(CONFIG.replace("trials: 8", "trials: 400"))
-    words = [sys.executable, "-m", "servoctl", "tune", "masses.yaml", "--engine", "vm", "--out", "study"]
-    child = subprocess.Popen(words, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60.0
-    while stored(config.parent / "study" / STUDY.file) < 8 and time.monotonic() < until:
-        time.sleep(0.05)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    before = stored(config.parent / "study" / STUDY.file)
-    assert 8 <= before < 400
-    config.write_text(CONFIG.replace("trials: 8", "trials: 4"))  # the number of trials is no part of the study
-    code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", str(before + 3))
-    assert code == 0 and out.startswith(f"masses: {before + 3} trials")
-    assert said(capsys, "--out", "whole", "--trials", str(before + 3))[0] == 0
-    parts, whole = (pq.read_table(config.parent / name / "trials.parquet") for name in ("study", "whole"))
-    assert parts.equals(whole)
-
-
-def stored(path: Path) -> int:
-    """Trials in a study."""
-    return max(0, path.read_bytes().count(b"\n") - 1) if path.exists() else 0
 
 
 EVALUATION = {"status": "done", "reason": None, "values": [0.1], "metrics": {}, "excess": {}, "runs": 1}

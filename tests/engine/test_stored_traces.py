@@ -18,28 +18,12 @@ from servoctl.errors import ServoctlError
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
+from tests.config_texts import plant_text
 
-PLANT = """\
-from dataclasses import dataclass
-from pathlib import Path
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    g: float = 9.8
-    coordinates = {"x": "m"}
-    actuators = {"u": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[float(Path(__file__).with_name("mass.txt").read_text())]])
-
-    def force(self, q, v, t):
-        return np.array([-self.g * np.sin(q[0])])
-
-    def actuation(self, q, t):
-        return np.eye(1)
-"""
+PLANT = "from pathlib import Path\n" + plant_text(
+    "Cart", "g: float = 9.8", "x", "u", 'np.array([[float(Path(__file__).with_name("mass.txt").read_text())]])',
+    "np.array([-self.g * np.sin(q[0])])",
+)  # fmt: skip
 CONFIG = """\
 plant: {class: "cart.py:Cart"}
 initial: {q: [0.1], v: 0}

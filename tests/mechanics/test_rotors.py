@@ -12,31 +12,19 @@ from servoctl.errors import ConfigError
 from servoctl.mechanics.actuator_parameters import with_armature
 from servoctl.mechanics.model import Model
 from servoctl.types import State
+from tests.config_texts import plant_text
 
 LIMIT = 1e-9
 """Relative to the numbers themselves, of size 1: the goal; what is found is round-off."""
 
-ARM = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Arm(sc.Plant):
-    m1: float = 1.0
-    m2: float = 0.8
-    g: float = 9.81
-    coordinates = {"a": "rad", "b": "rad"}
-    actuators = {"u1": "N m", "u2": "N m"}
-    def mass_matrix(self, q, t):
-        c = self.m2 * (0.12 * np.cos(q[1]) + 0.09)
-        return np.array([[0.1 * self.m1 + self.m2 * (0.25 + 0.24 * np.cos(q[1])), c], [c, 0.09 * self.m2]])
-    def force(self, q, v, t):
-        s = 0.12 * self.m2 * np.sin(q[1])
-        return np.array([s * (2 * v[0] * v[1] + v[1]**2) - self.g * self.m1 * 0.2 * np.cos(q[0]), -s * v[0]**2])
-    def actuation(self, q, t):
-        return np.array([[1.0, -1.0], [0.0, 1.0]])
-"""
+ARM = plant_text(
+    "Arm", "m1: float = 1.0; m2: float = 0.8; g: float = 9.81", {"a": "rad", "b": "rad"}, {"u1": "N m", "u2": "N m"},
+    "self.m1 * np.diag([0.1, 0.0]) + self.m2 * (np.array([[0.25, 0.09], [0.09, 0.09]])"
+    " + np.cos(q[1]) * np.array([[0.24, 0.12], [0.12, 0.0]]))",
+    "0.12 * self.m2 * np.sin(q[1]) * np.array([2 * v[0] * v[1] + v[1]**2, -(v[0]**2)])"
+    " - np.array([self.g * self.m1 * 0.2 * np.cos(q[0]), 0.0])",
+    "np.array([[1.0, -1.0], [0.0, 1.0]])",
+)  # fmt: skip
 
 CONFIG = """
 plant: {class: "arm.py:Arm", armature: {u1: 0.3, u2: 0.2}}
