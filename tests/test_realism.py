@@ -11,9 +11,9 @@ from scipy.integrate import solve_ivp
 
 import servoctl as sc
 from plants.two_mass_spring import TwoMassSpring
+from servoctl.assembly.context import run_timing
 from servoctl.assembly.gains import task_gains, task_spacing
 from servoctl.assembly.run import Run
-from servoctl.assembly.timing import run_timing
 from servoctl.check.report import check
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchProgram

@@ -10,7 +10,7 @@ from resting import CASES, MORE, Resting, growth, resting
 from scipy.linalg import expm
 
 import servoctl as sc
-from servoctl.assembly.timing import run_timing
+from servoctl.assembly.context import run_timing
 from servoctl.cli import main
 from servoctl.errors import TaskError
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing

@@ -12,8 +12,8 @@ from functools import reduce
 from typing import Any, cast
 
 from servoctl.assembly.build import build_law
+from servoctl.assembly.context import Context, drives_timing
 from servoctl.assembly.gains import RowGains, Spacing
-from servoctl.assembly.timing import drives_timing
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, TaskError
@@ -73,7 +73,7 @@ class LiveGains:
         attached: AttachedLaw | None,  # the attached law
     ) -> None:
         problems = Problems(loaded)
-        hil, law = loaded.config.hil, build_law(loaded, model.plant, problems, on_drives=True)
+        hil, law = loaded.config.hil, build_law(loaded, Context.of(loaded, model.plant, problems, on_drives=True))
         problems.check()
         assert hil is not None
         self._model, self._period = model, hil.period

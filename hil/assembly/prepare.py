@@ -20,7 +20,7 @@ from hil.safety.rules import assumption_rules, rules_of
 from hil.sensing.gravity import GravityCompensation, falls_without_torque
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
-from servoctl.assembly.estimation import estimating
+from servoctl.assembly.context import Context
 from servoctl.assembly.gains import drives_spacing, has_unknown_gains, task_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
@@ -118,7 +118,8 @@ def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) 
         noise = position_noise(values, nodes, sensing.coordinates.inverse(run.start.t, run.start.q))
         usable = np.where((noise > 0.0) & np.isfinite(noise), noise, NOISE)
         loaded = loaded.overridden([f"estimation.noise.q={usable.tolist()}"])
-        made = estimating(run.system, loaded, run.start, Problems(loaded), on_drives=True)
+        context = Context.of(loaded, run.system.model.plant, Problems(loaded), on_drives=True)
+        made = context.estimating(run.system, run.start)
         assert made.estimator is not None
         run.loop.take_estimator(made.estimator)
     return replace(run, loaded=loaded)

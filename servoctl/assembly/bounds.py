@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.estimation import estimate_errors
+from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import equations
-from servoctl.assembly.timing import predicted, timing_of
-from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation
+from servoctl.assembly.values import Problems, build_equation
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
@@ -56,18 +55,9 @@ def unused_shapes(loaded: LoadedConfig) -> list[Finding]:
     ]
 
 
-def build_bounds(
-    loaded: LoadedConfig,
-    plant: Plant,
-    problems: Problems,
-    signals: Mapping[str, Signal] = NO_SIGNALS,
-    on_drives: bool = False,
-) -> Bounds | None:
-    """The bounds of a config, without those that are wrong; None without any.
-
-    Args:
-        on_drives: Whether the law runs at the period of `hil`, and its time stands still up to 0.
-    """
+def build_bounds(loaded: LoadedConfig, context: Context) -> Bounds | None:
+    """The bounds of a config, without those that are wrong; None without any. On drives time stands still up to 0."""
+    plant, problems, signals = context.plant, context.problems, context.signals
     shapes = build_shapes(loaded, plant, problems)
     entries: dict[str, Bound] = {}
     for index, entry in enumerate(loaded.config.bounds):
@@ -76,14 +66,12 @@ def build_bounds(
         if isinstance(of, Constraint):
             for sentence in of.problems(plant):
                 problems.add(sentence.removeprefix("value: "), "bounds", index, entry.kind)
-            of = of.standing() if on_drives else of
+            of = of.standing() if context.on_drives else of
         if of is not None:
             entries[entry.name] = Bound(of, entry.rate, entry.acceleration, entry.margin or 0.0)
     if not entries:
         return None
-    timing = timing_of(loaded, plant, on_drives)
-    timing = timing.at_action if predicted(loaded, on_drives) else timing
-    return Bounds(entries, timing, estimate_errors(loaded, plant, on_drives))
+    return Bounds(entries, context.seen, context.estimate_errors)
 
 
 def _bound(

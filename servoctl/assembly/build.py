@@ -7,9 +7,9 @@ from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import fields_of, float_fields, instantiate, load_class
+from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.timing import term_timings
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig, in_order
@@ -123,7 +123,7 @@ def _without_wrong_parameters(kind: type[Plant], loaded: LoadedConfig) -> Plant 
     given, unsaid = loaded.config.plant.parameters, Problems(loaded)
     right = fields_of(kind, given, unsaid, "plant")
     numbers = {name: 1.0 for name, many in float_fields(kind).items() if not many}
-    known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    known: list[str] = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     structure = [name for name in known if name not in numbers]
     for name in given.keys() - right.keys() - numbers.keys():
         if name in structure or suggestion(name, structure):
@@ -231,18 +231,9 @@ def _of_class(
     return made if isinstance(made, base) else None
 
 
-def build_law(
-    loaded: LoadedConfig,
-    plant: Plant,
-    problems: Problems,
-    signals: Mapping[str, Signal] = NO_SIGNALS,
-    on_drives: bool = False,
-) -> Law | None:
-    """The law of a config; None for an open loop, or a class of one's own with problems.
-
-    Args:
-        on_drives: Whether the law runs at the period of `hil`; else at that of `run`.
-    """
+def build_law(loaded: LoadedConfig, context: Context) -> Law | None:
+    """The law of a config; None for an open loop, or a class of one's own with problems."""
+    plant, problems, signals = context.plant, context.problems, context.signals
     values = loaded.config.law
     if not isinstance(values, LawConfig):
         return None
@@ -272,9 +263,9 @@ def build_law(
         input_damping=values.damping,
         observer=Observer() if values.observer == "auto" else values.observer,
         robust=values.robust or values.adaptive,
-        bounds=build_bounds(loaded, plant, problems, signals, on_drives),
+        bounds=build_bounds(loaded, context),
         terms={name: term for name, term in own.items() if term is not None},
-        timings=term_timings(loaded, plant, on_drives),
+        timings=context.terms,
     )
     for sentence in law_of_task.unknown_actuators(list(plant.actuators)):
         problems.add_named(sentence)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.assembly import start as starts
-from servoctl.assembly.estimation import errors_of, measured_by, of_plant, with_estimator
+from servoctl.assembly.context import Context
 from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system
-from servoctl.assembly.realism import effects_of
+from servoctl.assembly.realism import check_loop, effects_of
 from servoctl.assembly.run import ENGINES, Run
-from servoctl.assembly.values import Problems, build_equations
+from servoctl.assembly.values import NO_SIGNALS, Problems, build_equations
 from servoctl.config.document import Document, FieldPath
 from servoctl.config.problems import validate_as
 from servoctl.config.realism import realism_problems
@@ -23,19 +23,18 @@ from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Correction
 from servoctl.laws.law import Law
-from servoctl.laws.term import TermTimings
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import ADAPTIVE, Settings
-from servoctl.simulation.system import System
 from servoctl.tree.fields import Broken, Root
 from servoctl.tree.per_name import one_per_name
 from servoctl.types import State
+
+Keeps = Constraint | ReactionBound | Bound  # h >= 0
 
 
 class Arguments(Root, revalidate_instances="always"):
@@ -92,7 +91,7 @@ def simulate(
     inputs: Mapping[str, str] | None = None,
     # the loop and its machine
     period: float | None = None,
-    bounds: Mapping[str, Constraint | ReactionBound | Bound] = MappingProxyType({}),
+    bounds: Mapping[str, Keeps] = MappingProxyType({}),
     estimation: Estimator | None = None,
     realism: Realism | Mapping[str, Any] | None = None,
     passive_correction: Correction | Literal["auto"] | None = "auto",
@@ -168,22 +167,12 @@ def simulate(
     problems.extend(wrong)
     problems.check()
     assert sections is not None
-    settings, effects, estimation = sections.run, sections.realism, sections.estimation
-    timing, measured = Timing.of(settings.period, plant.actuators), None
-    if effects is not None and settings.period is not None:
-        machine = effects.ready(plant, settings.period, problems)
-        problems.check()
-        timing = machine.timing
-        if estimation is None and effects.measured == "q" and law is not None:
-            estimation = Estimator(kind="difference")
-        measured = measured_by(machine)
-    if estimation is not None:
-        estimation = of_plant(estimation, plant, measured, problems)
-        problems.check()
-    law = _bounded(law, bounds, plant, estimation, timing)
-    if isinstance(law, ConstraintFollowing):
-        seen = timing if estimation is None else timing.at_action
-        law = dataclasses.replace(law, timings=TermTimings(seen, timing, seen))
+    settings = sections.run
+    _check_estimation(sections.estimation, law, settings)
+    context = Context(plant, settings, sections.realism, sections.estimation, problems, NO_SIGNALS)
+    check_loop(context)
+    law = _for_loop(law, bounds, context)
+    problems.check()
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:
@@ -191,14 +180,12 @@ def simulate(
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
-    system = dataclasses.replace(system, **effects_of(system, effects, settings, Path(), start, problems))
+    system = dataclasses.replace(system, **effects_of(system, context, Path(), start))
     problems.check()
-    if estimation is not None:
-        system = _estimating(system, estimation, start, timing)
-    loop = make_loop(system, engine)
-    task_map = None if law is None else starts.look_at_reach(system, start)
+    loop = make_loop(context.estimating(system, start), engine)
+    task_map = None if law is None else starts.look_at_reach(loop.system, start)
     wrong_starts = starts.check_start(loop, start, np.inf)
-    wrong_starts += starts.unreachable(task_map, system.law) if task_map is not None else []
+    wrong_starts += starts.unreachable(task_map, loop.system.law) if task_map is not None else []
     check_settings(loop, settings, problems, on_drives=False)
     if wrong_starts or problems.found:
         raise TaskError("\n".join(map(str, [*wrong_starts, *problems.found])))
@@ -216,37 +203,27 @@ def _written(section: Any) -> Any:
     return _plain(vars(section)) if dataclasses.is_dataclass(section) else section
 
 
-def _bounded(
-    law: Law | None,
-    bounds: Mapping[str, Constraint | ReactionBound | Bound],
-    plant: Plant,
-    estimation: Estimator | None,
-    timing: Timing,
-) -> Law | None:
-    """The law with bounds, which know the timing.
+def _for_loop(law: Law | None, bounds: Mapping[str, Keeps], context: Context) -> Law | None:
+    """The law with bounds and the timing of the loop.
 
     Raises:
-        TaskError: It keeps none.
+        TaskError: It keeps no bounds.
     """
-    if not bounds:
-        return law
     if not isinstance(law, ConstraintFollowing):
-        raise TaskError("simulate: bounds: need a law that keeps them (use ConstraintFollowing or InputOutput)")
+        if bounds:
+            raise TaskError("simulate: bounds: need a law that keeps them (use ConstraintFollowing or InputOutput)")
+        return law
     entries = {name: bound if isinstance(bound, Bound) else Bound(bound) for name, bound in bounds.items()}
-    if estimation is None or timing.period is None:
-        return dataclasses.replace(law, bounds=Bounds(entries, timing))
-    return dataclasses.replace(law, bounds=Bounds(entries, timing.at_action, errors_of(estimation, plant, timing)))
+    kept = Bounds(entries, context.seen, context.estimate_errors) if entries else law.bounds
+    return dataclasses.replace(law, bounds=kept, timings=context.terms)
 
 
-def _estimating(system: System, estimation: Estimator, start: State, timing: Timing) -> System:
-    """The system with an estimator.
-
-    Raises:
-        TaskError: It does not fit.
-    """
-    if timing.period is None or system.law is None:
-        missing = "a period (give period=)" if timing.period is None else "a law"
+def _check_estimation(estimation: Estimator | None, law: Law | None, settings: Settings) -> None:
+    """Refuses an estimator without a law or a period, or beside an observer."""
+    if estimation is None:
+        return
+    if settings.period is None or law is None:
+        missing = "a period (give period=)" if settings.period is None else "a law"
         raise TaskError(f"simulate: estimation: needs {missing}")
-    if estimation.kind == "model" and system.law.observed:
+    if estimation.kind == "model" and isinstance(law, ConstraintFollowing) and law.observer is not None:
         raise TaskError("simulate: estimation: the law's observer would cancel the same disturbance (leave one out)")
-    return with_estimator(system, estimation, start, timing)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.timing import drives_timing, run_timing
+from servoctl.assembly.context import drives_timing, run_timing
 from servoctl.config.load import LoadedConfig
 from servoctl.finding import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing

@@ -19,10 +19,10 @@ from servoctl.assembly.build import (
     place_of,
 )
 from servoctl.assembly.classes import class_stamps, stamp
-from servoctl.assembly.estimation import estimating
+from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
-from servoctl.assembly.realism import check_realism, effects_of, machine_of
+from servoctl.assembly.realism import check_loop, effects_of, machine_of
 from servoctl.assembly.references import Signals, build_references, check_smoothness, check_spans
 from servoctl.assembly.robot import stamps
 from servoctl.assembly.run import ENGINES, Run
@@ -213,12 +213,13 @@ def make_run(
     once: Once = partial(results.once, problems)
     built = once(_ground_key(loaded, waiting), lambda: _ground(loaded, problems, waiting))
     check_spans(loaded, built.signals.values(), problems)
-    law = build_law(loaded, built.plant, problems, built.signals, waiting)
+    context = Context.of(loaded, built.plant, problems, built.signals, waiting)
+    law = build_law(loaded, context)
     inputs = build_equations(values.inputs, built.plant, problems, "inputs", signals=built.signals)
-    check_realism(loaded, built.plant, problems)
+    check_loop(context)
     check_uncertainty(loaded, built.plant, problems)
     if problems.found:
-        machine_of(values.realism, settings, loaded.folder, built.plant, problems)  # its problems belong to the list
+        machine_of(context, loaded.folder)  # its problems belong to the list
         problems.check()
 
     def bound(ground: Ground) -> System:
@@ -235,12 +236,12 @@ def make_run(
     system, start = bound(ground), ground.start
     effects = once(
         ("effects", ground, system.model.rows_kernel, values.realism, settings.period, settings.integrator),
-        lambda: effects_of(system, values.realism, settings, loaded.folder, start, problems),
+        lambda: effects_of(system, context, loaded.folder, start),
     )
     system = replace(system, **effects)
     if system.machine is not None and settings.period is None and not waiting:
         problems.add("needs run.period (a machine takes the commands of a sampled law: give run.period [s])", "realism")
-    system = estimating(system, loaded, start, problems, waiting)
+    system = context.estimating(system, start)
     problems.check()
     loop = _loop(system, settings, engine, problems, once)
     check_settings(loop, settings, problems, waiting)

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from pydantic import TypeAdapter
 
+from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems
-from servoctl.config.load import LoadedConfig
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
@@ -28,42 +28,40 @@ RK4_LIMIT = 2.785  # largest decay rate times step at which the classical Runge-
 OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning
 
 
-def effects_of(
-    system: System, values: Realism | None, settings: Settings, folder: Path, start: State, problems: Problems
-) -> dict[str, Any]:
+def effects_of(system: System, context: Context, folder: Path, start: State) -> dict[str, Any]:
     """Field of `System` -> effect of a real machine; empty without any, or if there are problems."""
+    values, plant, problems = context.realism, context.plant, context.problems
     if values is None:
         return {}
-    count, plant, model = len(problems), system.model.plant, system.model
-    effects: dict[str, Any] = {"machine": machine_of(values, settings, folder, plant, problems)}
-    if settings.period is not None:  # else only drives run so
-        effects["realism"] = values.ready(plant, settings.period, problems)
+    count, model = len(problems), system.model
+    effects: dict[str, Any] = {"machine": machine_of(context, folder)}
+    if context.channels is not None:  # else only drives run so
+        effects["realism"] = context.channels
         if values.friction is not None:
             effects["friction"] = values.friction.ready(plant, problems, "realism")
         effects["simulated"] = _simulated(model, values, start, problems)
     return {} if len(problems) > count else effects
 
 
-def machine_of(
-    values: Realism | None, settings: Settings, folder: Path, plant: Plant, problems: Problems
-) -> MujocoMachine | None:
+def machine_of(context: Context, folder: Path) -> MujocoMachine | None:
     """The machine from a scene; None without one, or if it does not fit the plant."""
-    if values is None or values.machine is None:
+    scene = None if context.realism is None else context.realism.machine
+    if scene is None:
         return None
     try:
-        return MujocoMachine(folder / values.machine.file, plant, settings.integrator.fixed_step or math.inf)
+        return MujocoMachine(folder / scene.file, context.plant, context.run.integrator.fixed_step or math.inf)
     except ServoctlError as error:
         for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
-            problems.add(problem, "realism", "machine", values.machine.kind)
+            context.problems.add(problem, "realism", "machine", scene.kind)
         return None
 
 
-def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
-    """Notes coordinates, actuators and parameters in `realism` that the plant does not have."""
-    values, period = loaded.config.realism, loaded.config.run.period
-    if values is None or period is None:
+def check_loop(context: Context) -> None:
+    """Notes coordinates, actuators and parameters in `realism` and `estimation` that the plant does not have."""
+    channels, _ = context.channels, context.estimator  # each notes its own
+    values, plant, problems = context.realism, context.plant, context.problems
+    if values is None or channels is None:
         return
-    values.ready(plant, period, problems)
     if values.friction is not None:
         values.friction.ready(plant, problems, "realism")
     changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")

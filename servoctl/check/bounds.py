@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.estimation import estimate_errors
+from servoctl.assembly.context import Context
+from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import exclusions, hurries
 from servoctl.check.sections import Section, shortened
 from servoctl.finding import Finding
@@ -200,7 +201,7 @@ def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None, unit: 
 def _errors(run: Run, law: AttachedConstraintFollowing) -> tuple[float, ...]:
     """What errors of the estimator may cost each row of the model's bounds; empty where that is not known."""
     model = run.system.model
-    known = None if run.loaded is None else estimate_errors(run.loaded, model.plant, on_drives=False)
+    known = None if run.loaded is None else Context.of(run.loaded, model.plant, Problems(run.loaded)).estimate_errors
     if known is None or law.bounds is None or not model.bound_rows:
         return ()
     gradients = [model.rows_of_bounds(state).A for state in (run.start, *model.samples(run.start, NEARBY))]

@@ -23,10 +23,12 @@ from pydantic import Field
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
 from servoctl.tree.fields import Broken, PerName, Positive, PositiveTime, Rules, ScalarOr, Section
-from servoctl.types import State
+from servoctl.tree.per_name import Notes, one_per_name
+from servoctl.types import Array, State
 
 LEAST, MOST = 1e-12, 1e6
 """Range of s h^3 / r in which the Riccati equation is solved to the last digits, and of s h^2 / r."""
@@ -205,12 +207,27 @@ class Estimator(Rules):
         given = {"disturbance": self.disturbance, "noise": noise, "acceleration": self.acceleration}
         return {field: value for field, value in given.items() if value is not None}
 
-    def with_numbers(self, numbers: Mapping[str, Sequence[float]]) -> Self:
-        """The estimator with one number per coordinate for each of some fields of `numbers`."""
-        changes: dict[str, Any] = {field: tuple(values) for field, values in numbers.items()}
-        if "noise" in changes:
-            changes["noise"] = PositionNoise(q=changes["noise"])
-        return replace(self, **changes)
+    def ready(self, plant: Plant, measured: Array | None, problems: Notes) -> Self:
+        """The estimator with one number per coordinate wherever numbers are given.
+
+        Args:
+            measured: Standard deviation of the measured positions, shape (n,), used where no noise is given; 0: exact.
+            problems: Takes what is wrong.
+        """
+        numbers = self.numbers()
+        if measured is not None and measured.any():
+            numbers.setdefault("noise", np.where(measured > 0.0, measured, NOISE))
+        each: dict[str, Any] = {}
+        for field, value in numbers.items():
+            path = ("noise", "q") if isinstance(getattr(self, field), PositionNoise) else (field,)
+            default = DEFAULTS[field] or CHANGE
+            values = one_per_name(
+                value, plant.coordinates, "coordinate", problems, "estimation", *path, default=default
+            )
+            each[field] = tuple(np.where(values > 0.0, values, default).tolist())  # wrong ones are noted
+        if "noise" in each:
+            each["noise"] = PositionNoise(q=each["noise"])
+        return replace(self, **each)
 
     def gains(self, names: Sequence[str], period: float) -> tuple[Gains, ...]:
         """The steady gains of each coordinate.

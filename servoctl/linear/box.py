@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.timing import run_timing
+from servoctl.assembly.context import run_timing
 from servoctl.assembly.uncertainty import in_words, machine_errors, uncertainty_box
 from servoctl.engine.parameters import field_of, parameter_names
 from servoctl.errors import ConfigError

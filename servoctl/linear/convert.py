@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.context import run_timing
 from servoctl.assembly.make import make_system
-from servoctl.assembly.timing import run_timing
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.laws.robust import ESTIMATE

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.timing import run_timing
+from servoctl.assembly.context import run_timing
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters

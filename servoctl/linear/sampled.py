@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.timing import drives_timing, run_timing
+from servoctl.assembly.context import drives_timing, run_timing
 from servoctl.laws.hold import Closed, EstimateFilter, close, differences, hold
 from servoctl.linear.jacobians import Local
 from servoctl.mechanics.timing import Timing

@@ -9,7 +9,7 @@ from test_estimator import CONFIG
 from test_gains import poles as poles_of
 
 import servoctl as sc
-from servoctl.assembly.timing import run_timing
+from servoctl.assembly.context import run_timing
 from servoctl.check.report import check
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import local
