@@ -8,16 +8,33 @@ RING_HEAD, RING_TAIL, RING_LOST, RING_UNWRITTEN = 0, 8, 1, 9
 """Indices of the counts of a ring of `hil.recorder.memory`. The producer writes the head and what is lost, the consumer
 the tail and what is not written, in two cache lines."""
 
-ARRIVES, BETWEEN, LOST = 0, 1, 2
-NOT_FRICTION, OTHER = -1, -2
-"""What the last windows showed of a motor: its torque arrives; one window of neither; from `LOST` on: in so many
-windows none of it arrives; nor does it, and friction does not explain that; anything else."""
+NEVER = -(1 << 31)  # [ns] time of what has not come; no clock of a run shows it
 
-UNPROVED, AGAINST = -3, -4
-"""Stage zero has not proved the motor, and nor has its motion since; nor that, and the last window went against it."""
 
-COMES_WITHIN = 3
-"""Windows within which a disturbance that comes at once is there: the one in which it comes, and two more."""
+class Found(IntEnum):
+    """What sensing finds wrong; `hil.sensing.findings` has a sentence for each."""
+
+    POSITION = 0  # a position that is not finite
+    VELOCITY = 1  # a velocity that is not finite
+    JUMP = 2  # a motion that is too large
+    STUCK = 3  # an encoder that stands still
+    SCALE = 4  # a position that does not move as its speed says
+    CONTRADICTION = 5  # redundant measurements that contradict each other
+    LOST = 6  # a torque that does not arrive
+    AGAINST = 7  # a motion against a torque that was not proved
+    NOT_MADE = 8  # a drive that reports far less than its torque
+    DISTURBANCE = 9  # a disturbance that is too large
+    CHANGE = 10  # a disturbance that has come at once
+
+
+class Cause(IntEnum):
+    """What explains a disturbance."""
+
+    NONE = 0  # not asked for
+    BLOCKED = 1  # the joint is blocked
+    PART = 2  # a part of the torque arrives
+    ALONE = 3  # a load on one joint, or torque that does not arrive
+    LOAD = 4  # a load
 
 
 class Torques(IntEnum):

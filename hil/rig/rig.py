@@ -320,9 +320,12 @@ class CanRig(DriveRig):
         return [("", sentence) for sentence in self._sensing.check_start(self._start.q, samples, tolerances)]
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
-        for drive, age in zip(self._drives, ages, strict=False):
-            if age >= monitor.bounds.stale_age / SECOND:
-                drive.out_of_touch()
+        oldest = monitor.bounds.stale_age / SECOND
+        stale = [drive for drive, age in zip(self._drives, ages, strict=False) if age >= oldest]
+        if stale:
+            self.take_back()
+        for drive in stale:
+            drive.out_of_touch()
         monitor.rejections(self.clock.now())
         # In shadow another master commands the drives: their faults and their other master are not reported.
         if self.sends:

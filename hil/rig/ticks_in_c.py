@@ -5,9 +5,9 @@ computes the state of the machine; Python decides the torques from this reading,
 Where `Stages.source` says what makes the torques (the law, what holds a pose, the way between, a hand, the controlled
 stop, nothing), C decides too, several ticks in one call as long as nothing asks for Python.
 
-C does a half of a tick, or leaves no trace of it. As soon as anything is not ordinary (a rare frame, an implausible
-sample, a torque that no frame carries), the state goes back to Python, which does the same half from the same frames:
-its reaction is that of a run without C, in the same tick. So whatever C does not know cannot be wrong there.
+A verdict on a sample or on the motion is part of the reading, and Python decides that tick. Where C meets what it does
+not know (a rare frame, a torque that no frame carries), it leaves no trace of that half of the tick: the nodes get the
+frames, and Python does the same half. Its reaction is that of a run without C, in the same tick.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from hil.core.constants import UNKNOWN
-from hil.drives.base import Drive, Node
+from hil.drives.base import Condition, Drive, Node
 from hil.drives.settings import GAUGES
 from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
@@ -26,7 +26,6 @@ from hil.safety.limits import Limits
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
 from hil.sensing.sensing import Sensing
-from hil.tick import handover
 from hil.tick.machine import CompiledTick, frame_reader
 from hil.tick.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
 from servoctl.types import Array
@@ -36,6 +35,16 @@ PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom 
 PHASES = list(Phase)
 MEASURED = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases whose ticks C measures."""
+
+
+def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
+    """Whether every node has sent a sample, and every drive works without a complaint."""
+    if any([node.sample is None for node in nodes]):
+        return False
+    enabled = Condition.ENABLED
+    return not any(
+        [d.condition is not enabled or d.fault or d.foreign or d.saturated or d.quiet for d in drives]
+    )  # fmt: skip
 
 
 class TicksInC:
@@ -111,13 +120,14 @@ class TicksInC:
             written: When they were sent [ns].
         """
         measures = self._stages.mode in MEASURED and self._dispatch.healthy
-        if self.loaded and not (measures and free == self._tick.free):
+        if self.loaded and not measures:
             self.store()
+        self._tick.free = free
         if measures and not self.loaded:
             if self._pause:
                 self._pause -= 1
             else:
-                self._load(free, command, written)
+                self._load(command, written)
         return self.loaded
 
     def _renew(self) -> None:
@@ -145,14 +155,12 @@ class TicksInC:
             self._x["bias"][:], self._x["at_release"][:] = self._stages.pose.bias, self._stages.pose.at_release
         return True
 
-    def _load(self, free: bool, command: Array, written: int) -> None:
-        """Gives the state to C, if it is one that C knows."""
+    def _load(self, command: Array, written: int) -> None:
+        """Gives the state to C, if every node has sent a sample and every drive works without a complaint."""
         machine = self.machine
-        if not free and self._sensing.tracking is not None:
-            self._sensing.tracking.begin()  # as each tick in Python does
-        if not handover.load(machine, self._drives, self._nodes, self._sensing):
+        if not in_order(self._drives, self._nodes):
             return
-        self._tick.free = free
+        machine.load(self._drives, self._nodes)
         machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, machine.wires, strict=True)])
         commands = [wire.command.frame for wire in machine.wires if wire.command is not None]
         encoded = zip(self._drives, commands, machine.encoded(), strict=True)
@@ -173,19 +181,21 @@ class TicksInC:
         if self.sockets is not None:
             self.sockets.end()
             self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
-        handover.store_positions(self.machine, self._nodes)
+        self.machine.store(self._nodes, self._deliver_last)
+        if self._ahead:
+            self._resume()
+
+    def _deliver_last(self) -> None:
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)
-        handover.store(self.machine, self._nodes, self._sensing)
-        if self._ahead:
-            self._take_limits()
-            self._stages.resume(self._x["law_q"].copy(), self._x["rates"][: len(self._drives)].tolist())
 
     def _give_limits(self) -> None:
         self._x["previous"][:], self._x["limits_time"][0] = self._limits.previous, self._limits.last
         self._x["clamped"][:] = self._limits.clamped
 
-    def _take_limits(self) -> None:
+    def _resume(self) -> None:
+        """Takes over from the last tick that C decided."""
+        self._stages.resume(self._x["decided_q"].copy(), self._x["decided_rates"].tolist())
         self._limits.previous, self._limits.last = self._x["previous"].tolist(), int(self._x["limits_time"][0])
         self._limits.clamped = self.clamped
         self._ahead = False
@@ -221,11 +231,10 @@ class TicksInC:
 
     def sense(self, now: int) -> bool:
         """Computes the state of the machine from the frames; returns whether C has done it."""
-        if self.loaded and self._functions.tick_sense(self._tick, now):
-            self._give_back()
-            self.machine.raise_failure()
         if not self.loaded:
             return False
+        self._functions.tick_sense(self._tick, now)
+        self.machine.raise_failure()
         for message, bus, frame in self._received:
             self._last.pop(message, None)  # so that the order is that of arrival
             self._last[message] = (bus, frame)
@@ -249,7 +258,7 @@ class TicksInC:
     @property
     def sensed(self) -> int:
         """When C has computed the last state [ns]."""
-        return int(self._x["now"][0])
+        return int(self._sensing.struct.c.read)
 
     @property
     def samples(self) -> list[float]:
@@ -259,10 +268,11 @@ class TicksInC:
 
     def reading(self) -> Reading:
         """State of the machine as C found it."""
-        x, (displacements, speeds) = self._x, [part.tolist() for part in self._of_drives]
+        x, sensing, (displacements, speeds) = self._x, self._sensing.struct.c, [p.tolist() for p in self._of_drives]
         return Reading(
-            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), True, self._tick.residual, displacements, speeds,
-            (), x["silences"].tolist(), x["torque"][: len(displacements)].tolist(),
+            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), bool(sensing.valid), sensing.residual,
+            displacements, speeds, self._sensing.findings, x["silences"].tolist(),
+            x["torque"][: len(displacements)].tolist(),
             x["gauges"].reshape(len(GAUGES), -1).tolist(),
         )  # fmt: skip
 
@@ -274,7 +284,8 @@ class TicksInC:
         if not self.loaded:
             return None
         stages = self._stages
-        if self.sockets is None and not tick.skipped and self._dispatch.healthy and self._source():
+        asks = self._functions.tick_asks(self._tick)
+        if self.sockets is None and not (tick.skipped or asks) and self._dispatch.healthy and self._source():
             if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
                 stages.follow(tick, self.clamped)
                 self.decided = self.acts = self._ahead = True
@@ -284,7 +295,7 @@ class TicksInC:
             self._count()
             self.machine.raise_failure()
         if self._ahead:
-            self._take_limits()
+            self._resume()
         return None
 
     @property
@@ -303,7 +314,7 @@ class TicksInC:
             self._renew()
             self._give_limits()
             self._x["torques"][:] = torques
-            self.acts = not self._encode()
+            self.acts = not (self._tick.mute or self._encode())
         if not self.acts:
             self._count()
         elif self.sockets is None:

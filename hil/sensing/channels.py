@@ -27,7 +27,6 @@ class Channel:
     # largest speed of the joint [joint unit/s]; infinite: the measured and predicted speeds are used
     speed_limit: float = np.inf
     leap: float = np.inf  # [joint unit] further motion allowed between two samples of a joint without a speed limit
-    turn: float = np.inf  # [joint unit] displacement after which a wrapping encoder starts again
     interval: float = np.inf  # [s] longest ordinary time between two samples
     feedback: Feedback = Feedback.CYCLIC  # when it is sampled
     visible: float = 0.0  # smallest motion that certainly changes the sample [joint unit]; 0: the resolution
@@ -81,8 +80,9 @@ class Displacements:
         self._constant = self._constant_jacobian(plant, around)
         # coordinate and factor of each nonzero entry of the rows of the Jacobian; None: it is not constant
         self.rows = None if self._constant is None else [_nonzero(row) for row in self._constant.tolist()]
-        derived = type(plant).motor_positions is Plant.motor_positions
-        self._plant, self._linear = plant, self._constant if derived else None
+        # whether the displacements are linear in q, by these rows
+        self.linear = self._constant is not None and type(plant).motor_positions is Plant.motor_positions
+        self._plant = plant
         resolutions = np.array([c.resolution for c in channels], dtype=float)
         # weight of each channel in the least squares, shape (m,): finest resolution / own resolution
         self.weights = np.maximum(resolutions.min(initial=np.inf) / resolutions, LEAST_WEIGHT)
@@ -90,8 +90,8 @@ class Displacements:
 
     def __call__(self, plant: Plant, q: Array) -> Array:
         """h(q), on numbers or on symbols."""
-        if self._linear is not None and plant is self._plant:
-            linear: Array = self._linear @ q
+        if self.linear and self._constant is not None and plant is self._plant:
+            linear: Array = self._constant @ q
             return linear
         rho = motor_positions(plant, q) if self._motors else np.zeros(0)
         return np.concatenate([rho[self._motors], q[self._coordinates]])[self._order]

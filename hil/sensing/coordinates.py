@@ -135,11 +135,14 @@ class Coordinates:
             rates: Rate of each displacement [joint unit/s].
             slack: Further error of each displacement, in addition to that at standstill [joint unit].
         """
-        n, m = self._n, self._m
-        values: list[float] = [t, elapsed, *q.tolist(), *v.tolist(), *y, *rates, *slack]
-        self._input[:] = values
+        self._input[:] = [t, elapsed, *q.tolist(), *v.tolist(), *y, *rates, *slack]
         self.call.evaluate()
-        x = self._output.copy()
+        return self.estimate
+
+    @property
+    def estimate(self) -> CoordinateEstimate:
+        """The estimate of the last call."""
+        n, m, x = self._n, self._m, self._output.copy()
         residual, bound, redundancy, rank = 2 * n, 2 * n + m, 2 * n + 2 * m, 2 * n + 3 * m
         return CoordinateEstimate(
             x[:n],
@@ -147,7 +150,7 @@ class Coordinates:
             x[residual:bound],
             x[bound:redundancy],
             x[redundancy:rank],
-            int(x[rank]),
+            int(np.nan_to_num(x[rank])),
             float(x[rank + 1]),
         )
 

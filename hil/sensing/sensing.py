@@ -1,78 +1,35 @@
 """How the state of the machine follows from the samples of a tick.
 
-Design: each sample is checked by itself, then extrapolated to the present instant with its speed, and only then are
-the samples combined. So one bad sample is simply left out. A channel without a new sample for `OLD` periods follows the
-model instead, with the torques that were sent; the safety rules limit how old a sample may become.
+Design: C computes it, from the samples in the arrays of a struct to the state and to verdicts on what is wrong; here
+these become sentences. The state of sensing lives in that struct alone, whoever has read the frames. Each sample is
+checked by itself, then extrapolated to the present instant with its speed, and only then are the samples combined. So
+one bad sample is simply left out. A channel without a new sample for `OLD` periods follows the model instead, with the
+torques that were sent; the safety rules limit how old a sample may become.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from hil.core.constants import NEVER
+from hil.core.structs import Calls, Struct
 from hil.drives import Feedback
 from hil.drives.base import Sample
 from hil.loop.clock import SECOND
 from hil.loop.tick import Implausibility
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import CoordinateEstimate, Coordinates, require_observability
-from hil.sensing.plausibility import AxisMemory, Redundancy, judge
+from hil.sensing.findings import implausibility
 from hil.sensing.prediction import Prediction
-from hil.sensing.scale import ScaleMemory, compare
 from hil.sensing.tracking import TrackingMonitor
+from servoctl.engine.ccode import BoundCall
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
-
-class Track(NamedTuple):
-    """State of the filter for one displacement."""
-
-    time: int  # [ns] time of the last sample
-    position: float  # [joint unit] filtered position
-    rate: float  # [joint unit/s] estimated speed
-
-
-class RateFilter:
-    """An alpha-beta observer with a double pole at `exp(-2 T / tau)`; T is the actual time between two samples.
-
-    Source: Benedict, Bordner 1962; alpha and beta of critical damping, `alpha = 1 - p^2`, `beta = (1 - p)^2`.
-    """
-
-    def __init__(self, tau: float) -> None:
-        # time constant [s], positive. The rate lags by tau - T/2
-        self.tau = tau
-
-    def gains(self, elapsed: float) -> tuple[float, float]:
-        """alpha and beta after a time [s]."""
-        p = self._pole(elapsed)
-        return 1.0 - p * p, (1.0 - p) * (1.0 - p)
-
-    def update(self, track: Track | None, position: float, time: int) -> Track:
-        """State after a sample; the same sample again changes nothing.
-
-        Args:
-            track: State before the sample; None: it is the first.
-            position: Measured position [joint unit].
-            time: When it was measured [ns].
-        """
-        if track is None:
-            return Track(time, position, 0.0)
-        elapsed = (time - track.time) / SECOND
-        if elapsed <= 0.0:
-            return track
-        alpha, beta = self.gains(elapsed)
-        predicted = track.position + track.rate * elapsed
-        innovation = position - predicted
-        return Track(time, predicted + alpha * innovation, track.rate + beta / elapsed * innovation)
-
-    def _pole(self, elapsed: float) -> float:
-        return math.exp(-2.0 * elapsed / self.tau)
-
-
 OLD = 1.5  # age from which on a channel follows the model instead of its last sample, in periods
-ASKED = 8  # number of SYNCs that are remembered; an older reply is stale
 SAMPLING = 2  # default time constant of the rate filter, in periods
 
 
@@ -87,21 +44,8 @@ class Measurement(NamedTuple):
     valid: bool  # whether every channel has sent a sample, all directions are measured and all numbers are finite
 
 
-@dataclass
-class SensingState:
-    """What sensing remembers from tick to tick."""
-
-    # q, v: last state of the machine
-    q: Array
-    v: Array
-    now: int  # [ns] its time
-    # when the last SYNCs were sent, and the first command of each of the last ticks, the newest first, two or more [ns]
-    asked: dict[Feedback, tuple[int, ...]]
-    received: list[int]  # [ns] when the last sample of each channel was received
-    memories: list[AxisMemory]  # accepted sample of each channel, and what it is checked by
-    scales: list[ScaleMemory]  # what tells whether the positions of each channel fit its speeds
-    rates: list[float]  # [joint unit/s] speed of each channel
-    before: list[float]  # the speeds before
+SAMPLE = "position", "velocity", "torque", "sample_time"  # arrays of the fields of `Sample`
+NO_SAMPLE = Sample(math.nan, math.nan, math.nan, NEVER)
 
 
 class Sensing:
@@ -143,40 +87,79 @@ class Sensing:
         self.displacements = Displacements(model.plant, channels, start)  # what is measured
         self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)  # solves for q and v
         require_observability(model, self.coordinates, start)
-        self._model, self._motion = model, motion
+        self._model, self._names = model, [channel.name for channel in channels]
         self.filtered = filtered  # whether speeds are computed from positions even if the drives measure speeds
         self.tracking = tracking  # checks whether the machine follows its model; None: not checked
-        self.skew = period if skew is None else skew  # [s] uncertainty of a sample's age
-        self.old = round(OLD * period * SECOND) / SECOND  # [s] age from which on a channel follows the model
-        self._period = round(period * SECOND)
         # [s] time constant of the filter of each channel, where one is used
         self.filter_times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
         ]
-        self._filters = [RateFilter(time) for time in self.filter_times]
-        # largest residual of redundant displacements [joint unit]; None: by the resolutions
-        self.residual_tolerance = residual_tolerance
-        self._feedbacks = [channel.feedback for channel in channels]
-        self._no_prediction = [math.nan] * len(channels)
+        self.calls = Calls() if tracking is None else tracking.calls  # calls of C
+        n, m, count = model.n, model.m, len(channels)
+        sizes = {"n": n, "m": m, "channels": count, "asked": self.calls.functions.ASKED}
+        self.struct = Struct("sensing", sizes, self.calls)  # what C reads and remembers
+        c = self.struct.c
+        c.n, c.m, c.channels, c.filtered, c.period = n, m, count, filtered, round(period * SECOND)
+        c.skew = period if skew is None else skew
+        c.old = round(OLD * period * SECOND) / SECOND
+        c.residual_tolerance = math.nan if residual_tolerance is None else residual_tolerance
+        c.tracking = self.struct.ffi.NULL if tracking is None else tracking.struct.c
+        c.verdict = self.struct.array("sense_verdict", 2 * count + 2)  # two of each channel, and two of all together
+        self._measure(self.struct, model.plant)
+        c.predicts = motion is not None
+        if motion is not None:
+            self.struct.connect(c.predict, motion.call.bound)
+        self.struct.connect(c.coordinates, self.coordinates.call)
         self.begin(start, 0)
+
+    def _measure(self, struct: Struct, plant: Plant) -> None:
+        """Writes the channels, and what they measure."""
+        c, h = struct.c, self.displacements
+        rows = h.rows or [[] for _ in h.channels]
+        entries = [entry for row in rows for entry in row]
+        c.factor_index = struct.pointer("int", np.array([j for j, _ in entries], dtype=np.int32))
+        c.factor = struct.numbers([factor for _, factor in entries])
+        c.channel, first = struct.array("sense_channel", len(h.channels)), 0
+        for i, (channel, row) in enumerate(zip(h.channels, rows, strict=True)):
+            place = c.channel[i]
+            for name in ("resolution", "speed_limit", "leap", "interval", "held", "position_error", "speed_error"):
+                setattr(place, name, getattr(channel, name))
+            place.feedback = list(Feedback).index(channel.feedback)
+            place.visible = channel.visible or channel.resolution
+            place.weight, place.filter_time = h.weights[i], self.filter_times[i]
+            place.first_factor, place.factors = first, len(row)
+            first += len(row)
+        c.constant, c.linear = h.rows is not None, h.linear
+        n, count = self._model.n, len(h.channels)
+        t, q, v, y, rates = np.zeros(1), np.zeros(n), np.zeros(n), np.zeros(count), np.zeros(count)
+
+        def positions() -> None:
+            y[:] = h(plant, q)
+
+        def speeds() -> None:
+            rates[:] = h.rates(plant, q, v, float(t[0]))
+
+        struct.connect(c.positions, BoundCall(positions, [q], [y]))
+        struct.connect(c.speeds_at, BoundCall(speeds, [t, q, v], [rates]))
 
     def begin(self, start: State, now: int) -> None:
         """Starts again from a pose."""
-        m = len(self.displacements.channels)
-        self._redundancy = Redundancy(self.displacements, self.residual_tolerance)
-        self._tracks: list[Track | None] = [None] * m
-        self._late = [False] * m
-        asked: dict[Feedback, tuple[int, ...]] = {Feedback.SYNC: (-1, -1), Feedback.REPLY: (-1, -1)}
-        self.state = SensingState(
-            start.q, start.v, now, asked, [-1] * m, [AxisMemory()] * m, [ScaleMemory()] * m, [0.0] * m, [0.0] * m
-        )
+        arrays = self.struct.arrays
+        for array in arrays.values():
+            array.fill(0)
+        arrays["q"][:], arrays["v"][:], self.struct.c.now = start.q, start.v, now
+        for name in ("sample_time", "accepted_time", "track_time"):
+            arrays[name].fill(NEVER)
+        for name in ("seen", "received", "syncs", "commands"):
+            arrays[name].fill(-1)
+        self.struct.c.contradictions = 0
         if self.tracking is not None:
             self.tracking.begin()
 
-    @property
-    def steady(self) -> bool:
-        """Whether redundant measurements agree, no speed is filtered, and each reply came before the next question."""
-        return self._redundancy.agrees and not any(self._tracks) and not any(self._late)
+    def share(self, arrays: Mapping[str, Array]) -> None:
+        """Reads samples, `position`, `velocity`, `torque` and `sample_time`, and the `command` from these arrays."""
+        for name, array in arrays.items():
+            self.struct.share(name, array)
 
     def read(
         self,
@@ -197,129 +180,29 @@ class Sensing:
             command: When the last commands were sent, the first of them [ns]; channels with REPLY feedback measure
                 after that.
         """
-        for feedback, moment in ((Feedback.SYNC, sync), (Feedback.REPLY, command)):
-            asked = self.state.asked[feedback]
-            if moment is not None and moment != asked[0]:
-                self.state.asked[feedback] = (moment, *asked[: ASKED - 1])
-        plant, elapsed = self._model.plant, (now - self.state.now) / SECOND
-        # start point of the solver: the model's prediction, or the last state, which then moves on by `carry` seconds
-        q, v, carry, expected = self.state.q, self.state.v, elapsed, self._no_prediction
-        if self._motion is not None and u is not None and elapsed > 0.0:
-            predicted_q, predicted_v = self._motion(t - elapsed, elapsed, q, v, u)
-            if _finite(predicted_q, predicted_v):
-                q, v, carry = predicted_q, predicted_v, 0.0
-                expected = self.displacements.speeds(plant, q, v, t)
-        findings: list[Implausibility] = []
-        y, ages, slack, rates = [], [], [], self.state.rates
-        complete, skew, predicted = True, self.skew, None
-        for i, sample in enumerate(samples):
-            before = self.state.memories[i].accepted
-            if sample is None:
-                last = None
-            else:
-                asked = self.state.asked.get(self._feedbacks[i], ())
-                time = self._sampled(i, sample, expected[i], now, q, asked) if asked else sample.time
-                last = self._accept(i, sample, time, expected[i], findings)
-            if last is None:
-                complete = False
-                y.append(math.nan)
-                ages.append(math.inf)
-                slack.append(0.0)
-                continue
-            rate, age = self.state.rates[i], (now - last.time) / SECOND
-            if age > self.old and last is before and math.isfinite(expected[i]):
-                predicted = self.displacements(plant, q) if predicted is None else predicted
-                rates = [*rates[:i], expected[i], *rates[i + 1 :]]
-                y.append(float(predicted[i]))
-            else:
-                y.append(last.position + rate * age)
-            ages.append(age)
-            # error of the extrapolation: the uncertain age, and the change of the speed since the sample
-            slack.append(abs(rate) * skew + abs(rate - self.state.before[i]) * (age if age < 1.0 else 1.0))
-        if not complete:
-            predicted = self.displacements(plant, q + carry * v)
-            y = [a if not math.isnan(a) else b for a, b in zip(y, predicted, strict=True)]
-        estimate = self.coordinates(t, carry, q, v, y, rates, slack)
-        finite = _finite(estimate.q, estimate.v)
-        contradiction = self._redundancy.judge(estimate) if complete else None
-        if contradiction is not None:
-            findings.append(contradiction)
-            # it is not known which sample is wrong: the law gets the prediction from the last good samples
-            estimate = estimate._replace(q=q + carry * v, v=v)
-        if self.tracking is not None:
-            innovation = estimate.v - v if carry == 0.0 and complete and finite else None
-            made = [math.nan if sample is None else sample.torque for sample in samples]
-            deviation = self.tracking.judge(t, elapsed, estimate.q, innovation, u, y, made, rates)
-            if deviation is not None:
-                findings.append(deviation)
-        if finite:
-            self.state.q, self.state.v, self.state.now = estimate.q, estimate.v, now
-        valid = complete and finite and estimate.rank == self._model.n
-        return Measurement(estimate, np.array(ages), findings, y, rates, valid)
+        arrays, columns = self.struct.arrays, zip(*[sample or NO_SAMPLE for sample in samples], strict=True)
+        for name, values in zip(SAMPLE, columns, strict=True):
+            arrays[name][:] = values
+        if u is not None:
+            arrays["command"][:] = u
+        asked = [NEVER if moment is None else moment for moment in (sync, command)]
+        self.struct.functions.sense_read(self.struct.c, t, now, u is not None, *asked)
+        self.struct.raise_failure()
+        return self.measurement
 
-    def _accept(
-        self, i: int, sample: Sample, time: int, expected: float, findings: list[Implausibility]
-    ) -> Sample | None:
-        """Checks a channel's sample of a time [ns]; returns the last good one, None if there is none."""
-        memory, rate, velocity = self.state.memories[i], self.state.rates[i], sample.velocity
-        before = memory.accepted
-        if time == memory.seen:
-            return before
-        if time != sample.time:
-            sample = Sample(sample.position, velocity, sample.torque, time)
-        channel, unit = self.displacements.channels[i], self.displacements.units[i]
-        memory, finding = judge(channel, unit, memory, sample, rate, expected)
-        self.state.memories[i] = memory
-        if finding is not None:
-            findings.append(finding)
-        if memory.accepted is not sample:
-            return before
-        self.state.scales[i], wrong = compare(channel, unit, self.state.scales[i], before, sample)
-        if wrong:
-            findings.append(Implausibility(channel.name, wrong, True))
-        self.state.before[i] = rate
-        no_velocity = velocity != velocity  # NaN
-        self.state.rates[i] = self._rate(i, before, sample) if self.filtered or no_velocity else velocity
-        return sample
+    @property
+    def measurement(self) -> Measurement:
+        """State of the machine by the last tick that was read."""
+        c, x = self.struct.c, self.struct.arrays
+        estimate = self.coordinates.estimate._replace(q=x["estimate_q"].copy(), v=x["estimate_v"].copy())
+        positions, rates = x["displacements"].tolist(), x["speeds"].tolist()
+        return Measurement(estimate, x["ages"].copy(), self.findings, positions, rates, bool(c.valid))
 
-    def _rate(self, i: int, before: Sample | None, sample: Sample) -> float:
-        """Filtered speed of a channel; the filter starts from the last velocity that the node measured, if any."""
-        track = self._tracks[i]
-        if before is not None and not (self.filtered or math.isnan(before.velocity)):
-            track = Track(before.time, before.position, before.velocity)
-        track = self._tracks[i] = self._filters[i].update(track, sample.position, sample.time)
-        return track.rate
-
-    def _sampled(self, i: int, sample: Sample, expected: float, now: int, q: Array, asked: Sequence[int]) -> int:
-        """Time at which a sample was measured [ns]: that of the SYNC or command that it answers.
-
-        It answers one that no reply has answered yet. Where a reply is missing, it may have been lost, or be this one:
-        then the one counts at which the position fits the motion of the model, or the last one where all of them fit.
-        A reply that comes within a period of its command is dated at its receipt, and so is one that nothing known has
-        asked for.
-        """
-        received, seen = sample.time, self.state.memories[i].seen
-        sent = [moment for moment in asked if 0 <= moment <= received]
-        if not sent:
-            return received
-        open_ones = [moment for moment in sent if moment > seen]
-        if received == self.state.received[i] or not open_ones:
-            return seen
-        self.state.received[i], self._late[i] = received, False
-        if self._feedbacks[i] is Feedback.REPLY:
-            open_ones = [received if received - moment <= self._period else moment for moment in open_ones]
-        newest = open_ones[0]
-        if len(open_ones) == 1 or seen < 0 or not math.isfinite(expected):
-            return newest
-        channel = self.displacements.channels[i]
-        present = float(self.displacements(self._model.plant, q)[i])
-
-        def misfit(moment: int) -> float:
-            return abs(sample.position + expected * (now - moment) / SECOND - present)
-
-        best = min(open_ones, key=misfit)
-        self._late[i] = misfit(best) + max(channel.resolution, 2.0 * channel.position_error) < misfit(newest)
-        return best if self._late[i] else newest
+    @property
+    def findings(self) -> list[Implausibility]:
+        """What was wrong in that tick."""
+        c, units = self.struct.c, self.displacements.units
+        return [implausibility(verdict, self._names, units) for verdict in c.verdict[0 : c.verdicts]]
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[str]:
         """Checks the start pose; returns one explanation per channel that differs by more than its tolerance.
@@ -346,7 +229,3 @@ class Sensing:
                     f"start_tolerance {tolerance:g} {unit})"
                 )
         return problems
-
-
-def _finite(q: Array, v: Array) -> bool:
-    return math.isfinite(sum(q.tolist()) + sum(v.tolist()))  # the sum is not finite if any value is not

@@ -96,6 +96,16 @@ def test_a_named_compiler_that_is_missing_is_not_replaced(no_cc: pytest.MonkeyPa
     assert compiler.compiler() is None
 
 
+def test_a_machine_that_has_no_compiler_at_all_refuses_drives_in_one_sentence(
+    no_cc: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    no_cc.setenv("CC", "missing")
+    library.cache_clear()
+    with pytest.raises(CompileError, match=r"hil: .*CC=missing is not found \(install a C compiler, .*apt install gcc"):
+        library()
+    library.cache_clear()
+
+
 def test_a_function_that_is_not_declared_is_refused(no_cc: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="lgamma"):
         compiler.build("double f(double x) { return lgamma(x); }", tmp_path / "code.so")

@@ -1,47 +1,64 @@
 """Slipping couplings, loads and blocked joints are told apart in words, on the estimated law; model errors are none."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
+from hil.core.constants import Cause
 from hil.safety.events import Event
-from hil.sensing.tracking import Half, cause_of
-from servoctl.types import Array
+from hil.sensing.channels import Channel
+from hil.sensing.findings import CAUSES
+from hil.sensing.tracking import TrackingMonitor
 from tests.faces import on_drives
+from tests.hil.fixed_observer import Fixed
 
-LIMITS = np.array([10.0, 10.0])
-ALL = np.ones(2)
+Half = tuple[Sequence[float], Sequence[float]]  # means of d and u over half a window
 
 
-def half(d: tuple[float, float], u: tuple[float, float]) -> Half:
-    return Half(np.array(d), np.array(u))
+def cause_of(first: Half, second: Half, still: Sequence[bool], shares: Sequence[float] = (1.0, 1.0)) -> Any:
+    """The verdict on a disturbance that came with the second half."""
+    m = len(shares)
+    drives = [Channel(f"d{i}", 1e-4) for i in range(m)]
+    struct = TrackingMonitor(Fixed(shares), drives, np.full(m, 10.0), 0.1, 0.0025).struct
+    halves = [struct.numbers([*d, *u]) for d, u in (first, second)]
+    struct.functions.track_cause(
+        struct.c, struct.numbers(second[0]), *halves, list(still), struct.ffi.addressof(struct.c.verdict)
+    )
+    return struct.c.verdict
+
+
+def words_of(verdict: Any) -> str:
+    return CAUSES[Cause(verdict.cause)].format(*verdict.numbers)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "still", "words", "load"),
     [
-        (half((-2, 0), (4, 1)), half((-3, 0), (6, 1)), (False, False), "50 % of its torque arrives", False),
-        (half((-3, 0), (6, 1)), half((-3, 0), (7, 1)), (False, False), "a load on this joint alone, or torque", True),
-        (half((-3, 2), (6, 1)), half((-3, 2), (7, 0)), (False, False), "a load that the model does not have", True),
-        (half((-3, 0), (4, 1)), half((-5, 0), (6, 1)), (True, False), "the joint is blocked", False),
-        (half((-4, 0), (4, 1)), half((-4.1, 0), (4.1, 1)), (True, False), "the joint is blocked", False),
+        (((-2, 0), (4, 1)), ((-3, 0), (6, 1)), (False, False), "50 % of its torque arrives", False),
+        (((-3, 0), (6, 1)), ((-3, 0), (7, 1)), (False, False), "a load on this joint alone, or torque", True),
+        (((-3, 2), (6, 1)), ((-3, 2), (7, 0)), (False, False), "a load that the model does not have", True),
+        (((-3, 0), (4, 1)), ((-5, 0), (6, 1)), (True, False), "the joint is blocked", False),
+        (((-4, 0), (4, 1)), ((-4.1, 0), (4.1, 1)), (True, False), "the joint is blocked", False),
     ],
 )
 def test_a_cause_is_told_by_how_the_disturbance_follows_the_torque(
     first: Half, second: Half, still: tuple[bool, bool], words: str, load: bool
 ) -> None:
-    cause = cause_of(second.d, first, second, ALL, LIMITS, still)
-    assert (cause.drive, cause.load) == (0, load)
-    assert words in cause.words
+    cause = cause_of(first, second, still)
+    assert (cause.channel, cause.cause in (Cause.ALONE, Cause.LOAD)) == (0, load)
+    assert words in words_of(cause)
 
 
 def test_one_of_two_motors_on_a_joint_is_found_by_its_share() -> None:
     """Two motors and a third on another joint: the smallest torques spread what one motor lacks over both."""
     P = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    u: list[Array] = [np.array([4.0, 4.0, 1.0]), np.array([6.0, 6.0, 1.0])]
-    first, second = (Half(P @ np.array([-0.5 * x[0], 0.0, 0.0]), x) for x in u)
-    cause = cause_of(second.d, first, second, np.diag(P), np.full(3, 10.0))
-    assert cause.drive in (0, 1)
-    assert "50 % of its torque arrives" in cause.words
+    u = np.array([4.0, 4.0, 1.0]), np.array([6.0, 6.0, 1.0])
+    first, second = ((P @ np.array([-0.5 * x[0], 0.0, 0.0]), x) for x in u)
+    cause = cause_of(first, second, [False] * 3, np.diag(P))
+    assert cause.channel in (0, 1)
+    assert "50 % of its torque arrives" in words_of(cause)
 
 
 def events(config: str, *overrides: str) -> list[Event]:

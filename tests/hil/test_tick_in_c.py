@@ -18,10 +18,10 @@ from hil.frame import Frame
 from hil.loop import Reading, Tick
 from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.registry import build
+from hil.rig.ticks_in_c import in_order
 from hil.safety.plan import Stage
 from hil.safety.stages import Stages
 from hil.session.run import HilRun
-from hil.tick.handover import in_order
 from hil.tick.machine import fill_encoding, fill_message, frame_reader, watched_ids
 from servoctl.errors import ConfigError
 from servoctl.types import Array
@@ -196,9 +196,18 @@ def test_a_fault_has_its_reaction_at_the_same_instant_as_in_python(row: str, pro
     assert c == python and c.problems == ()
 
 
-def test_a_config_that_c_cannot_run_says_so() -> None:
-    with pytest.raises(ConfigError, match=r"hil\.tick: c: speeds are filtered from positions \(use auto or python\)"):
-        run("coordinated_robots", "c", "hil.velocity=filter")
+def test_a_config_that_c_cannot_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Drive, "wire", lambda self: None)
+    for protocol in (cls for cls in Drive.__subclasses__()):
+        monkeypatch.setattr(protocol, "wire", lambda self: None)
+    unknown = r"hil\.tick: c: frames of protocol cia402 are not described for it \(use auto or python\)"
+    with pytest.raises(ConfigError, match=unknown):
+        run("coordinated_robots", "c")
+
+
+def test_speeds_from_positions_are_filtered_in_c_to_the_bit() -> None:
+    left = compare("coordinated_robots", "hil.velocity=filter", duration=0.2)
+    assert left["code"] == 0 and left["ticks"] > 60 and left["given_back"] == {}
 
 
 NUMBERS = ("position", "velocity", "torque", "next_torque", "wrapped", "added")

@@ -146,6 +146,11 @@ class Checked(HilRun):
         parts = [(tick.numbers, 8 * tick.doubles), (tick.times, 8 * tick.integers)]
         parts += [(tick.controller_memory, 8 * tick.memory), (tick.encoding, ffi.sizeof("tick_encoding") * tick.m)]
         parts += [(tick.torques, 8 * tick.m), (tick.law_q, 8 * tick.n), (tick.law_v, 8 * tick.n)]
+        sensing = self.setup.sensing
+        assert sensing.tracking is not None
+        for struct, kind in ((sensing.struct, "sensing"), (sensing.tracking.struct, "tracking")):
+            parts += [(struct.c, ffi.sizeof(kind))]
+            parts += [(ffi.from_buffer(array), array.nbytes) for array in struct.arrays.values() if array.nbytes]
         self._parts = [(ffi.cast("char *", start), size) for start, size in parts]
         return [bytes(ffi.buffer(start, size)) for start, size in self._parts]
 
@@ -172,7 +177,7 @@ class Checked(HilRun):
         received = b"".join(record for record in records if not record[13] & SENT)
         machine, times = self.machine, self.machine.arrays
         after, due, written = self._state(), int(times["due"][0]), int(times["written"][0])
-        moments = int(times["began"][0]), int(times["now"][0]), int(times["limits_time"][0])
+        moments = int(times["began"][0]), int(self.setup.sensing.struct.c.read), int(times["limits_time"][0])
         self._restore(before)
         times["due"][0] = due
         frames, count = machine.ffi.from_buffer("tick_frame[]", received), len(received) // FRAME.size

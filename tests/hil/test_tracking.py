@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hil.sensing.channels import Channel
-from hil.sensing.tracking import REMEDY, WINDOW, DisturbanceObserver, TrackingMonitor
+from hil.sensing.findings import REMEDY
+from hil.sensing.tracking import WINDOW, DisturbanceObserver, TrackingMonitor
 from hil.session.run import RunResult
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant

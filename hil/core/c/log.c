@@ -63,7 +63,7 @@ void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
   row = put(row, k->velocity, k->m);
   row = put(row, k->torque, k->m);
   row = put(row, k->carried, k->m);
-  *row++ = k->residual;
+  *row++ = k->sensing->residual;
   for (int i = 0; i < g->gauges; ++i) *row++ = k->gauges[g->gauge[i]];
   count_times(k, g, when);
 }

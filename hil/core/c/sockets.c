@@ -266,10 +266,11 @@ static int sockets_read(tick *k, tick_sockets *s, long long began, long long dea
 {
   s->count = s->failed = s->unknown = 0;
   tick_begin(k, began);
-  if (exchange(k, s, deadline) || tick_sense(k, sockets_now(s))) {
+  if (exchange(k, s, deadline)) {
     tick_undo(k);
     return GIVEN_BACK;
   }
+  tick_sense(k, sockets_now(s));
   for (int i = 0; i < s->count; ++i) {
     int number = s->number[i];
     if (number < 0) continue;

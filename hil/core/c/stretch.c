@@ -78,7 +78,7 @@ static int sleep_until_due(const tick_sockets *s, const tick_stretch *x)
 static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *x)
 {
   const double *row = k->law.results[0];
-  if (s->failed || k->failed) return 1;
+  if (s->failed || *k->failed) return 1;
   if (k->source != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
   for (int i = 0; i < k->m && k->source != STOP; ++i) if (k->clamped[i]) return 1; /* a stop may use all of a limit */
   for (int i = 0; i < x->innovations; ++i) if (row[x->innovation + i] > x->outlier) return 1;
@@ -112,7 +112,7 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
     x->unknown += s->unknown;
     now->read = sockets_now(s);
     s->count = 0;
-    if (!x->decides || tick_decide(k, now->read, elapsed, now->task_time)) return AFTER_READ;
+    if (!x->decides || tick_asks(k) || tick_decide(k, now->read, elapsed, now->task_time)) return AFTER_READ;
     send_commands(k, s);
     now->decided = sockets_now(s);
     feed_watchdogs(s, x);

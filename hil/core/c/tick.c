@@ -7,14 +7,6 @@ void tick_begin(tick *k, long long began)
   memcpy(k->kept_times, k->times, k->integers * sizeof *k->times);
   k->trouble = 0;
   *k->began = began;
-  if (began != *k->sync) {
-    *k->sync_before = *k->sync;
-    *k->sync = began;
-  }
-  if (*k->written != *k->asked) {
-    *k->asked_before = *k->asked;
-    *k->asked = *k->written;
-  }
 }
 
 /* State as before the tick. */
@@ -76,7 +68,7 @@ static double in_steps(tick *k, int i, double torque)
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
 {
   int n = k->n, m = k->m;
-  double since = seconds(now - *k->limits_time), waited = seconds(now - *k->now), step = smaller(since, k->period);
+  double since = seconds(now - *k->limits_time), waited = seconds(now - k->sensing->read), step = smaller(since, k->period);
   double *row = k->law.results[0], *x = k->law.arguments[1];
   for (int i = 0; i < k->rules; ++i) {
     const tick_rule *each = &k->rule[i];
@@ -116,6 +108,8 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   }
   if (k->source && k->wire_steps) memcpy(k->rest, k->unsent, m * sizeof *x);
   if (k->tests) keep_test(k);
+  memcpy(k->decided_q, k->law_q, n * sizeof *x);
+  memcpy(k->decided_rates, k->rates, m * sizeof *x);
   if (k->own_memory && !k->source) {
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
     for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];
@@ -143,9 +137,5 @@ int tick_frames(tick *k, const tick_frame *in, int count, long long began, long 
       return GIVEN_BACK;
     }
   }
-  if (tick_sense(k, sensed) || tick_decide(k, decided, elapsed, task_time)) {
-    tick_undo(k);
-    return GIVEN_BACK;
-  }
-  return 0;
+  return tick_sense(k, sensed) || tick_decide(k, decided, elapsed, task_time) ? GIVEN_BACK : 0;
 }

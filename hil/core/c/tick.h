@@ -1,12 +1,5 @@
 /* Tables and state of the tick in C; constants are those of SHARED in hil.core.library. Python reads this file as it stands, so it has no preprocessor lines. */
 
-typedef void (*tick_function)(const double **arguments, double **results);
-
-typedef struct { /* a compiled function with its buffers */
-  tick_function function;
-  double **arguments, **results;
-} tick_call;
-
 typedef struct { /* an integer or a float of single precision in a payload; first -4 to -1: in the id */
   int first, size, shift, kind, big; /* kind 0: unsigned, 1: signed, 2: float */
   unsigned long long mask;
@@ -54,10 +47,8 @@ typedef struct { /* how a torque is sent */
   double lowest, highest;
 } tick_encoding;
 
-typedef struct { /* a measured displacement, and what a sample of it is checked by */
-  int bus, awaited, synced, replies, mutes; /* mutes: nothing is sent to it while nothing answers on its bus */
-  double resolution, speed_limit, leap, interval, visible, held, floor, position_error, speed_error;
-  int first_factor, factors; /* of its row of the Jacobian */
+typedef struct { /* a node: what makes it send a sample */
+  int bus, awaited, synced, mutes; /* mutes: nothing is sent to it while nothing answers on its bus */
 } tick_channel;
 
 typedef struct { /* a drive and its limits */
@@ -81,10 +72,9 @@ typedef struct {
   tick_channel *channel;
   tick_drive *drive;
   tick_rule *rule;
-  const int *factor_index;
-  const double *factor;
-  tick_call predict, sense, law, disturbance, hold;
-  const double *torque_limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction, *floors;
+  sensing *sensing; /* it reads the samples of this struct, and `carried` */
+  const double *displacements, *rates, *ages; /* of the joints and samples, by sensing */
+  tick_call law, hold;
   /* settings */
   int free; /* whether torques alone move the machine */
   int source;     /* whose torques tick_decide sends: hil.safety.stages.Torques */
@@ -100,31 +90,28 @@ typedef struct {
   double *history, certain, unlike, moving, half_square, signs[4]; /* of the test: hil.safety.proof */
   long long room;
   int quarter, late, judged, ticks[6]; /* the axes are judged over so many ticks: the first two, and one of the others */
-  int predicts, tracks, compares_windows, own_memory, memory, estimates, sent_at, elapsed_at;
-  int rate_start, status_start, most_windows[2];
-  double period, skew, old, residual_tolerance, window, longest, memory_period; /* NaN: none */
-  double lack, share, level_model, rate_model, lag; /* what a disturbance may be: hil.sensing.tracking */
-  double quick, none_left, half, alone, single, shown, change; /* whether a torque arrives: hil.sensing.arrival */
-  double margin, steps, stuck_travel, stuck_time, stuck_window;
-  double scale_window, scale_longest, scale_share, scale_enough, scale_told, scale_gap;
+  int predicts, own_memory, memory, estimates, sent_at, elapsed_at;
+  int rate_start, status_start;
+  double period, memory_period; /* NaN: none */
   unsigned long long stops; /* bit: status of the law that Python handles */
   /* state in one block each, kept until a tick is complete */
   double *numbers, *kept_numbers;
   long long *times, *kept_times;
-  /* STATE and RESULTS of hil.core.library */
+  /* ARRAYS of STATE */
+  /* ARRAYS of tick */
   double *controller_memory;
   const double *memory_start;
-  double residual;
+  int mute; /* whether a drive that mutes has not answered */
   const char *trouble;
-  int failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */
+  const int *failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */
 } tick;
 
 void tick_begin(tick *k, long long began);
 double tick_encode(tick_encoding *encoding, double torque);
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
 int tick_missing(const tick *k);
-int tick_accept(tick *k, int channel, long long time);
 int tick_sense(tick *k, long long now);
+int tick_asks(const tick *k);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
 int tick_act(tick *k);
 void tick_undo(tick *k);

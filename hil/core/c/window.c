@@ -1,171 +1,398 @@
-/* The windows over which hil.sensing.tracking compares the machine with its model. */
+/* Whether the machine moves as its model predicts under the torques that were sent: hil.sensing.tracking. */
 
-static void begin_window(tick *k)
+enum { IN_A_ROW = 2 }; /* consecutive windows that stop the machine; a short knock fills only one */
+
+static const double LACK = 0.5; /* a drive that reports less than this share of its torque does not make it */
+
+static void begin_window(tracking *w)
 {
-  *k->window_elapsed = 0.0;
-  *k->half_elapsed = -1.0;
-  for (int j = 0; j < k->n; ++j) k->moved[j] = 0.0;
-  for (int i = 0; i < k->m; ++i) {
-    k->sent[i] = k->made[i] = 0.0;
-    k->least[i] = INFINITY;
-    k->most[i] = -INFINITY;
-    k->where[i] = NAN;
+  w->window_elapsed = 0.0;
+  w->halved = 0;
+  for (int j = 0; j < w->n; ++j) w->moved[j] = 0.0;
+  for (int i = 0; i < w->m; ++i) {
+    w->sent[i] = w->made[i] = 0.0;
+    w->least[i] = INFINITY;
+    w->most[i] = -INFINITY;
+    w->where[i] = NAN;
   }
 }
 
-static void begin_quick(tick *k)
+static void begin_quick(tracking *w)
 {
-  *k->quick_elapsed = 0.0;
-  for (int j = 0; j < k->n; ++j) k->quick_moved[j] = 0.0;
-  for (int i = 0; i < k->m; ++i) k->quick_sent[i] = 0.0;
+  w->quick_elapsed = 0.0;
+  for (int j = 0; j < w->n; ++j) w->quick_moved[j] = 0.0;
+  for (int i = 0; i < w->m; ++i) w->quick_sent[i] = 0.0;
 }
 
-/* d of a window, in the results of the function. */
-static const double *disturbance(tick *k, double t, const double *q, const double *moved, double elapsed)
+/* Starts again; the next tick begins a window. */
+void track_begin(tracking *w)
 {
-  double **in = k->disturbance.arguments;
-  in[0][0] = t;
-  memcpy(in[1], q, k->n * sizeof *q); /* in[2], the velocity, stays 0 */
-  for (int j = 0; j < k->n; ++j) in[4][j] = moved[j] / elapsed;
-  k->disturbance.function((const double **)in, k->disturbance.results);
-  return k->disturbance.results[0];
+  w->stopped = w->beyond = w->lacking = w->windows = 0;
+  for (int i = 0; i < w->m; ++i) {
+    w->arrivals[i] = w->arrivals[w->m + i] = w->unproved[i] ? UNPROVED : ARRIVES;
+    w->before_u[i] = w->before_d[i] = 0.0;
+  }
+  begin_window(w);
+  begin_quick(w);
 }
+
+static int add_finding(tracking *w, int found, int motor, int stops, double a, double b)
+{
+  w->verdict.found = found;
+  w->verdict.channel = motor;
+  w->verdict.stops = stops;
+  w->verdict.numbers[0] = a;
+  w->verdict.numbers[1] = b;
+  w->verdict.numbers[2] = 0.0;
+  w->verdict.cause = CAUSE_NONE;
+  return 1;
+}
+
+/* d of a motion in a time, in the results of the function. */
+static const double *disturbance(tracking *w, double t, const double *q, const double *moved, double elapsed)
+{
+  double **in = w->disturbance.arguments;
+  in[0][0] = t;
+  memcpy(in[1], q, w->n * sizeof *q); /* in[2], the velocity, stays 0 */
+  for (int j = 0; j < w->n; ++j) in[4][j] = moved[j] / elapsed;
+  w->disturbance.function((const double **)in, w->disturbance.results);
+  return w->disturbance.results[0];
+}
+
+/* The largest d that errors of the samples alone can cause at this pose: up to 0.5 ms. */
+static const double *find_floors(tracking *w, double t, const double *q)
+{
+  w->floor.arguments[0][0] = t;
+  memcpy(w->floor.arguments[1], q, w->n * sizeof *q);
+  w->floor.function((const double **)w->floor.arguments, w->floor.results);
+  return w->floor.results[0];
+}
+
+/* Index of the largest value; that of the first NaN if there is one. */
+static int largest_of(const double *values, int count)
+{
+  int best = 0;
+  for (int i = 0; i < count; ++i) {
+    if (values[i] != values[i]) return i;
+    if (values[i] > values[best]) best = i;
+  }
+  return best;
+}
+
+/* What explains a disturbance: torque that does not arrive, a joint that is blocked, or a load.
+
+       lost      d = (k - 1) u:      the torque that arrives is a share k of the torque sent, whatever that is
+       blocked   d = -u or d' = -u': no torque, or none that is added, moves anything, and the joint stands still
+       load      d' = 0:             it stays while the torque changes
+
+   These differ in how d follows the torque, not in its size, so the two halves of a window are compared. A motor whose
+   torque is lost is alone; a load is felt by several joints. With redundant motors d is their smallest torque, of which
+   one motor shows its share p alone: d_j^2 / p_j = |d|^2 if motor j explains everything. */
+
+static const double EXPLAINS = 0.8;    /* one drive explains a disturbance from this share of its square on */
+static const double FOLLOWS = 0.03;    /* smallest change of a torque that tells causes apart, relative to its limit */
+static const double NOTHING = 0.1;     /* a joint that stands still is blocked if less of its torque moves it */
+
+/* Writes motor, cause and its share into a verdict; `first` and `second`: d, then u, of the two halves. */
+void track_cause(tracking *w, const double *d, const double *first, const double *second, const int *still,
+                 sense_verdict *found)
+{
+  int m = w->m, alone;
+  const double *shares = w->disturbance.results[1], *u0 = first + m, *u1 = second + m, *limits = w->limits;
+  double total = 0.0, *square = w->scratch, du, change, share, proportional;
+  for (int i = 0; i < m; ++i) {
+    du = u1[i] - u0[i];
+    change = second[i] - first[i];
+    int follows = fabs(du) > FOLLOWS * limits[i] && 0.5 < -change / du && -change / du < 1.5;
+    int nothing = fabs(first[i] + u0[i]) < NOTHING * fabs(u0[i]) && fabs(second[i] + u1[i]) < NOTHING * fabs(u1[i]);
+    if (still[i] && (follows || nothing)) {
+      found->channel = i;
+      found->cause = CAUSE_BLOCKED;
+      return;
+    }
+    square[i] = shares[i] > 1e-9 ? d[i] * d[i] / larger(shares[i], 1e-9) : 0.0;
+    total += d[i] * d[i];
+  }
+  alone = largest_of(square, m);
+  found->channel = alone;
+  if (square[alone] > EXPLAINS * total && fabs(u1[alone]) > FOLLOWS * limits[alone]) {
+    du = u1[alone] - u0[alone];
+    change = second[alone] - first[alone];
+    share = 1.0 + second[alone] / shares[alone] / u1[alone];
+    proportional = first[alone] * u1[alone] / (u0[alone] != 0.0 ? u0[alone] : INFINITY);
+    found->cause = CAUSE_ALONE;
+    if (fabs(second[alone] - proportional) < 0.5 * fabs(change) && fabs(du) > FOLLOWS * limits[alone]) {
+      found->cause = CAUSE_PART;
+      found->numbers[2] = 100.0 * larger(share, 0.0);
+    }
+    return;
+  }
+  for (int i = 0; i < m; ++i) square[i] = fabs(d[i]) / limits[i];
+  found->channel = largest_of(square, m);
+  found->cause = CAUSE_LOAD;
+}
+
+/* The cause by the two halves of this window; returns whether it is no load. */
+static int find_cause(tracking *w, double t, const double *q, const double *d)
+{
+  int m = w->m;
+  double later = w->window_elapsed - w->half_elapsed, *first = w->halves, *second = w->halves + 2 * m;
+  for (int j = 0; j < w->n; ++j) w->later_moved[j] = w->moved[j] - w->half_moved[j];
+  memcpy(first, disturbance(w, t, q, w->half_moved, w->half_elapsed), m * sizeof *d);
+  memcpy(second, disturbance(w, t, q, w->later_moved, later), m * sizeof *d);
+  for (int i = 0; i < m; ++i) {
+    first[m + i] = w->half_sent[i] / w->half_elapsed;
+    second[m + i] = (w->sent[i] - w->half_sent[i]) / later;
+    w->stands[i] = w->where[i] / later < w->slow[i];
+  }
+  track_cause(w, d, first, second, w->stands, &w->verdict);
+  return w->verdict.cause == CAUSE_BLOCKED || w->verdict.cause == CAUSE_PART;
+}
+
+/* Whether the torque of each motor arrives at the machine: it did before, and then none of it does.
+
+       d / p = -u  in all windows since then, and in two in a row its drive reports no torque either,
+                   or, while it moves,  d y' > 0  or  |d| / p > 2 friction
+
+   d is the disturbance, u the mean torque sent, p the share of it that the motion shows, and y' the speed of the joint at
+   the end of a window.
+
+   Friction, a load or an error of the model may be as large as the torque of a joint that the model does not load: there
+   d = -u always. So a motor is named only if its torque arrived before, at most 0.3 s ago, and friction does not explain
+   it: the motion gains the energy of what is missing, twice as much is missing as friction and loads may take
+   (hil.safety.tracking), or the drive itself reports that it makes none of it. This is judged over two ticks, which
+   shows a joint that falls before it is fast. A torque that friction and loads may take is judged over the long windows,
+   where lost samples count little, and d must follow u from one to the next: a small load that stays does not. Without a
+   report, a small torque that drives the motion looks like friction when it is lost, and one below the errors of the
+   samples shows nothing. This rule is ours.
+
+   A motor that stage zero could not prove, because of friction, may have the wrong polarity: once its torque exceeds the
+   friction, the axis runs away. Friction takes energy, and this motion gains what the torque should have taken. So the
+   first two windows in which the motion goes against its torque name it, whatever came before; a load that drives the
+   axis looks the same. The first window in which it moves with most of its torque proves it. */
+
+static const double NONE_LEFT = 0.25; /* none of a torque arrives if less than this share of it is left */
+static const double HALF = 0.5;       /* it arrives if less than this share lacks */
+static const double SHOWN = 0.1;      /* smallest share of a torque, among redundant motors, that is judged */
+static const double CHANGE = 0.1;     /* change of a torque that a disturbance must have followed, as a share of it */
+static const double SINGLE = 0.99;    /* a motor acts alone if the motion shows more than this share of its torque */
+static const double ALONE = 0.8;      /* share of the squares of d that one of redundant motors must explain alone */
 
 /* Smallest torque of a motor that a short window judges. */
-static double quick_torque(const tick *k, int i)
+static double quick_torque(const tracking *w, int i) { return larger(w->quick_least[i], w->floors[i] * w->window / w->quick); }
+
+/* Whether a disturbance has changed with the torque since the window before: a small constant load has not. */
+static int follows(const tracking *w, int i, double u, double size, double p)
 {
-  return larger(k->quick_least[i], k->floors[i] * k->window / k->quick);
+  double du = u - w->before_u[i], dd = (w->disturbance.results[0][i] - w->before_d[i]) / p;
+  return fabs(du) > CHANGE * size && fabs(dd + du) <= NONE_LEFT * fabs(du);
 }
 
-/* Whether a disturbance has changed with the torque since the window before. */
-static int follows(const tick *k, int i, double u, double size, double p)
+/* State of a motor after a window, into `after`; returns whether it has lost its torque, or moves against it. */
+static int arrival(tracking *w, int is_long, int i, double elapsed, const double *sent, double speed, double square)
 {
-  double du = u - k->before_u[i], dd = (k->disturbance.results[0][i] - k->before_d[i]) / p;
-  return fabs(du) > k->change * size && fabs(dd + du) <= k->none_left * fabs(du);
+  double d = w->disturbance.results[0][i], p = w->disturbance.results[1][i], u = sent[i] / elapsed, size = fabs(u);
+  double missing = fabs(d) / p, left = fabs(d / p + u), visible = larger(w->least_torque[i], w->floors[i] * w->window / elapsed);
+  long long state = w->arrivals[(is_long ? w->m : 0) + i], *after = &w->after[i];
+  int unproved = state == UNPROVED || state == AGAINST, moves = fabs(speed) > w->slow[i];
+  int none = is_long && fabs(w->made[i]) <= NONE_LEFT * fabs(sent[i]) && fabs(sent[i]) > w->resolved[i] * elapsed;
+  int alone = p > SINGLE || d * d / p > ALONE * square;
+  *after = state;
+  if (p <= SHOWN || (is_long && size > quick_torque(w, i))) return 0;
+  if (larger(size, missing) <= (is_long || unproved ? visible : quick_torque(w, i))) return 0;
+  if (unproved) {
+    int against = alone && d * u < 0.0 && d * speed > 0.0 && missing >= (1.0 - NONE_LEFT) * size;
+    *after = !moves ? UNPROVED : missing <= HALF * size ? ARRIVES : against ? AGAINST : UNPROVED;
+    return *after == AGAINST && state == AGAINST;
+  }
+  if (missing <= HALF * size) *after = ARRIVES;
+  else if (left > NONE_LEFT * size || !alone) *after = state == ARRIVES ? BETWEEN : OTHER;
+  else if (state == OTHER) return 0;
+  else if (none || (moves && (d * speed > 0.0 || missing > w->friction[i]))) {
+    *after = NOT_FRICTION;
+    return state == NOT_FRICTION && (none || !is_long || follows(w, i, u, size, p));
+  } else *after = state == NOT_FRICTION || state > w->most_windows[is_long] ? OTHER : state < LOST ? LOST : state + 1;
+  return 0;
 }
 
-/* States of the motors after a window, and whether one has lost its torque: hil.sensing.arrival. */
-static int arrivals(tick *k, const double *sent, double elapsed, int is_long)
+/* States of the motors after a window whose d was found, into `after`; returns the motor that is named, or -1. */
+int track_arrivals(tracking *w, int is_long, double elapsed, const double *sent, const double *speeds)
 {
-  const double *d = k->disturbance.results[0], *shares = k->disturbance.results[1];
+  const double *d = w->disturbance.results[0];
   double square = 0.0;
-  for (int i = 0; i < k->m; ++i) square += d[i] * d[i];
-  for (int i = 0; i < k->m; ++i) {
-    double u = sent[i] / elapsed, size = fabs(u), p = shares[i], speed = k->rates[i];
-    double missing = fabs(d[i]) / p, left = fabs(d[i] / p + u);
-    long long *state = &k->arrivals[(is_long ? k->m : 0) + i];
-    int none = is_long && fabs(k->made[i]) <= k->none_left * fabs(sent[i]) && fabs(sent[i]) > k->resolved[i] * elapsed;
-    int unproved = *state == UNPROVED || *state == AGAINST;
-    double visible = larger(k->least_torque[i], k->floors[i] * k->window / elapsed);
-    double least = is_long || unproved ? visible : quick_torque(k, i);
-    if (p <= k->shown || (is_long && size > quick_torque(k, i)) || larger(size, missing) <= least) continue;
-    int alone = p > k->single || d[i] * d[i] / p > k->alone * square, moves = fabs(speed) > k->slow[i];
-    if (unproved) {
-      int against = moves && alone && d[i] * u < 0.0 && d[i] * speed > 0.0 && missing >= (1.0 - k->none_left) * size;
-      if (against && *state == AGAINST) return give_back(k, "a motion against a torque that is not proved");
-      *state = moves && missing <= k->half * size ? ARRIVES : against ? AGAINST : UNPROVED;
-    } else if (missing <= k->half * size) *state = ARRIVES;
-    else if (left > k->none_left * size || !alone)
-      *state = *state == ARRIVES ? BETWEEN : OTHER;
-    else if (*state == OTHER) continue;
-    else if (none || (moves && (d[i] * speed > 0.0 || missing > k->friction[i]))) {
-      if (*state == NOT_FRICTION && (none || !is_long || follows(k, i, u, size, p))) return give_back(k, "a torque that does not arrive");
-      *state = NOT_FRICTION;
-    } else *state = *state == NOT_FRICTION || *state > k->most_windows[is_long] ? OTHER : *state < LOST ? LOST : *state + 1;
-  }
-  return 0;
+  int named = -1;
+  for (int i = 0; i < w->m; ++i) square += d[i] * d[i];
+  for (int i = 0; i < w->m; ++i)
+    if (arrival(w, is_long, i, elapsed, sent, speeds ? speeds[i] : 0.0, square)) named = i;
+  return named;
 }
 
-/* Whether the disturbance came at once, and stayed: it differs from that of older windows, as it did in the last. */
-static int came(const tick *k, const double *d, const double *allowed)
+/* Judges which torques arrive in a window; returns whether it has a finding. */
+static int judge_arrivals(tracking *w, int is_long, double t, const double *q, const double *moved, double elapsed,
+                          const double *sent, const double *speeds)
 {
-  int m = k->m, newest = (int)*k->windows - 1;
-  for (int w = 0; w < newest; ++w)
-    for (int i = 0; i < m; ++i) {
-      double reference = k->last[w * m + i], last = k->last[newest * m + i];
-      if (fabs(last - reference) > k->last_allowed[newest * m + i] && fabs(d[i] - reference) > allowed[i]) return 1;
+  int m = w->m, named, unknown = 0;
+  const double *d = disturbance(w, t, q, moved, elapsed);
+  for (int i = 0; i < m; ++i) unknown = unknown || w->floors[i] != w->floors[i];
+  if (unknown) memcpy(w->floors, find_floors(w, t, q), m * sizeof *d);
+  named = track_arrivals(w, is_long, elapsed, sent, speeds);
+  if (named >= 0) { /* the pose may be another one than that of the floors */
+    memcpy(w->floors, find_floors(w, t, q), m * sizeof *d);
+    named = track_arrivals(w, is_long, elapsed, sent, speeds);
+  }
+  memcpy(w->arrivals + (is_long ? m : 0), w->after, m * sizeof *w->after);
+  for (int i = 0; i < m && is_long; ++i) {
+    w->before_u[i] = sent[i] / elapsed;
+    w->before_d[i] = d[i];
+  }
+  if (named < 0) return 0;
+  return add_finding(w, w->after[named] == AGAINST ? FOUND_AGAINST : FOUND_LOST, named, 1, sent[named] / elapsed, 0.0);
+}
+
+/* Whether a drive reports far less than the torque that it was sent, in two windows in a row. */
+static int judge_made(tracking *w)
+{
+  double worst = 0.0;
+  int motor = -1, lacks = 0;
+  for (int i = 0; i < w->m; ++i) { /* NaN: a drive that reports no torque */
+    double sent = w->sent[i] / w->window_elapsed, missing = fabs(sent - w->made[i] / w->window_elapsed);
+    double allowed = LACK * fabs(sent) + w->lag * (w->most[i] - w->least[i]) + w->felt[i];
+    lacks = lacks || missing > allowed;
+    if (motor < 0 ? missing / allowed == missing / allowed : missing / allowed > worst) {
+      motor = i;
+      worst = missing / allowed;
     }
-  return 0;
+  }
+  w->lacking = lacks ? w->lacking + 1 : 0;
+  if (w->lacking < IN_A_ROW) return 0;
+  return add_finding(w, FOUND_NOT_MADE, motor, 1, w->made[motor] / w->window_elapsed, w->sent[motor] / w->window_elapsed);
 }
 
-static void keep_window(tick *k, const double *d, const double *allowed)
+/* Whether the disturbance is too large in two windows in a row; the floors, which are dear, are found only then. */
+static int judge_level(tracking *w, double t, const double *q, const double *d, double used, double swing)
 {
-  int m = k->m;
+  int m = w->m, above = 0, worst;
+  double *allowed = w->allowed, *ratio = w->scratch;
+  for (int i = 0; i < m; ++i) {
+    allowed[i] = (w->share + w->level_model * used + w->lag * swing) * w->limits[i];
+    above = above || fabs(d[i]) > allowed[i];
+  }
+  if (above) {
+    const double *floors = find_floors(w, t, q);
+    for (int i = 0; i < m; ++i) allowed[i] = allowed[i] + floors[i];
+  }
+  for (int i = 0; i < m; ++i) ratio[i] = fabs(d[i]) / allowed[i];
+  worst = largest_of(ratio, m);
+  w->beyond = fabs(d[worst]) > allowed[worst] ? w->beyond + 1 : 0;
+  if (w->beyond < IN_A_ROW) return 0;
+  add_finding(w, FOUND_DISTURBANCE, worst, 1, d[worst], allowed[worst]);
+  find_cause(w, t, q, d);
+  return 1;
+}
+
+static void keep_window(tracking *w, const double *d, const double *allowed)
+{
+  int m = w->m;
   size_t size = m * sizeof *d;
-  if (*k->windows == WINDOWS) {
-    memmove(k->last, k->last + m, (WINDOWS - 1) * size);
-    memmove(k->last_allowed, k->last_allowed + m, (WINDOWS - 1) * size);
-    --*k->windows;
+  if (w->windows == WINDOWS) {
+    memmove(w->last, w->last + m, (WINDOWS - 1) * size);
+    memmove(w->last_allowed, w->last_allowed + m, (WINDOWS - 1) * size);
+    --w->windows;
   }
-  memcpy(k->last + *k->windows * m, d, size);
-  memcpy(k->last_allowed + *k->windows * m, allowed, size);
-  ++*k->windows;
+  memcpy(w->last + w->windows * m, d, size);
+  memcpy(w->last_allowed + w->windows * m, allowed, size);
+  ++w->windows;
 }
 
-/* Ends a window of hil.sensing.tracking; one whose disturbance is too large is Python's. */
-static int end_window(tick *k, double t, const double *q)
+/* Whether the disturbance has changed since older windows, and by as much in the window before: a knock fills one. */
+static int changed(tracking *w, const double *d, const double *reference, const double *last, const double *then,
+                   const double *floors)
 {
-  int m = k->m;
-  double used = -INFINITY, swing = -INFINITY, *allowed = k->allowed;
-  const double *d;
-  for (int i = 0; i < m; ++i) {
-    used = larger(used, larger(k->most[i], -k->least[i]) / k->torque_limits[i]);
-    swing = larger(swing, (k->most[i] - k->least[i]) / k->torque_limits[i]);
-  }
-  for (int i = 0; i < m; ++i) { /* NaN: a drive that reports no torque */
-    double mean = k->sent[i] / *k->window_elapsed, missing = fabs(mean - k->made[i] / *k->window_elapsed);
-    if (missing > k->lack * fabs(mean) + k->lag * (k->most[i] - k->least[i]) + k->felt[i])
-      return give_back(k, "a torque that is not made");
-  }
-  *k->lacking = 0;
-  d = disturbance(k, t, q, k->moved, *k->window_elapsed);
-  if (!all_finite(d, m)) return give_back(k, "a disturbance that is not finite");
-  if (arrivals(k, k->sent, *k->window_elapsed, 1)) return GIVEN_BACK;
-  for (int i = 0; i < m; ++i) {
-    k->before_u[i] = k->sent[i] / *k->window_elapsed;
-    k->before_d[i] = d[i];
-  }
-  for (int i = 0; i < m; ++i)
-    if (fabs(d[i]) > (k->share + k->level_model * used + k->lag * swing) * k->torque_limits[i])
-      return give_back(k, "a disturbance");
-  *k->beyond = 0;
-  if (k->compares_windows) {
-    for (int i = 0; i < m; ++i) allowed[i] = (k->share + k->rate_model * used + k->lag * swing) * k->torque_limits[i];
-    if (came(k, d, allowed)) return give_back(k, "a disturbance that came at once");
-    keep_window(k, d, allowed);
-  }
-  begin_window(k);
+  for (int i = 0; i < w->m; ++i)
+    if (fabs(last[i] - reference[i]) > then[i] && fabs(d[i] - reference[i]) > w->allowed[i] + (floors ? floors[i] : 0.0))
+      return 1;
   return 0;
 }
 
-/* Adds a tick to the window of hil.sensing.tracking. */
-static int track(tick *k, double t, double elapsed, const double *q, const double *v, const double *v_before)
+/* Whether the disturbance has come at once and stayed; a load alone does not stop the machine. */
+static int judge_change(tracking *w, double t, const double *q, const double *d, double used, double swing)
 {
-  if (elapsed > k->longest) return give_back(k, "a gap");
-  *k->window_elapsed += elapsed;
-  *k->quick_elapsed += elapsed;
-  for (int j = 0; j < k->n; ++j) {
-    k->moved[j] += v[j] - v_before[j];
-    k->quick_moved[j] += v[j] - v_before[j];
+  int m = w->m, before = w->windows - 1;
+  double *last = w->scratch, *then = w->scratch + m;
+  for (int i = 0; i < m; ++i) w->allowed[i] = (w->share + w->rate_model * used + w->lag * swing) * w->limits[i];
+  if (before >= 0) {
+    memcpy(last, w->last + before * m, m * sizeof *d);
+    memcpy(then, w->last_allowed + before * m, m * sizeof *d);
   }
-  for (int i = 0; i < k->m; ++i) {
-    double u = k->carried[i];
-    k->sent[i] += elapsed * u;
-    k->quick_sent[i] += elapsed * u;
-    k->made[i] += elapsed * k->torque[i];
-    k->least[i] = smaller(k->least[i], u);
-    k->most[i] = larger(k->most[i], u);
+  for (int back = IN_A_ROW; before > 0; ++back, --before) {
+    const double *reference = w->last + (before - 1) * m;
+    if (!changed(w, d, reference, last, then, 0) || !changed(w, d, reference, last, then, find_floors(w, t, q))) continue;
+    for (int i = 0; i < m; ++i) w->came[i] = d[i] - reference[i];
+    w->windows = 0;
+    keep_window(w, d, w->allowed);
+    add_finding(w, FOUND_CHANGE, 0, 1, 0.0, w->window * back);
+    w->verdict.stops = find_cause(w, t, q, w->came);
+    w->verdict.numbers[0] = w->came[w->verdict.channel];
+    return 1;
   }
-  if (*k->half_elapsed < 0.0 && *k->window_elapsed >= k->window / 2.0) {
-    *k->half_elapsed = *k->window_elapsed;
-    memcpy(k->half_moved, k->moved, k->n * sizeof *v);
-    memcpy(k->half_sent, k->sent, k->m * sizeof *v);
-    memcpy(k->where, k->displacements, k->m * sizeof *v);
+  keep_window(w, d, w->allowed);
+  return 0;
+}
+
+/* Ends a window; returns whether it has a finding. `lost`: whether a short window has one. */
+static int end_window(tracking *w, double t, const double *q, const double *positions, const double *speeds, int lost)
+{
+  int m = w->m, found;
+  double used = -INFINITY, swing = -INFINITY, *d = w->d;
+  lost = judge_arrivals(w, 1, t, q, w->moved, w->window_elapsed, w->sent, speeds) || lost;
+  memcpy(d, w->disturbance.results[0], m * sizeof *d);
+  for (int i = 0; i < m; ++i) {
+    used = larger(used, larger(w->most[i], -w->least[i]) / w->limits[i]);
+    swing = larger(swing, (w->most[i] - w->least[i]) / w->limits[i]);
+    w->where[i] = positions ? fabs(positions[i] - w->where[i]) : NAN;
   }
-  if (*k->quick_elapsed >= k->quick) {
-    disturbance(k, t, q, k->quick_moved, *k->quick_elapsed);
-    if (arrivals(k, k->quick_sent, *k->quick_elapsed, 0)) return GIVEN_BACK;
-    begin_quick(k);
+  found = judge_made(w) || lost || judge_level(w, t, q, d, used, swing) ||
+          (w->estimated && !w->stopped && judge_change(w, t, q, d, used, swing));
+  w->stopped = w->stopped || (found && w->verdict.stops);
+  begin_window(w);
+  return found;
+}
+
+/* Adds a tick; returns whether `verdict` says that the machine did not follow its model in the last windows.
+
+   `innovation`: v - v-; 0: there is no prediction. `u`: inputs since the tick before; 0: the motors do not move the
+   machine. `positions`, `speeds`: of the joints; `made`: torques that the drives report; 0: not known. */
+int track_judge(tracking *w, double t, double elapsed, const double *q, const double *innovation, const double *u,
+                const double *positions, const double *made, const double *speeds)
+{
+  int lost = 0;
+  if (!innovation || !u || elapsed > w->longest) {
+    track_begin(w);
+    return 0;
   }
-  return *k->window_elapsed < k->window ? 0 : end_window(k, t, q);
+  w->window_elapsed += elapsed;
+  w->quick_elapsed += elapsed;
+  for (int j = 0; j < w->n; ++j) {
+    w->moved[j] += innovation[j];
+    w->quick_moved[j] += innovation[j];
+  }
+  for (int i = 0; i < w->m; ++i) {
+    w->sent[i] += elapsed * u[i];
+    w->quick_sent[i] += elapsed * u[i];
+    w->made[i] += elapsed * (made ? made[i] : NAN);
+    w->least[i] = smaller(w->least[i], u[i]);
+    w->most[i] = larger(w->most[i], u[i]);
+  }
+  if (!w->halved && w->window_elapsed >= w->window / 2.0) {
+    w->halved = 1;
+    w->half_elapsed = w->window_elapsed;
+    memcpy(w->half_moved, w->moved, w->n * sizeof *u);
+    memcpy(w->half_sent, w->sent, w->m * sizeof *u);
+    if (positions) memcpy(w->where, positions, w->m * sizeof *u);
+  }
+  if (w->quick_elapsed >= w->quick) {
+    lost = judge_arrivals(w, 0, t, q, w->quick_moved, w->quick_elapsed, w->quick_sent, speeds);
+    begin_quick(w);
+  }
+  return w->window_elapsed < w->window ? lost : end_window(w, t, q, positions, speeds, lost);
 }
