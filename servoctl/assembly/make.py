@@ -334,7 +334,7 @@ def _model(ground: Ground, bounds: Mapping[str, Constraint], once: Once) -> Mode
     key = ("traced", structure_of(ground.plant, ground.task, bounds))
     traced: Model = once(key, lambda: Model(ground.plant, ground.task, ground.start, bounds=bounds))
     same = traced.plant is ground.plant and traced.around is ground.start
-    return traced if same else traced.retuned(*new) or Model(*new[:3], bounds=bounds)
+    return traced if same else traced.of(*new)
 
 
 def _projected(ground: Ground, system: System, wanted: Literal[True] | Fixed, problems: Problems) -> Ground:

@@ -16,7 +16,7 @@ from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.finding import Finding
 from servoctl.mechanics.friction import FIELDS, friction_of
-from servoctl.mechanics.model import Model
+from servoctl.mechanics.model import Model, structure_of
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
@@ -87,19 +87,21 @@ def retuned_model(
     Args:
         path: Field that gives the parameters.
     """
-    plant = model.plant
+    plant, found = model.plant, None
     try:
         other = dataclasses.replace(cast(Any, plant), **changed)
-        plain = model.plain.retuned(other, model.plain.task, start)
-        found = plain if plain is None or model is model.plain else model.retuned_to(plain, start)
+        if structure_of(other, {}, {}) == structure_of(plant, {}, {}):
+            found = model.plain.of(other, model.plain.task, start)
+            found = found if model is model.plain else model.of_plain(found, start)
     except ServoctlError as error:
         problems.add(f"the simulated plant: {error}", *path)
         return None
     except (Exception, SystemExit) as error:  # raised by the class's own checks
         problems.add(f"{type(plant).__name__} refuses them: {in_one_line(error)}", *path)
         return None
-    if found is None:
+    if found is None or found.singular != model.singular:
         problems.add("the simulated plant has another structure than the law's model (change only numbers)", *path)
+        return None
     return found
 
 

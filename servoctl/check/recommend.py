@@ -176,9 +176,7 @@ def _stable_with_other_torques(run: Run, alpha: float) -> bool | None:
     if not isinstance(law, AttachedConstraintFollowing) or run.system.estimator is not None or not loop.differentiable:
         return None
     gains = law.correction.with_gains(Poles(-alpha).gains(law.rows))
-    other = loop.retuned(replace(run.system, law=law.with_terms([gains])))
-    if other is None:
-        return None
+    other = loop.of(replace(run.system, law=law.with_terms([gains])))
     try:
         at = local(run, run.start, loop.memory_start, "full", law=other.parameters)
     except TaskError:

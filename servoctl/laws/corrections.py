@@ -94,14 +94,18 @@ class GainsOfRows(OfRows):
     higher: tuple[float, ...]  # on the second and higher derivatives of the error, as many for each row
 
     @property
+    def _width(self) -> int:
+        return len(self.higher) // max(1, len(self.members))
+
+    @property
     def gains(self) -> list[tuple[Any, ...]]:
-        width = len(self.higher) // max(1, len(self.members))
+        width = self._width
         higher = [self.higher[i * width : (i + 1) * width] for i in range(len(self.members))]
         return [(d, s, *rest) for d, s, rest in zip(self.damping, self.stiffness, higher, strict=True)]
 
     def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
         damping, stiffness = (tuple(gain[i] for gain in gains) for i in (0, 1))
-        return replace(self, damping=damping, stiffness=stiffness, higher=tuple(c for gain in gains for c in gain[2:]))
+        return replace(self, damping=damping, stiffness=stiffness, higher=_padded(gains, self._width))
 
 
 @dataclass(frozen=True)
@@ -383,10 +387,14 @@ def gains_of_rows(
     rows: Sequence[Row], gains: Sequence[tuple[float, ...]], path: str, members: tuple[int, ...]
 ) -> GainsOfRows:
     """A correction by its gains, padded to the same number of higher derivatives for each row."""
-    width = max([0, *(row.degree - 2 for row in rows)])
-    higher = (c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width])
+    higher = _padded(gains, max([0, *(row.degree - 2 for row in rows)]))
     damping, stiffness = tuple(gain[0] for gain in gains), tuple(gain[1] for gain in gains)
-    return GainsOfRows(path, members, damping, stiffness, tuple(higher))
+    return GainsOfRows(path, members, damping, stiffness, higher)
+
+
+def _padded(gains: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:
+    """The gains of the second and higher derivatives, as many for each row."""
+    return tuple(c for gain in gains for c in (*gain[2:], *(0.0,) * width)[:width])
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,8 @@ class InputOutput(ConstraintFollowing):
             raise TaskError("\n".join(problems))
         key = tuple((name, _fixed(row)) for name, row in task.items())
         traced = model.once("differentiated", key, lambda: Model(model.plant, task, around, model, model.bounds))
-        return traced.retuned_to(model, around) or Model(model.plant, task, around, model, model.bounds)
+        made: Model = traced.of_plain(model, around)
+        return made
 
     def _terms(self, model: Model, around: State) -> list[Terms]:
         """The terms of motion at the states where they are finite.

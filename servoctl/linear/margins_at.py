@@ -192,5 +192,4 @@ def scaled_gains(loop: Loop, factor: float) -> Array | None:
         rest = (c * factor ** max(degree - 2 - k, 0) for k, c in enumerate(higher))
         scaled.append((damping * factor ** (degree - 1), stiffness * factor**degree, *rest))
     faster = law.correction.with_gains(scaled)
-    found = loop.retuned(replace(loop.system, law=law.with_terms([faster])))
-    return None if found is None else found.parameters
+    return loop.of(replace(loop.system, law=law.with_terms([faster]))).parameters

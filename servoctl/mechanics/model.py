@@ -130,31 +130,28 @@ class Model:
         self._plant_forms = compiled.structures
         return compiled.forms
 
-    def retuned(
+    def of(
         self,
         plant: Plant,
         task: Mapping[str, Constraint],
         around: State,
         bounds: Mapping[str, Constraint] | None = None,
-    ) -> "Model | None":
-        """This model with other parameters, without tracing again; None if more than parameters differs.
+    ) -> "Model":
+        """This model with other values of parameters, and nothing else, without tracing again.
 
-        Args and errors are those of the constructor.
+        Args and errors are those of the constructor; `structure_of` must be equal.
         """
         bounds = self.bounds if bounds is None else bounds
-        alike = structure_of(plant, task, bounds) == structure_of(self.plant, self.task, self.bounds)
-        if self.plain is not self or not alike:
-            return None
         M = check_plant(plant, around).arrays[0]
         check_task(task, plant)
         check_task(bounds, plant)
         return self._with(plant, task, None, around, bounds, M)
 
-    def retuned_to(self, plain: "Model", around: State) -> "Model | None":
+    def of_plain(self, plain: "Model", around: State) -> "Model":
         """This model with differentiated rows and the parameters of another plain model, without tracing again.
 
         Args:
-            plain: This model's `plain`, or a model `retuned` from it.
+            plain: A model made by `of` from this model's `plain`, or that one.
             around: See the constructor.
         """
         M = plant_values.value(plain.plant, "mass_matrix", around, True)
@@ -168,17 +165,20 @@ class Model:
         around: State,
         bounds: Mapping[str, Constraint],
         M: Any,
-    ) -> "Model | None":
+    ) -> "Model":
         other = copy.copy(self)
         other.plant, other.task, other.plain, other.bounds = plant, dict(task), plain or other, dict(bounds)
         other.around = around
         other.singular = other._is_singular(M, around)
-        return other if other.singular == self.singular else None
+        if other.singular != self.singular:  # functions that laws keep were traced for the other kind of M
+            other._kept = {}
+            other.__dict__.pop("fingerprint", None)
+        return other
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
         """A result that a law keeps with this model under a name; it is computed again when the key changes.
 
-        Models that are `retuned` from one another share it, so it must not contain values of parameters.
+        Models that are made from one another by `of` share it, so it must not contain values of parameters.
         """
         kept = self._kept.get(name)
         if kept is None or kept[0] != key:

@@ -109,7 +109,7 @@ class Loop(TracedLoop):
         return BatchProgram(self.step(substeps), content=content)
 
     def shares_functions(self, other: "Loop") -> bool:
-        """Whether two loops are the same up to parameters: one was `retuned` from the other."""
+        """Whether two loops are the same up to parameters: one was made from the other by `of`."""
         return self._steppers is other._steppers
 
     def step(self, substeps: int | None) -> StepFunctions:

@@ -3,7 +3,6 @@
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from servoctl.types import Array, State, Status
 def functions_key(system: System) -> tuple[Any, ...]:
     """Everything that the functions of a loop depend on, except the values of parameters."""
     parts = (system.law, system.passive, system.friction, system.estimator)
-    return system.model.rows_kernel, dict(system.inputs), *map(structure, parts)
+    return system.model.rows_kernel, system.model.singular, dict(system.inputs), *map(structure, parts)
 
 
 class LoopStages(ABC):
@@ -43,20 +42,8 @@ class LoopStages(ABC):
         self.note: str | None = None  # remark for the user about the choice of engine; None: nothing unusual
         self.evaluations = 0  # number of evaluations so far
 
-    def retuned(self, system: System) -> Self | None:
-        """This loop with another system, without tracing again; None if more than parameters differs.
-
-        Args:
-            system: Its model is this loop's, or `retuned` from it.
-        """
-        return self.of(system) if functions_key(system) == self._functions_key else None
-
-    @cached_property
-    def _functions_key(self) -> tuple[Any, ...]:
-        return functions_key(self.system)
-
     def of(self, system: System) -> Self:
-        """This loop with another system of the same structure."""
+        """This loop with another system, without tracing again: only values of parameters may differ."""
         other = copy.copy(self)
         other.system, other.evaluations, other.choice, other.chosen = system, 0, None, False
         other.memory_start = np.array(list(loop_memory(system).values()), dtype=float)

@@ -32,8 +32,7 @@ def test_the_error_of_the_model_acts_as_the_identity_says(config: str) -> None:
     assert isinstance(law, AttachedConstraintFollowing)
     errors = ROWS[config] or {next(iter(_floats(model.plant))): 0.3}
     changed = {name: (1 + e) * getattr(model.plant, name) for name, e in errors.items()}
-    machine = model.retuned(dataclasses.replace(model.plant, **changed), model.task, run.start)  # type: ignore[type-var]
-    assert machine is not None
+    machine = model.of(dataclasses.replace(model.plant, **changed), model.task, run.start)  # type: ignore[type-var]
     random, r = np.random.default_rng(1), law.required
     for state in model.samples(run.start, 3):
         known, true = (assemble(state, m.matrices(state), law.passive_rank_tolerance) for m in (model, machine))

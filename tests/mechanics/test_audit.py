@@ -16,7 +16,7 @@ from servoctl.engine import compiler
 from servoctl.engine.symbol import from_sx
 from servoctl.engine.trace import mismatch
 from servoctl.errors import PlantError
-from servoctl.mechanics.model import Model
+from servoctl.mechanics.model import Model, structure_of
 from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
@@ -303,5 +303,6 @@ def test_values_that_a_constraint_makes_of_its_parameters_follow_them() -> None:
     p[-1] = 3.0
     violation = model.rows_kernel(0.0, START.q, START.v, p)[list(model.rows_kernel.outputs).index("task_violation")]
     np.testing.assert_array_equal(violation, [-8.0, -3.0])
-    assert model.retuned(Pair(), {"kept": Kept(3.0), "made": Made()}, START) is not None
-    assert model.retuned(Pair(), {"kept": Kept(3.0), "made": Made(3.0)}, START) is None
+    key = structure_of(Pair(), model.task, {})
+    assert structure_of(Pair(), {"kept": Kept(3.0), "made": Made()}, {}) == key
+    assert structure_of(Pair(), {"kept": Kept(3.0), "made": Made(3.0)}, {}) != key

@@ -61,8 +61,7 @@ def test_rows_in_closed_form_are_those_of_the_equation() -> None:
 
 
 def test_parameters_in_closed_form_stay_inputs() -> None:
-    model = Model(Pendulum(), {}, START).retuned(Pendulum(l=2.0), {}, START)
-    assert model is not None
+    model = Model(Pendulum(), {}, START).of(Pendulum(l=2.0), {}, START)
     assert model.matrices(START).passive.violation[0] == pytest.approx((1.0 - 4.0) / 2.0)
 
 

@@ -257,9 +257,8 @@ def test_other_parameters_need_no_new_tracing() -> None:
     model = Model(robot, {}, State(0.0, q, v))
     other = replace(robot, link2_m=9.0, gravity=(0.0, 1.0, 0.0))
     assert structure(other) == structure(robot)
-    retuned = model.retuned(other, {}, State(0.0, q, v))
-    assert retuned is not None
-    np.testing.assert_allclose(retuned.matrices(State(0.0, q, v)).Q, other.force(q, v, 0.0), atol=1e-12)
+    same = model.of(other, {}, State(0.0, q, v))
+    np.testing.assert_allclose(same.matrices(State(0.0, q, v)).Q, other.force(q, v, 0.0), atol=1e-12)
     assert not np.allclose(other.force(q, v, 0.0), robot.force(q, v, 0.0))
 
 

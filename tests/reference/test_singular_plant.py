@@ -1,6 +1,7 @@
 """Plants with massless coordinates through the whole program."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import PlantError
+from servoctl.study.series import run_at
 from servoctl.types import Array
 
 
@@ -83,3 +85,50 @@ def test_its_fundamental_acceleration_is_the_pendulums() -> None:
 def test_a_direction_with_neither_mass_nor_constraint_is_named() -> None:
     with pytest.raises(PlantError, match=r"Pendulum\.mass_matrix: singular along 1 phi, which no constraint holds"):
         sc.simulate(Pendulum(held=False), {}, None, q=[0.8, 0, 0], duration=0.5)
+
+
+SLED = '''
+from dataclasses import dataclass
+from pathlib import Path
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Sled(sc.Plant):
+    """A mass, and a plate that is fixed to it."""
+    m: float = 1.0  # [kg]
+    plate: float = 0.5  # [kg]
+    coordinates = {"x": "m", "y": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m, 0.0 * self.m], [0.0 * self.m, self.plate]])
+
+    def force(self, q, v, t):
+        return np.zeros(2)
+
+    def actuation(self, q, t):
+        return np.array([[1.0], [0.0]])
+
+    def passive_constraints(self, q, t):
+        return {"weld": q[0] - q[1]}
+'''
+
+
+def test_a_mass_that_reaches_zero_within_a_study_is_that_of_a_run_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "sled.py").write_text(SLED)
+    (tmp_path / "c.yaml").write_text("""
+plant: {class: "sled.py:Sled"}
+initial: {q: [0.2, 0.2]}
+task: [{name: place, holonomic: x}]
+law: {correction: {baumgarte: {alpha: 5, beta: 5}}}
+run: {duration: 0.1, integrator: {step: 0.01}}
+""")
+    run = sc.load(tmp_path / "c.yaml", engine="vm")
+    for plate in (0.5, 0.0, 0.25, 0.0):
+        found = run_at(run, {"plant.parameters.plate": plate})
+        alone = sc.load(tmp_path / "c.yaml", [f"plant.parameters.plate={plate}"], engine="vm")
+        assert found.system.model.singular == alone.system.model.singular == (plate == 0.0)
+        np.testing.assert_array_equal(found.simulate().u, alone.simulate().u)
+        # F accelerates both: at rest the task asks for -beta^2 x
+        assert found.simulate().u[0, 0] == pytest.approx(-25.0 * 0.2 * (1.0 + plate))
