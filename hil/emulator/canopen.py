@@ -61,9 +61,6 @@ class CanOpenNode(EmulatedNode):
     def disconnected(self, code: int) -> None:
         """Called at the loss of communication; `code` is 0 if an NMT command stopped it."""
 
-    def synced(self) -> None:
-        """Called on SYNC, before the node sends."""
-
     def reset(self, whole: bool) -> None:
         """Called on a reset of the node (`whole`), or of its communication alone."""
 
@@ -193,7 +190,6 @@ class CanOpenNode(EmulatedNode):
     def _sync(self, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
             return
-        self.synced()
         due, everything = [], False
         for pdo in self._synchronous:
             pdo.counter += 1

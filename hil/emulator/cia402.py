@@ -7,7 +7,6 @@ Source: CiA 402 (IEC 61800-7-201), from the tables of vendors; the option codes 
 object 0x3000:04.
 """
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
@@ -105,8 +104,7 @@ class CiA402Encoder(CanOpenNode):
 class CiA402(CanOpenNode, EmulatedDrive):
     """A drive.
 
-    Options: those of `CanOpenNode`. Quirks: `statusword_latency` [SYNCs] (1), `fault_reset_needs_comm_reset` (false),
-    `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss of heartbeats.
+    Options: those of `CanOpenNode`. For tests: `watchdog`: false ignores the loss of heartbeats.
     """
 
     settings: DriveSettings
@@ -121,10 +119,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self.connect(entries)
         self.state = Cia402State.NOT_READY
         self._controlword = 0
-        self._must_reset_communication = False
         self._closing: Event | None = None
-        self._latency = int(self.number("statusword_latency", 1))
-        self._shown: deque[int] = deque([0], maxlen=max(1, self._latency))
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -143,13 +138,10 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def reset(self, whole: bool) -> None:
         """Restarts the state machine, if the whole node was reset."""
-        self._must_reset_communication = False
         if not whole:
             return
         self._switch_off()
         self._controlword = 0
-        reaction = {"coast": 0, "ramp": 2, "brake": 3}[self.option("on_fault", "ramp")]
-        self.values[FAULT_OPTION] = reaction
         self._enter(Cia402State.SWITCH_ON_DISABLED)
 
     def trip(self, code: int) -> None:
@@ -187,12 +179,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         values[objects.DRIVE_TEMPERATURE] = min(32767, round(10 * self.temperature()))
         values[objects.MOTOR_LOAD] = min(0xFFFF, round(1000 * self.motor.thermal.load))
         values[ACTUAL_TORQUE] = min(32767, max(-32768, round(1000 * share)))
-        values[STATUSWORD] = self._shown[0] if self._latency > 1 else self._statusword()
-
-    def synced(self) -> None:
-        """Advances the delayed statusword by one SYNC."""
-        if self._latency > 1:
-            self._shown.append(self._statusword())
+        values[STATUSWORD] = self._statusword()
 
     def written(self, key: Key, value: int) -> int:
         """Checks an object before SDO writes it, and acts on it."""
@@ -216,8 +203,6 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self.motor.command(self._target())
 
     def disconnected(self, code: int) -> None:
-        if code and self.option("fault_reset_needs_comm_reset", False):
-            self._must_reset_communication = True
         option = self.values[ABORT_OPTION]
         if option == 1 and (code or self.motor.enabled):
             self._trip(code or COMMUNICATION_ERROR, told=bool(code))
@@ -233,9 +218,6 @@ class CiA402(CanOpenNode, EmulatedDrive):
             return
         was, self.state = self.state, after
         if was is Cia402State.FAULT:
-            if self._must_reset_communication:
-                self.state = was
-                return
             values[ERROR_CODE] = 0
             self.emergency(0, 0)
         if after is Cia402State.ENABLED:

@@ -17,17 +17,16 @@ have.
 """
 
 from collections.abc import Callable
-from functools import partial
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from servoctl.mechanics.model import Model
-from servoctl.mechanics.motors import motor_positions
+from servoctl.errors import PlantError
+from servoctl.mechanics.motors import constant_actuation, motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 RANK_TOLERANCE = 1e-9  # relative singular value below which constraints count as dependent
 ROUNDING = 1e-12  # relative size of rounding errors
@@ -37,35 +36,32 @@ Matrices = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 
 
 class TrueDisplacements:
-    """Displacements and rates of the motors, from the coordinates."""
+    """Displacements and rates of the motors, from the coordinates; where B is constant, it is not evaluated again."""
 
-    def __init__(self, model: Model, start: State) -> None:
-        """Checks at some states whether B is constant; the plant is then not evaluated again."""
-        self._plant = model.plant
-        self._actuation = dense_actuation(model.plant, start.q, start.t)
-        around = [dense_actuation(model.plant, s.q, s.t) for s in model.samples(start, 5)]
-        self._constant = all(np.array_equal(B, self._actuation) for B in around)
-        overridden = type(model.plant).motor_positions is not Plant.motor_positions
-        self._given = partial(motor_positions, model.plant) if overridden or not self._constant else None
-        self._transposed = np.ascontiguousarray(self._actuation.T)
+    def __init__(self, plant: Plant) -> None:
+        self._plant, self._constant = plant, _constant(plant)
+        self._linear = self._constant if type(plant).motor_positions is Plant.motor_positions else None
 
     def motors(self, q: Array) -> Array:
         """Displacement conjugate to each actuator, shape (m,): its rate is `B^T v`."""
-        if self._given is not None:
-            return np.asarray(self._given(q), dtype=float)
-        displacement: Array = self._transposed.dot(q)  # half the time of @
+        if self._linear is None:
+            return np.asarray(motor_positions(self._plant, q), dtype=float)
+        displacement: Array = self._linear.dot(q)  # half the time of @
         return displacement
 
     def rates(self, q: Array, v: Array, t: float) -> Array:
         """Rates of these displacements, B^T v, shape (m,)."""
-        rates: Array = self.transposed(q, t).dot(v)
+        B = dense_actuation(self._plant, q, t).T if self._constant is None else self._constant
+        rates: Array = B.dot(v)
         return rates
 
-    def transposed(self, q: Array, t: float) -> Array:
-        """B^T, shape (m, n)."""
-        if self._constant:
-            return self._transposed
-        return dense_actuation(self._plant, q, t).T
+
+def _constant(plant: Plant) -> Array | None:
+    """B^T, shape (m, n); None where it is not constant."""
+    try:
+        return np.ascontiguousarray(constant_actuation(plant).T)
+    except PlantError:
+        return None
 
 
 class Settled(NamedTuple):

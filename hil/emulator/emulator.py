@@ -61,8 +61,7 @@ class Supply:
         self._set(max(options.voltage, sqrt(max(0.0, square))))
         if self.voltage >= options.trip:
             for drive in self._drives:
-                drive.motor.disable()  # the power stage is off before the drive can brake
-                drive.trip(drive.usual_code if drive.overvoltage_code is None else drive.overvoltage_code)
+                drive.fail(drive.overvoltage_code)
 
 
 End = Callable[[], None]  # ends the effect of a fault
@@ -173,8 +172,6 @@ class EmulatedRig:
     options: Emulation = field(default_factory=Emulation)  # section `hil.emulation`
     # drive or sensor -> smallest step of its encoder, at the motor [rad]; 0, the default: none
     resolutions: Mapping[str, float] = field(default_factory=dict)
-    # drive or sensor -> further options of its emulation: option -> value
-    quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # the drives as the loop knows them, in whose terms commands are checked; empty: as `drives`
     configured: Sequence[DriveSettings] = ()
     # fault script, from `hil.emulator.fault_script.read_faults`; entries `since: engaged` wait for `engaged`
@@ -212,16 +209,16 @@ class Emulator:
         self.buses: dict[str, EmulatedBus] = {}  # name -> the host's controller on that wire
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
         for node in (*rig.drives, *rig.sensors):
-            name, medium, quirks = node.name, media[node.bus], rig.quirks.get(node.name, {})
+            name, medium = node.name, media[node.bus]
             index = actuators.index(name) if isinstance(node, DriveSettings) else coordinates.index(name)
             encoder = Encoder(plant, node, index, rig.seed, rig.resolutions.get(name, 0.0), rig.options.encoder_noise)
             twin = rig.twins[node.protocol]
             if isinstance(node, DriveSettings):
                 motor = Motor(world, plant, index, node, rig.options)
-                self.nodes[name] = twin.drive(world, medium, node, encoder, motor, quirks)
+                self.nodes[name] = twin.drive(world, medium, node, encoder, motor)
                 self.motors.append(motor)
             elif twin.sensor is not None:
-                self.nodes[name] = twin.sensor(world, medium, node, encoder, quirks)
+                self.nodes[name] = twin.sensor(world, medium, node, encoder)
         readers = {name: twin.reader for name, twin in rig.twins.items()}
         self.observer = CommandObserver(world, rig.configured or rig.drives, readers)  # checks the host's commands
         self.host_faults = HostFaults()  # faults of the loop itself

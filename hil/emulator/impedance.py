@@ -30,7 +30,7 @@ class ImpedanceDrive(EmulatedDrive):
     fields: ClassVar[LinearFields]
 
     def set_up(self) -> None:
-        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
+        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self.settings.options).values()
         self._watchdog = Watchdog(self.world, self._starved)
         self._next: Event | None = None
         ImpedanceDrive.boot(self)
@@ -88,10 +88,10 @@ class ImpedanceDrive(EmulatedDrive):
             position, velocity = 0.0, 0.0
         return position - self._zero, velocity
 
-    def _with_motion(self, data: bytes, wraps: bool = True) -> bytes:
-        """A reply with position, velocity and torque; the position goes on at the other end of its range, or stays."""
+    def _with_motion(self, data: bytes) -> bytes:
+        """A reply with position, velocity and torque; the position goes on at the other end of its range."""
         (position, velocity), end = self._motion(), self._position
-        position = (position + end) % (2 * end) - end if wraps else position
+        position = (position + end) % (2 * end) - end
         torque = self.motor.torque() if self.motor.enabled else 0.0
         data = written(self.fields.position, data, position, end)
         data = written(self.fields.velocity, data, velocity, self._velocity)

@@ -31,9 +31,8 @@ class Mit(ImpedanceDrive):
     """An MIT drive.
 
     Options: those of `ImpedanceDrive`; `host` (0): id of replies; `status`: `none`, `cubemars` or `damiao`;
-    `drive_watchdog`: whether it has a watchdog, with the timeout of the settings. Quirks: `watchdog`: the same;
-    `position_end`: `wrap` or `saturate`, at the end of the position range; `registers`: register of a Damiao -> its
-    value at power-on.
+    `drive_watchdog`: whether it has a watchdog, with the timeout of the settings. For tests: `watchdog`: the same;
+    `registers`: register of a Damiao -> its value at power-on.
     """
 
     fields = codec.FIELDS
@@ -41,7 +40,6 @@ class Mit(ImpedanceDrive):
 
     def set_up(self) -> None:
         super().set_up()
-        self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
         self.overheat_code = 0xC if self._status == "damiao" else 1
         self.overvoltage_code = 8 if self._status == "damiao" else 3
@@ -63,7 +61,7 @@ class Mit(ImpedanceDrive):
             self._boot_registers()
 
     def _boot_registers(self) -> None:
-        position, velocity, torque, _, _ = ranges_of(self._options).values()
+        position, velocity, torque, _, _ = ranges_of(self.settings.options).values()
         watched = self.option("watchdog", self.option("drive_watchdog", False))
         values: dict[int, float] = {
             codec.MASTER_ID: self._host, codec.CONTROL_MODE: codec.MIT_MODE,
@@ -157,7 +155,7 @@ class Mit(ImpedanceDrive):
             data += bytes([hot & 0xFF, self.fault])
         elif self._status == "damiao":
             data = bytes([node & 0xF | self._damiao() << 4, *bytes(5), *[max(0, hot)] * 2])
-        self.send(self._host, self._with_motion(data, self._wraps))
+        self.send(self._host, self._with_motion(data))
 
     def _damiao(self) -> int:
         if self.fault:

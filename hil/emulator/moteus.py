@@ -42,6 +42,7 @@ _MODES_OF_MASTERS = (STOPPED, IN_POSITION, ZERO_VELOCITY, BRAKE)
 
 OUTSIDE_LIMIT, LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 39, 99, 102  # codes of the fault register
 
+HOMED = codec.HOME_STATES.index("output")  # its position is always known
 SHORTED = 200.0  # [1/s] rate at which shorted phases brake a motor
 EXTENDED = 1 << 29
 
@@ -49,7 +50,7 @@ EXTENDED = 1 << 29
 class Moteus(EmulatedDrive):
     """A moteus.
 
-    Options: `timeout_mode` (15): `servo.timeout_mode`. Quirks: `home_state` (2); `watchdog`: false switches it off.
+    Options: `timeout_mode` (15): `servo.timeout_mode`. For tests: `watchdog`: false switches it off.
     """
 
     special_faults = frozenset({"encoder_nan"})
@@ -72,7 +73,6 @@ class Moteus(EmulatedDrive):
         self._held: float | None = None
         self._limited = 0
         self._zero = 0.0
-        self._home = 0
         self._since = 0
 
     @staticmethod
@@ -87,7 +87,7 @@ class Moteus(EmulatedDrive):
     def boot(self) -> None:
         self._since = self.world.now
         self.mode, self.fault = STOPPED, 0
-        self._zero, self._home = 0.0, int(self.number("home_state", 2))
+        self._zero = 0.0
 
     def halt(self) -> None:
         self._off(STOPPED)
@@ -145,7 +145,7 @@ class Moteus(EmulatedDrive):
         return {
             codec.MODE: mode, codec.POSITION: position, codec.VELOCITY: velocity, codec.TORQUE: torque, 0x006: nan,
             0x007: torque * velocity * tau, codec.MOTOR_TEMPERATURE: temperature, 0x00B: 1,
-            codec.HOME_STATE: self._home, codec.VOLTAGE: self.voltage(24.0), codec.TEMPERATURE: temperature,
+            codec.HOME_STATE: HOMED, codec.VOLTAGE: self.voltage(24.0), codec.TEMPERATURE: temperature,
             codec.FAULT: fault, 0x038: nan, 0x039: nan, 0x03A: torque, 0x050: position % 1.0, 0x051: velocity,
             0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
         }  # fmt: skip
@@ -159,7 +159,6 @@ class Moteus(EmulatedDrive):
         position, _ = self._motion()
         if isfinite(position) and isfinite(value):
             self._zero += position - (value if exact else value + round(position - value))
-            self._home = 2
 
     def _write_console(self, text: bytes) -> None:
         """Takes text for the console; each whole line is carried out."""

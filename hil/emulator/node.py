@@ -64,14 +64,11 @@ class EmulatedNode(ABC):
     special_faults: ClassVar[frozenset[str]] = frozenset()
     _attached = False
 
-    def __init__(
-        self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder, quirks: Mapping[str, Any]
-    ) -> None:
-        """Attaches the node, switched off; `quirks` are further options, which override those of the config."""
+    def __init__(self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder) -> None:
+        """Attaches the node, switched off."""
         self.world = world
         self.settings = settings  # its settings in the config
         self.encoder = encoder  # its encoder
-        self._options = {**settings.options, **quirks}
         self.silent = False  # whether it sends nothing; faults set this and the following
         self.heart_stopped = False  # whether it sends no heartbeat
         # index of an object, or None for all -> abort code of every access to it
@@ -91,8 +88,8 @@ class EmulatedNode(ABC):
         """Prepares the protocol, before the node is attached to its bus."""
 
     def option(self, name: str, default: Any) -> Any:
-        """An option of its protocol, or a quirk."""
-        value = self._options.get(name)
+        """An option of its protocol, or one that only an emulated node has."""
+        value = self.settings.options.get(name)
         return default if value is None else value
 
     def number(self, name: str, default: float) -> float:
@@ -165,21 +162,13 @@ class EmulatedDrive(EmulatedNode):
     # [V] voltage of the supply that it shares with others; None: one of its own, with a constant voltage
     supply: float | None = None
 
-    def __init__(
-        self,
-        world: World,
-        medium: Medium,
-        settings: DriveSettings,
-        encoder: Encoder,
-        motor: Motor,
-        quirks: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, world: World, medium: Medium, settings: DriveSettings, encoder: Encoder, motor: Motor) -> None:
         self.motor = motor  # its motor and brake
         self.refuses = False  # whether it refuses to be enabled; faults set this and the following
         self.wrong_mode = False  # whether it stays in another mode than commanded
         self.torque_table = 1.0  # its torque range, relative to the agreed one
         self._braking: Event | None = None
-        super().__init__(world, medium, settings, encoder, quirks)
+        super().__init__(world, medium, settings, encoder)
 
     @staticmethod
     @abstractmethod
@@ -194,9 +183,13 @@ class EmulatedDrive(EmulatedNode):
         """Temperature of drive and motor now [degree C]; it switches off where that is too high."""
         temperature = self.motor.heated().temperature
         if self.motor.enabled and temperature >= self.motor.thermal.trip:
-            self.motor.disable()
-            self.trip(self.usual_code if self.overheat_code is None else self.overheat_code)
+            self.fail(self.overheat_code)
         return temperature
+
+    def fail(self, code: int | None) -> None:
+        """Loses its power stage at once, before it can brake, and trips; `code` None: the usual one."""
+        self.motor.disable()
+        self.trip(self.usual_code if code is None else code)
 
     @abstractmethod
     def trip(self, code: int) -> None:

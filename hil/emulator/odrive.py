@@ -31,8 +31,8 @@ _LENGTHS = {  # smallest number of bytes of a command
 class ODriveNode(EmulatedNode):
     """What drives and encoder nodes share: the cyclic messages, and the answers to remote frames.
 
-    Options: `feedback_period` (0.001), `heartbeat_period` (0.1) and `phase` (0) of the cyclic messages [s]; errors are
-    sent every 0.1 s.
+    Options: `feedback_period` (0.001) and `heartbeat_period` (0.1) of the cyclic messages [s]; errors are sent every
+    0.1 s.
     """
 
     state, result, error = codec.IDLE, 0, 0  # axis state, procedure result, active errors
@@ -54,10 +54,9 @@ class ODriveNode(EmulatedNode):
         return self._cyclic
 
     def boot(self) -> None:
-        phase = nanoseconds(self.number("phase", 0.0))
         periods = self.number("feedback_period", 0.001), self.number("heartbeat_period", 0.1), 0.1
         for timer, period in zip(self._cyclic, periods, strict=True):
-            timer.start(nanoseconds(period), phase)
+            timer.start(nanoseconds(period))
 
     def halt(self) -> None:
         for timer in self._cyclic:
@@ -103,9 +102,9 @@ class ODriveEncoder(ODriveNode):
 class ODrive(ODriveNode, EmulatedDrive):
     """An ODrive axis.
 
-    Options, with those of `ODriveNode`: `torque_constant` [N m/A] (none), `watchdog`: false switches it off,
-    `watchdog_fed_by`: `setpoint` or `any`, `vel_limit` [turn/s] (none), `vel_gain` [N m per turn/s] (1/6),
-    `monitor_period` of temperature and bus voltage [s] (0: not sent).
+    Options, with those of `ODriveNode`: `vel_limit` [turn/s] (none), `vel_gain` [N m per turn/s] (1/6) and
+    `monitor_period` of temperature and bus voltage [s] (0: not sent). For tests: `watchdog`: false switches it off. A
+    current limit has no effect.
     """
 
     settings: DriveSettings
@@ -119,7 +118,6 @@ class ODrive(ODriveNode, EmulatedDrive):
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
         self._monitor_timer = Timer(self.world, self._send_gauges)
-        self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -163,7 +161,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         if not self.station.powered:
             return
         command = frame.id & 0x1F
-        if command in SETPOINTS or self._fed_by_any:
+        if command in SETPOINTS:
             self._watchdog.feed()
         if frame.remote:
             self._answer(command)
@@ -183,8 +181,6 @@ class ODrive(ODriveNode, EmulatedDrive):
             self._apply()
         elif command == codec.SET_LIMITS:
             self._velocity_limit = codec.VELOCITY_LIMIT.number(data) * tau
-            if constant := self.number("torque_constant", 0.0):
-                self.motor.limit(abs(codec.CURRENT_LIMIT.number(data)) * constant)
         elif command == codec.CLEAR_ERRORS:
             self.error = self.result = 0
             self._watchdog.start(self._watchdog.timeout)

@@ -162,7 +162,7 @@ class SimulatedPlant:
             self._machine, self.engine = system.machine, "mujoco"
         self._guide: Callable[[float], tuple[Array, Array]] | None = None
         self._guided_from = 0
-        self.displacements = TrueDisplacements(self.model, start)
+        self.displacements = TrueDisplacements(self.model.plant)
         friction = np.full(m, options.coulomb_friction), np.full(m, options.viscous_friction)
         self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, *friction)
         # what it demands of drives that brake by themselves

@@ -24,8 +24,7 @@ COMMANDS = codec.MOTION, codec.ENABLE, codec.STOP, codec.SET_ZERO, codec.WRITE  
 class RobStride(ImpedanceDrive):
     """A RobStride motor.
 
-    Options: those of `ImpedanceDrive`. Quirks: `watchdog`: false makes it ignore canTimeout; `parameters`: false hides
-    canTimeout, as old firmware does.
+    Options: those of `ImpedanceDrive`. For tests: `watchdog`: false makes it ignore canTimeout.
     """
 
     fields = codec.FIELDS
@@ -48,8 +47,6 @@ class RobStride(ImpedanceDrive):
         super().boot()
         self.mode = RESET
         self._values = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
-        if not self.option("parameters", True):
-            del self._values[CAN_TIMEOUT]
 
     def trip(self, code: int) -> None:
         self.fault |= code & 0x3F

@@ -371,14 +371,14 @@ class EmulatedWire(Medium):
 class EmulatedBus(Bus):
     """A bus in virtual time: time passes while the loop waits for a frame."""
 
-    def __init__(self, wire: EmulatedWire, restart: int | None = None) -> None:
-        """Attaches the loop's controller, which restarts so long after bus-off [ns]; None: never."""
+    def __init__(self, wire: EmulatedWire) -> None:
+        """Attaches the loop's controller, which does not restart after bus-off by itself."""
         self.name = wire.name
         self.clock_step = 0  # added to the time of each frame [ns]; a fault sets it
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()
         self._take: Callable[[Frame], bool] | None = None
-        self.station = wire.attach("host", self._arrive, host=True, capacity=QUEUE, restart=restart)
+        self.station = wire.attach("host", self._arrive, host=True, capacity=QUEUE, restart=None)
         self.station.report = self._inbox.append
         self._sent = self._received = self._refused = 0
         self._closed, self._patient = False, True

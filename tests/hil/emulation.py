@@ -136,17 +136,17 @@ def bench(
     start: State | None = None,
     period: float = 0.002,
     lag: float = 0.0,
-    quirks: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     seed: int = 0,
     noise: float = 0.0,
 ) -> Bench:
-    """Drives on the machine of `Axes`, at rest at x = 0.5, y = 0."""
+    """Drives on the machine of `Axes`, at rest at x = 0.5, y = 0; `options`: further ones, of the emulated drives."""
     plant = plant or Axes()
     start = start or State(0.0, np.array([0.5, 0.0]), np.zeros(2))
+    drives = tuple(replace(drive, options={**drive.options, **(options or {})}) for drive in drives)
     nodes = (*drives, *sensors)
     read, problems = read_faults(faults, targets(nodes, twins(nodes)), ["main"])
     assert not problems, problems
-    names = [node.name for node in nodes]
     rig = EmulatedRig(
         system_of(plant, start),
         start,
@@ -155,7 +155,6 @@ def bench(
         twins(nodes),
         sensors,
         Emulation(current_lag=lag, encoder_noise=noise),
-        quirks={} if quirks is None else dict.fromkeys(names, quirks),
         faults=read,
         seed=seed,
         engine="vm",

@@ -93,8 +93,8 @@ def test_a_drive_that_does_not_answer_about_a_register_is_named() -> None:
         identified(Silent("damiao", watchdog=50))
 
 
-def emulated(quirks: dict[str, object] | None = None) -> Bench:
-    host = bench(drive_settings("mit", node=NODE, options=OPTIONS, watchdog=0.02, torque_limit=15.0), quirks=quirks)
+def emulated(options: dict[str, object] | None = None) -> Bench:
+    host = bench(drive_settings("mit", node=NODE, options=OPTIONS, watchdog=0.02, torque_limit=15.0), options=options)
     host.collect(1.0)
     return host
 

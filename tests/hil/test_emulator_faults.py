@@ -26,8 +26,8 @@ def with_fault(kind: str, protocol: str = "odrive", at: float = 0.05, drive: boo
     """A bench whose one fault begins after 50 ms."""
     named = {"drive": "a"} if drive else {}
     fault = {"kind": kind, "at": at, "since": "power_on", **named, **more}
-    quirks = {"watchdog": False} if protocol == "odrive" else None
-    return bench(drive_settings(protocol, node=NODE), faults=[fault], quirks=quirks)
+    options = {"watchdog": False} if protocol == "odrive" else None
+    return bench(drive_settings(protocol, node=NODE), faults=[fault], options=options)
 
 
 def estimates(frames: list[Frame]) -> list[tuple[float, float, float]]:
@@ -385,7 +385,7 @@ def scene(seed: int) -> list[tuple[int, str]]:
         {"kind": "wrong_length", "at": 0.15, "p": 0.3, "drive": "a", "since": "power_on"},
     ]
     drives = [drive_settings("odrive", node=1), drive_settings("odrive", name="b", node=2)]
-    host = bench(*drives, faults=faults, quirks={"watchdog": False}, seed=seed, noise=1e-3)
+    host = bench(*drives, faults=faults, options={"watchdog": False}, seed=seed, noise=1e-3)
     host.collect(1.0)
     enable(host, 0.5)
     return [(frame.time, str(frame)) for frame in host.collect(400.0)]
@@ -402,7 +402,7 @@ def seen(host: Bench) -> list[str]:
 
 
 def test_the_observer_accepts_correct_commands() -> None:
-    host = bench(drive_settings("odrive", node=NODE), quirks={"watchdog": False})
+    host = bench(drive_settings("odrive", node=NODE), options={"watchdog": False})
     enable(host, 0.0)
     for k in range(50):
         host.send(Frame(TORQUE, struct.pack("<f4x", 0.05 * k)))
@@ -447,7 +447,7 @@ def test_the_observer_takes_the_smallest_torque_of_a_frame_without_zero_for_none
 
 def test_the_observer_sees_a_torque_after_a_disable_unless_an_enable_follows() -> None:
     for enabled_again in (False, True):
-        host = bench(drive_settings("odrive", node=NODE), quirks={"watchdog": False})
+        host = bench(drive_settings("odrive", node=NODE), options={"watchdog": False})
         enable(host, 0.1)
         host.send(Frame(NODE << 5 | 0x07, struct.pack("<I4x", 1)))
         host.ask(Frame(TORQUE, struct.pack("<f4x", 0.1)))

@@ -17,9 +17,9 @@ ENABLE, DISABLE = (Frame(NODE, b"\xff" * 7 + bytes([code])) for code in (0xFC, 0
 RANGES = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500, "kd": 5}
 
 
-def host_of(quirks: dict[str, object] | None = None, **options: object) -> Bench:
+def host_of(**options: object) -> Bench:
     settings = drive_settings("mit", node=NODE, options={"ranges": RANGES} | options, watchdog=0.02, torque_limit=30.0)
-    host = bench(settings, quirks=quirks)
+    host = bench(settings)
     host.collect(1.0)
     return host
 
@@ -88,11 +88,10 @@ def test_a_command_of_all_ones_is_a_special_frame() -> None:
     assert not drive_of(host).motor.enabled
 
 
-@pytest.mark.parametrize(("end", "shown"), [("saturate", -0.4), ("wrap", 0.3)])
-def test_the_position_wraps_or_saturates_as_configured(end: str, shown: float) -> None:
-    host = host_of({"position_end": end}, ranges=RANGES | {"position": 0.4})
+def test_the_position_goes_on_at_the_other_end_of_its_range() -> None:
+    host = host_of(ranges=RANGES | {"position": 0.4})
     (answer,) = host.ask(torque_frame(0x7FF))  # the motor stands at -0.5 rad
-    assert int.from_bytes(answer.data[1:3], "big") / 0xFFFF * 0.8 - 0.4 == pytest.approx(shown, abs=2e-5)
+    assert int.from_bytes(answer.data[1:3], "big") / 0xFFFF * 0.8 - 0.4 == pytest.approx(0.3, abs=2e-5)
 
 
 def test_ranges_come_from_the_options_or_from_the_table_of_motors() -> None:
@@ -129,7 +128,7 @@ def test_the_status_is_in_the_byte_of_its_maker(
 
 def test_only_a_drive_that_has_a_watchdog_stops_by_itself() -> None:
     for has in (False, True):
-        host = host_of(quirks={"watchdog": has}, status="damiao")
+        host = host_of(watchdog=has, status="damiao")
         host.ask(ENABLE)
         host.ask(torque_frame(0xFFF))
         host.collect(30.0)

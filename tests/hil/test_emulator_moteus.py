@@ -18,8 +18,7 @@ RADIANS = 2 * math.pi
 
 
 def host_of(**changes: Any) -> Bench:
-    quirks = changes.pop("quirks", None)
-    return bench(drive_settings("moteus", node=NODE, **changes), quirks=quirks)
+    return bench(drive_settings("moteus", node=NODE, **changes))
 
 
 def drive_of(host: Bench) -> Moteus:
@@ -262,12 +261,10 @@ def test_outside_its_bounds_position_mode_is_a_fault() -> None:
 
 
 def test_the_output_position_is_set_exactly() -> None:
-    host = host_of(quirks={"home_state": 1})
-    R = moteus.Register
-    assert ask(client(host).custom_query({R.HOME_STATE: moteus.INT8})).values[R.HOME_STATE] == 1
+    host, position = host_of(), moteus.Register.POSITION
     ask(client(host).set_output_exact(position=3.25))
-    values = ask(client(host).custom_query({R.HOME_STATE: moteus.INT8, R.POSITION: moteus.F32})).values
-    assert (values[R.HOME_STATE], values[R.POSITION]) == (2, pytest.approx(3.25, abs=1e-6))
+    values = ask(client(host).custom_query({position: moteus.F32})).values
+    assert values[position] == pytest.approx(3.25, abs=1e-6)
 
 
 SENSELESS = ["", "01", "0d000000c07f", "010080", "0d220000807f", "ffff", "40013f00", "10ffffffffff"]

@@ -20,7 +20,7 @@ def messages() -> Database:
 
 
 def host_of(**changes: object) -> Bench:
-    return bench(drive_settings("odrive", node=NODE, **changes), quirks={"watchdog": False})
+    return bench(drive_settings("odrive", node=NODE, **changes), options={"watchdog": False})
 
 
 def drive_of(host: Bench) -> ODrive:
@@ -150,33 +150,19 @@ def test_above_the_speed_limit_it_disarms(messages: Database) -> None:
 
 
 def test_torque_is_limited_by_the_distance_from_the_speed_limit_at_standstill_too(messages: Database) -> None:
-    host = bench(drive_settings("odrive", node=NODE), quirks={"watchdog": False, "vel_limit": 2})
+    host = bench(drive_settings("odrive", node=NODE), options={"watchdog": False, "vel_limit": 2})
     start(messages, host)
     host.send(message(messages, "Set_Input_Torque", Input_Torque=2.0))
     host.collect(1.0)
     assert drive_of(host).motor.torque() == pytest.approx(2.0 / 6.0, rel=0.01)
 
 
-def test_a_current_limit_limits_torque_if_the_torque_constant_is_given(messages: Database) -> None:
-    host = bench(drive_settings("odrive", node=NODE), quirks={"watchdog": False, "torque_constant": 0.1})
-    start(messages, host)
-    host.send(message(messages, "Set_Limits", Velocity_Limit=50.0, Current_Limit=5.0))
-    host.send(message(messages, "Set_Input_Torque", Input_Torque=2.0))
-    host.collect(5.0)
-    assert drive_of(host).motor.torque() == pytest.approx(0.5)
-    assert drive_of(host).motor.saturated
-
-
-@pytest.mark.parametrize(("fed_by", "survives"), [("setpoint", False), ("any", True)])
-def test_remote_frames_feed_the_watchdog_only_if_the_firmware_allows_it(
-    messages: Database, fed_by: str, survives: bool
-) -> None:
-    host = bench(drive_settings("odrive", node=NODE, watchdog=0.02), quirks={"watchdog_fed_by": fed_by})
+def test_remote_frames_do_not_feed_the_watchdog(messages: Database) -> None:
+    host = bench(drive_settings("odrive", node=NODE, watchdog=0.02))
     start(messages, host)
     for _ in range(20):
         host.ask(Frame(NODE << 5 | 0x09, remote=True, length=8), 5.0)
-    assert (drive_of(host).state == 8) is survives
-    assert drive_of(host).error == (0 if survives else 0x0100_0000)
+    assert (drive_of(host).state, drive_of(host).error) == (1, 0x0100_0000)
 
 
 def test_the_watchdog_acts_in_time_and_in_every_state(messages: Database) -> None:
@@ -199,7 +185,7 @@ def test_a_slow_clock_lengthens_its_periods() -> None:
     host = bench(
         drive_settings("odrive", node=NODE),
         faults=[{"kind": "clock_drift", "at": 0, "drive": "a", "ppm": 100.0, "since": "power_on"}],
-        quirks={"watchdog": False},
+        options={"watchdog": False},
     )
     times = [f.time for f in host.collect(4001.0) if f.id == NODE << 5 | 0x09]
     assert (times[2000] - times[1000]) / 1000 == pytest.approx(2 * MILLISECOND * (1 + 100e-6), rel=1e-9)
@@ -224,7 +210,7 @@ def test_a_torque_of_nan_is_zero() -> None:
 
 def test_an_encoder_node_measures_a_coordinate(messages: Database) -> None:
     sensor = SensorSettings("y", "main", "odrive", NODE, gear=4.0, options={"feedback_period": 0.005})
-    host = bench(drive_settings("odrive", node=1), sensors=[sensor], quirks={"watchdog": False}, lag=0.001)
+    host = bench(drive_settings("odrive", node=1), sensors=[sensor], options={"watchdog": False}, lag=0.001)
     host.emulator.plant.command(1, 3.0, host.now)
     frames = host.collect(102.0)
     t, lag = 0.1, 0.001

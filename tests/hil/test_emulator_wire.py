@@ -346,7 +346,8 @@ def test_a_cut_cable_fills_the_queue_and_the_bus_reports_it() -> None:
 
 def test_bus_off_is_reported_and_latched() -> None:
     bench = Bench("a")
-    bus = EmulatedBus(bench.wire, restart=0)
+    bus = EmulatedBus(bench.wire)
+    bus.station.restart = 0
     bench.wire.force_off(bus.station)
     with pytest.raises(BusError, match="bus-off"):
         bus.send(Frame(1))
