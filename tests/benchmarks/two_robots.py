@@ -112,7 +112,7 @@ def in_place(loop: Loop, kernel: Kernel, parts: int | None, where: States) -> Ca
     x = where.x
     moment, state = np.zeros(1), np.zeros(x.shape[1])
     results = [np.zeros(shape) for shape in kernel.outputs.values()]
-    call = library.caller(kernel.function.name(), [moment, state, loop.parameters], results)
+    call = library.caller(kernel.function.name(), [moment, state, loop.parameters], results).evaluate
 
     def evaluate(k: int, keep: object = library) -> list[Array]:
         moment[0] = t[k]

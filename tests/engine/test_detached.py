@@ -77,7 +77,7 @@ def test_a_compilation_that_is_left_finishes_alone_and_the_next_run_finds_its_li
     (folder / "go").touch()
     wait(lambda: program().cached and not left(folder))
     y = np.zeros(2)
-    program().load().caller("twice", [np.array([1.0, 3.0])], [y])()
+    program().load().caller("twice", [np.array([1.0, 3.0])], [y]).evaluate()
     assert y.tolist() == [2.0, 6.0] and len(began(folder)) == 1
 
 
