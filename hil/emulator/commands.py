@@ -1,6 +1,7 @@
 """What a torque command on the wire must be: finite, within the limits, and not to a drive that was disabled.
 
-Torque commands must be finite, within the torque limit, and within the rate limit when they grow.
+Torque commands must be finite, within the torque limit, and within the rate limit when they grow, from one hand-over to
+the controller to the next: the bus delays frames unevenly, and a broken one holds them up.
 
 Design: frames are decoded from the tables of the protocols; no code is shared with drivers or emulated drives.
 """
@@ -17,9 +18,6 @@ from hil.emulator.station import Station, key
 from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND, World
-
-JITTER = 500_000
-"""Commands may come this much closer together than they were computed [ns]: the bus delays them unevenly."""
 
 GRACE = 100_000_000  # [ns] a torque without an enabling command within this time counts as a torque after a disable
 
@@ -38,7 +36,6 @@ class CommandFindings:
     """What the readers of all drives have found."""
 
     violations: list[Violation] = field(default_factory=list)  # violations so far
-    jitter: int = JITTER  # [ns] commands may come this much closer together than they were computed
     commands: int = 0  # number of torque commands that were read
     largest: dict[str, float] = field(default_factory=dict)  # drive -> largest commanded torque, at the joint
 
@@ -50,11 +47,11 @@ class CommandReader(ABC):
         self._findings = findings
         self.drive = drive  # settings of the drive
         self.bus = drive.bus  # name of its bus
-        self._torque, self._time = 0.0, 0
+        self._torque, self._time = 0.0, 0  # last torque at the joint, and when it was handed over [ns]
+        self._handed_over = 0
         self.enabled = False  # whether the host has enabled the drive
         self._disabled_once = False
         self._early: tuple[int, Frame] | None = None
-        self._waiting: tuple[Frame, ...] = ()
         self._gear = drive.sign * drive.gear  # not by the driver's own conversion, which this judges
         self.quantum = 0.0  # [N m] smallest step of the torque on the wire, at the motor
         # further frames to read, of 29 bits, which hold data in their ids; None: none
@@ -69,16 +66,10 @@ class CommandReader(ABC):
         """Whether frames with this key are read."""
         return number in self.identities or (self.family is not None and number in self.family)
 
-    def see(self, frame: Frame, sender: Station) -> None:
-        """Reads a frame of the host, and notes which frames wait behind it."""
+    def see(self, frame: Frame, handed_over: int) -> None:
+        """Reads a frame that the host handed over to its controller at a time [ns]."""
+        self._handed_over = handed_over
         self.read(frame)
-        self._waiting = tuple(sender.queue)
-
-    def _together(self) -> bool:
-        """Whether this command waited already at the one before it: the bus held both up, so their time says
-        nothing.
-        """
-        return any(self.takes(key(frame)) for frame in self._waiting)
 
     @abstractmethod
     def read(self, frame: Frame) -> None:
@@ -123,13 +114,13 @@ class CommandReader(ABC):
             self._check_rate(torque, step - 2 * quantum, frame)
         if not self.enabled and self._disabled_once and size > quantum and self._early is None:
             self._early = (frame.time, frame)
-        self._torque, self._time = torque, frame.time
+        self._torque, self._time = torque, self._handed_over
 
     def _check_rate(self, torque: float, step: float, frame: Frame) -> None:
         """Checks a torque that grew by a step, at the joint, against the rate limit."""
-        elapsed = (frame.time - self._time + self._findings.jitter) / SECOND
+        elapsed = (self._handed_over - self._time) / SECOND
         limit = self.drive.torque_rate_limit
-        if step > limit * elapsed * (1 + 1e-6) and not self._together():
+        if step > limit * elapsed * (1 + 1e-6):
             self.wrong(
                 f"a step of torque from {self._torque:.6g} to {torque:.6g} in {elapsed:.4g} s, "
                 f"the limit is {limit:g} per second",
@@ -141,9 +132,6 @@ class CommandReader(ABC):
         self._findings.violations.append(
             Violation(frame.time if moment is None else moment, self.drive.name, what, frame)
         )
-
-
-WAITING = 0.6  # part of a period by which the wait for samples can delay a command, compared with the next one
 
 
 class CommandObserver:
@@ -164,7 +152,7 @@ class CommandObserver:
         def tap(frame: Frame, sender: Station) -> None:
             if sender.host and not frame.remote:
                 for reader in readers(key(frame)):
-                    reader.see(frame, sender)
+                    reader.see(frame, sender.handed_over)
 
         wire.taps.append(tap)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.commands import WAITING, CommandObserver
+from hil.emulator.commands import CommandObserver
 from hil.emulator.disturbances import Disturbance, HostFaults, Selection
 from hil.emulator.motor import Encoder, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
@@ -246,7 +246,6 @@ class Emulator:
             plant.restart()
         emulator = cls(rig, world, plant or rig.plant(), wires)
         emulator.wires = wires
-        emulator.observer.findings.jitter += nanoseconds(WAITING * rig.period)
         for name, wire in wires.items():
             emulator.buses[name] = EmulatedBus(wire)
             emulator.observer.watch(wire)

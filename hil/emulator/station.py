@@ -74,6 +74,7 @@ class Station:
         self.receive = receive
         self.queue: deque[Frame] = deque()  # frames that wait to be sent, the next one first
         self.rank = 0  # priority of that frame
+        self.handed_over = 0  # [ns] when the host handed over the last frame that was sent
         self.tec = 0  # transmit error count
         self.rec = 0  # receive error count
         self.ready = 0  # [ns] when it may send again: an error passive station waits after each frame
@@ -107,7 +108,7 @@ class Station:
     def shift(self) -> bool:
         """Removes the frame that was sent from the queue; returns whether another one waits."""
         queue = self.queue
-        queue.popleft()
+        self.handed_over = queue.popleft().time
         if not queue:
             return False
         self.rank = priority(queue[0])

@@ -448,13 +448,33 @@ def test_the_observer_takes_the_smallest_torque_of_a_frame_without_zero_for_none
 def test_the_observer_sees_a_torque_after_a_disable_unless_an_enable_follows() -> None:
     for enabled_again in (False, True):
         host = bench(drive_settings("odrive", node=NODE), options={"watchdog": False})
+        host.collect(1.0)
         enable(host, 0.1)
         host.send(Frame(NODE << 5 | 0x07, struct.pack("<I4x", 1)))
+        host.collect(1.0)
         host.ask(Frame(TORQUE, struct.pack("<f4x", 0.1)))
         if enabled_again:
             host.send(Frame(NODE << 5 | 0x07, struct.pack("<I4x", 8)))
         host.collect(150.0)
         assert seen(host) == ([] if enabled_again else ["a torque after the drive was disabled"])
+
+
+@pytest.mark.parametrize(("between", "found"), [(1.1, []), (0.9, ["a step of torque from 0 to 10 in 0.0009 s"])])
+def test_the_observer_counts_the_time_between_commands_from_where_the_loop_hands_them_over(
+    between: float, found: list[str]
+) -> None:
+    """At 10,000 N m/s a step of 10 N m takes 1 ms, however long a cable that is off holds the first command up."""
+    host = bench(drive_settings("mit", node=NODE, torque_rate_limit=1e4))
+    host.send(Frame(NODE, bytes(6 * [0xFF] + [0xFF, 0xFC])))
+    host.collect(20.0)
+    wire = host.emulator.wires["main"]
+    wire.connect(wire.stations[-1], False)
+    for wait, torque in ((between, 0x7FF), (30.0, 0x7FF + 569)):
+        host.send(Frame(NODE, bytes.fromhex("7fff7ff00000") + torque.to_bytes(2, "big")))
+        host.collect(wait)
+    wire.connect(wire.stations[-1], True)
+    host.collect(20.0)
+    assert [each.partition(",")[0] for each in seen(host)] == found
 
 
 def test_the_observer_takes_a_reset_of_all_nodes_for_all_drives() -> None:
