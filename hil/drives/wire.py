@@ -9,7 +9,7 @@ promise what the driver would see otherwise.
 
 from collections.abc import Iterable
 from enum import IntEnum
-from math import ceil, floor, isfinite, pi, trunc, ulp
+from math import ceil, copysign, floor, isfinite, pi, trunc, ulp
 from typing import NamedTuple
 
 from hil.codecs.field import ID_BYTES, Field, bytes_of, single_towards_zero
@@ -76,8 +76,14 @@ def single_step(value: float) -> float:
     return ulp(value) * 2.0**29
 
 
+HAIR = 1e-9  # [steps]
+
+
 class Rounding(IntEnum):
     """How a torque becomes the number in a command: always towards zero, so that no limit is exceeded.
+
+    A number that arithmetic has left less than `HAIR` of a step short of an integer is that integer: a torque that a
+    frame carries is sent as it is.
 
     `MIDDLE`: an integer from `lowest` to `highest`, and zero torque lies in the middle, between two integers. Torques
     above zero are sent by the upper half, all others by the lower.
@@ -160,6 +166,11 @@ class Encoding(NamedTuple):
         return place.read(data).to_bytes(place.size, "little")
 
     @property
+    def hair(self) -> float:
+        """How far a number may lie below an integer that it means [steps]."""
+        return 0.0 if self.rounding is Rounding.SINGLE else HAIR
+
+    @property
     def _place(self) -> Field:
         return self.field._replace(first=self.field.first + ID_BYTES)
 
@@ -167,6 +178,7 @@ class Encoding(NamedTuple):
         """The number that goes into the frame; a float is not in single precision yet."""
         motor = chained(self.chain, torque)
         number = chained(self.steps, motor)
+        number += copysign(self.hair, motor)
         if isfinite(number) and self.rounding is Rounding.INTEGER:
             number = float(trunc(number))
         elif isfinite(number) and self.rounding is Rounding.MIDDLE:

@@ -19,6 +19,10 @@ from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND, World
 
+ROUNDED = 4
+"""Steps of the wire by which a change of torque may exceed the limit: each of two frames is a step off, and carries what
+the one before has left, up to a step."""
+
 GRACE = 100_000_000  # [ns] a torque without an enabling command within this time counts as a torque after a disable
 
 
@@ -110,8 +114,9 @@ class CommandReader(ABC):
         turns = torque * before < 0 and size > quantum  # a frame may have no zero, but a step to either side of it
         # the torque that holds the pose is sent before the drive is enabled and its brake opens
         exempt = drive.brake and not self.enabled
-        if step > 2 * quantum and (size > abs(before) or turns) and not exempt:
-            self._check_rate(torque, step - 2 * quantum, frame)
+        rounded = ROUNDED * quantum
+        if step > rounded and (size > abs(before) or turns) and not exempt:
+            self._check_rate(torque, step - rounded, frame)
         if not self.enabled and self._disabled_once and size > quantum and self._early is None:
             self._early = (frame.time, frame)
         self._torque, self._time = torque, self._handed_over

@@ -53,7 +53,7 @@ def fill_encoding(target: Any, encoding: Encoding) -> None:
     target.length, target.rounding = len(frame.data), encoding.rounding
     for i, byte in enumerate(frame.id.to_bytes(4, "big") + frame.data):
         target.frame[i] = byte
-    target.lowest, target.highest = encoding.lowest, encoding.highest
+    target.lowest, target.highest, target.hair = encoding.lowest, encoding.highest, encoding.hair
     fill_field(target.field, encoding.field)
     _fill_chain(target.chain, encoding.chain)
     _fill_chain(target.steps, encoding.steps)

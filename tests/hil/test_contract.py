@@ -5,6 +5,7 @@ which shares no code with the driver.
 """
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -131,6 +132,15 @@ def test_a_torque_is_sent_as_asked_but_for_a_step_and_never_above_its_limit(sett
     for wrong in (math.nan, math.inf, -math.inf, 1.001 * limit, -1.001 * limit):
         with pytest.raises(ValueError):
             drive.command(wrong)
+
+
+def test_a_torque_that_a_frame_carries_is_sent_as_it_is(settings: DriveSettings) -> None:
+    chance, limit = random.Random(5), settings.torque_limit
+    for drive in (driver(replace(settings, gear=gear, sign=sign)) for gear in (1.0, 1.7, 2.3) for sign in (1, -1)):
+        step = drive.quantum()[2] or limit
+        for torque in (chance.uniform(-limit, limit) for _ in range(300)):
+            carried = drive.carried(torque)
+            assert drive.carried(carried) == pytest.approx(carried, abs=1e-6 * step)
 
 
 def test_the_reader_reads_what_the_driver_sends(settings: DriveSettings) -> None:

@@ -459,7 +459,7 @@ def test_the_observer_sees_a_torque_after_a_disable_unless_an_enable_follows() -
         assert seen(host) == ([] if enabled_again else ["a torque after the drive was disabled"])
 
 
-@pytest.mark.parametrize(("between", "found"), [(1.1, []), (0.9, ["a step of torque from 0 to 10 in 0.0009 s"])])
+@pytest.mark.parametrize(("between", "found"), [(1.1, []), (0.9, ["0.0009 s"])])
 def test_the_observer_counts_the_time_between_commands_from_where_the_loop_hands_them_over(
     between: float, found: list[str]
 ) -> None:
@@ -474,7 +474,7 @@ def test_the_observer_counts_the_time_between_commands_from_where_the_loop_hands
         host.collect(wait)
     wire.connect(wire.stations[-1], True)
     host.collect(20.0)
-    assert [each.partition(",")[0] for each in seen(host)] == found
+    assert [each.partition(",")[0].rpartition(" in ")[2] for each in seen(host)] == found
 
 
 def test_the_observer_takes_a_reset_of_all_nodes_for_all_drives() -> None:

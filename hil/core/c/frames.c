@@ -107,6 +107,7 @@ double tick_encode(tick_encoding *e, double torque)
   double motor = chained(&e->chain, torque, 0, 0), raw = chained(&e->steps, motor, 0, 0);
   unsigned char *data = e->frame + 4;
   unsigned long long bits;
+  raw += copysign(e->hair, motor);
   if (e->rounding == 0) raw = trunc(raw) + 0.0; /* an integer has no negative zero */
   if (e->rounding == 2) {
     double middle = floor((e->lowest + e->highest) / 2.0);

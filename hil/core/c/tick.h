@@ -44,7 +44,7 @@ typedef struct { /* how a torque is sent */
   unsigned char frame[4 + 64]; /* the id, its highest byte first, and the payload */
   tick_field field;
   tick_chain chain, steps, back;
-  double lowest, highest;
+  double lowest, highest, hair; /* hair: hil.drives.wire.HAIR, 0 for single precision */
 } tick_encoding;
 
 typedef struct { /* a node: what makes it send a sample */
