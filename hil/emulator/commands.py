@@ -20,8 +20,8 @@ from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND, World
 
 ROUNDED = 4
-"""Steps of the wire by which a change of torque may exceed the limit: each of two frames is a step off, and carries what
-the one before has left, up to a step."""
+"""Steps of the wire by which a change of torque may exceed the limit: two frames are each a step off, and each carries
+what the one before it has left, up to a step."""
 
 GRACE = 100_000_000  # [ns] a torque without an enabling command within this time counts as a torque after a disable
 
