@@ -10,7 +10,7 @@ comes back. Dry friction does not look like a torque: its sign follows the speed
 Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
 
 Design: a drive with the wrong polarity shows as soon as its brake opens: `AxisMotion` judges that. What friction
-hides there is `unproved`, and watched by `hil.sensing.arrival` from then on. These rules are ours; the momentum balance
+hides there is `unproved`, and watched by `hil.sensing.tracking` from then on. These rules are ours; the momentum balance
 is that of `hil.sensing.tracking`.
 
 While brakes open (`AxisMotion`): no load makes a machine fall faster than without torque, so an axis that does is
