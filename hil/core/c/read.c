@@ -27,9 +27,9 @@ int tick_sense(tick *k, long long now)
   memcpy(k->law_q, s->estimate_q, n * sizeof *k->law_q);
   memcpy(k->law_v, s->estimate_v, n * sizeof *k->law_v);
   if (k->predicts && k->free && s->valid) {
-    predict(&s->predict, n, k->m, t, k->period, s->estimate_q, s->estimate_v, k->carried);
-    memcpy(k->law_q, s->predict.results[0], n * sizeof *k->law_q);
-    memcpy(k->law_v, s->predict.results[0] + n, n * sizeof *k->law_v);
+    const double *ahead = predict(s, t, k->period, s->estimate_q, s->estimate_v, k->carried);
+    memcpy(k->law_q, ahead, n * sizeof *ahead);
+    memcpy(k->law_v, ahead + n, n * sizeof *ahead);
   } else if (k->estimates) /* an estimator needs the positions at the moment when the tick was due */
     for (int i = 0; i < n; ++i) k->law_q[i] -= late * k->law_v[i];
   return tick_asks(k);

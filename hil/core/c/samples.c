@@ -118,8 +118,8 @@ static void watch_standstill(sensing *s, int i, long long time)
 static const double SCALE_WINDOW = 0.03; /* shortest time over which motion and speed are compared [s] */
 static const double SCALE_LONGEST = 0.3; /* time after which a window without enough motion starts again [s] */
 static const double SCALE_SHARE = 0.4;   /* allowed difference, as a share of the path: filtered speeds lag */
-static const double SCALE_ENOUGH = 3.0;  /* a window is judged when its path is this many times the errors of its samples */
-static const double SCALE_TOLD = 0.5;    /* a displacement below this share of the path, as the motion turns back, tells nothing */
+static const double SCALE_ENOUGH = 3.0;  /* a window is judged if its path is this many times its samples' errors */
+static const double SCALE_TOLD = 0.5;    /* a displacement below this share of the path tells nothing: it turns back */
 static const double SCALE_GAP = 3.0;     /* intervals without a sample after which a window starts again */
 
 static void begin_scale(sensing *s, int i, long long time, int beyond)

@@ -3,15 +3,19 @@
 static const double FLOOR = 1e-3; /* residual that is always allowed, in errors of a sample at standstill: rounding */
 enum { CONTRADICTIONS_IN_A_ROW = 2 }; /* ticks that stop the machine */
 
-static void predict(const tick_call *call, int n, int m, double t, double h, const double *q, const double *v, const double *u)
+/* The state after h seconds under constant torques, in the results of the function. */
+static const double *predict(sensing *s, double t, double h, const double *q, const double *v, const double *u)
 {
+  const tick_call *call = &s->predict;
+  int n = s->n;
   double **in = call->arguments;
   in[0][0] = t;
   in[0][1] = h;
   memcpy(in[1], q, n * sizeof *q);
   memcpy(in[1] + n, v, n * sizeof *q);
-  memcpy(in[2], u, m * sizeof *q);
+  memcpy(in[2], u, s->m * sizeof *q);
   call->function((const double **)in, call->results);
+  return call->results[0];
 }
 
 /* Remembers when a SYNC or the first of the commands was sent, the newest first. */
@@ -33,8 +37,7 @@ static double find_start(sensing *s, double t, double elapsed, int free)
   for (int i = 0; i < s->channels; ++i) s->expected[i] = NAN;
   s->placed = 0;
   if (!s->predicts || !free || !(elapsed > 0.0)) return elapsed;
-  predict(&s->predict, n, s->m, t - elapsed, elapsed, s->q, s->v, s->command);
-  ahead = s->predict.results[0];
+  ahead = predict(s, t - elapsed, elapsed, s->q, s->v, s->command);
   if (!all_finite(ahead, 2 * n)) return elapsed;
   memcpy(s->step_q, ahead, n * sizeof *ahead);
   memcpy(s->step_v, ahead + n, n * sizeof *ahead);
@@ -107,9 +110,9 @@ static int contradicts(sensing *s, const double *residual)
 {
   int m = s->channels, within = 1, worst;
   const double *bound = residual + m, *redundancy = bound + m;
-  double most;
+  double fixed = s->residual_tolerance, most;
   for (int i = 0; i < m; ++i) {
-    most = s->residual_tolerance == s->residual_tolerance ? s->residual_tolerance : bound[i] + FLOOR * s->channel[i].resolution;
+    most = fixed == fixed ? fixed : bound[i] + FLOOR * s->channel[i].resolution;
     within = within && fabs(residual[i]) <= most;
   }
   s->contradictions = within ? 0 : s->contradictions + 1;
@@ -117,7 +120,7 @@ static int contradicts(sensing *s, const double *residual)
   for (int i = 0; i < m; ++i)
     s->misfits[i] = fabs(residual[i]) * s->channel[i].weight / sqrt(larger(redundancy[i], 1e-12));
   worst = largest_of(s->misfits, m);
-  most = s->residual_tolerance == s->residual_tolerance ? s->residual_tolerance : bound[worst];
+  most = fixed == fixed ? fixed : bound[worst];
   add_verdict(s, FOUND_CONTRADICTION, worst, s->contradictions >= CONTRADICTIONS_IN_A_ROW, residual[worst], most, 0.0);
   return 1;
 }

@@ -179,7 +179,10 @@ static const double SINGLE = 0.99;    /* a motor acts alone if the motion shows 
 static const double ALONE = 0.8;      /* share of the squares of d that one of redundant motors must explain alone */
 
 /* Smallest torque of a motor that a short window judges. */
-static double quick_torque(const tracking *w, int i) { return larger(w->quick_least[i], w->floors[i] * w->window / w->quick); }
+static double quick_torque(const tracking *w, int i)
+{
+  return larger(w->quick_least[i], w->floors[i] * w->window / w->quick);
+}
 
 /* Whether a disturbance has changed with the torque since the window before: a small constant load has not. */
 static int follows(const tracking *w, int i, double u, double size, double p)
@@ -192,7 +195,8 @@ static int follows(const tracking *w, int i, double u, double size, double p)
 static int arrival(tracking *w, int is_long, int i, double elapsed, const double *sent, double speed, double square)
 {
   double d = w->disturbance.results[0][i], p = w->disturbance.results[1][i], u = sent[i] / elapsed, size = fabs(u);
-  double missing = fabs(d) / p, left = fabs(d / p + u), visible = larger(w->least_torque[i], w->floors[i] * w->window / elapsed);
+  double missing = fabs(d) / p, left = fabs(d / p + u);
+  double visible = larger(w->least_torque[i], w->floors[i] * w->window / elapsed);
   long long state = w->arrivals[(is_long ? w->m : 0) + i], *after = &w->after[i];
   int unproved = state == UNPROVED || state == AGAINST, moves = fabs(speed) > w->slow[i];
   int none = is_long && fabs(w->made[i]) <= NONE_LEFT * fabs(sent[i]) && fabs(sent[i]) > w->resolved[i] * elapsed;
