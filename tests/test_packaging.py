@@ -276,7 +276,7 @@ def test_the_wheel_holds_three_packages_and_the_configs(tmp_path: Path) -> None:
     configs = {f"servoctl/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "servoctl/cli/templates").iterdir()}
     data = {"hil/drives/mit_ranges.yaml"}
-    for folder in ("hil/view/web", "hil/core/c"):
+    for folder in ("hil/view/web", "hil/core/c", "hil/session/recorded"):
         data |= {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).iterdir()}
     robots = {f"servoctl/configs/robots/{path.name}" for path in (ROOT / "configs/robots").glob("*.urdf")}
     assert configs and templates and robots

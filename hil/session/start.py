@@ -14,6 +14,7 @@ from hil.bus.open import START, answers_as_emulator, emulator_lateness, hand, is
 from hil.loop import WallClock
 from hil.safety.plan import UNPOWERED, Stage
 from hil.session.calibration import DURATION, check_recording, instructions, refuse_unreadable
+from hil.session.golden import require_equal
 from hil.session.notes import faults_elsewhere, in_shadow, preflight, zero_torques
 from hil.session.run import HilRun
 from servoctl.config.overrides import Override
@@ -64,6 +65,9 @@ def start(request: Request) -> HilRun:
         notes.append(f"bus {name}: load of the loop at most {most:.0f} %, {frames:.0f} frames/s")
     if setup.settings.lockstep and (request.require_rt or request.cpu is not None):
         notes.append("time is virtual: --require-rt and --cpu have no effect")
+    may_leave = not all(map(is_loopback, setup.settings.buses.values()))
+    if request.armed and may_leave and not (setup.settings.lockstep or request.calibrate):
+        notes.append(require_equal(request.engine))
     environment = in_lockstep(setup, request.engine) if setup.settings.lockstep else _on_buses(setup, request)
     try:
         stage = _stage(request, setup, environment, notes)
