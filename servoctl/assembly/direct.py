@@ -37,7 +37,7 @@ from servoctl.types import State
 Keeps = Constraint | ReactionBound | Bound  # h >= 0
 
 
-class Arguments(Root, revalidate_instances="always"):
+class Arguments(Root):
     """The arguments that are sections of a config."""
 
     run: Settings
@@ -149,13 +149,9 @@ def simulate(
         ConfigError: Wrong arguments; lists all of them.
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
-    numbers = {"duration": duration, "period": period, "output_step": output_step}
-    how: dict[str, Any] = {"rtol": rtol, "atol": atol} if method in ADAPTIVE else {"step": step}
-    values = {
-        "run": _plain(numbers | {"integrator": _plain({"method": method, **how})}),
-        "realism": _written(realism),
-        "estimation": _written(estimation),
-    }
+    how = {"rtol": rtol, "atol": atol} if method in ADAPTIVE else {"step": step}
+    run = {"duration": duration, "period": period, "output_step": output_step, "integrator": {"method": method, **how}}
+    values = _written({"run": run, "realism": realism, "estimation": estimation})
     problems = Problems(Call("simulate", values, {}, {}))
     _check_types(plant, task, law, engine, problems)
     q = one_per_name(q, plant.coordinates, "coordinate", problems, "q", default=None)
@@ -192,15 +188,12 @@ def simulate(
     return Run(name, loop, start, settings, lambda: task_map, engine=engine).simulate(out)
 
 
-def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that are given; numbers of NumPy as those of Python."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    return {name: value.item() if isinstance(value, np.number) else value for name, value in given.items()}
-
-
-def _written(section: Any) -> Any:
-    """The fields of a section that are given, as a config has them."""
-    return _plain(vars(section)) if dataclasses.is_dataclass(section) else section
+def _written(argument: Any) -> Any:
+    """An argument as a config has it: sections as mappings, numbers of NumPy as those of Python."""
+    if isinstance(argument, np.number):
+        return argument.item()
+    known = vars(argument) if dataclasses.is_dataclass(argument) else argument
+    return {name: _written(value) for name, value in known.items()} if isinstance(known, Mapping) else argument
 
 
 def _for_loop(law: Law | None, bounds: Mapping[str, Keeps], context: Context) -> Law | None:

@@ -84,15 +84,12 @@ def make_system(
     """
     model = Model(plant, task, start, bounds={} if law is None else law.bound_constraints)
     stabilisation = _stabilisation(model, start, passive, passive_rank_tolerance, projection)
-    return _system(model, law, inputs, start, stabilisation)
+    return _system(model, law, inputs, stabilisation)
 
 
-def _system(
-    model: Model, law: Law | None, inputs: Mapping[str, Expression], start: State, passive: PassiveStabilisation
-) -> System:
+def _system(model: Model, law: Law | None, inputs: Mapping[str, Expression], passive: PassiveStabilisation) -> System:
     if law is not None and model.task_rows and model.m:
-        model = law.prepare(model, start)
-        law = law.fitted(model, start)
+        model = law.prepare(model)
     return System(model, None if law is None else law.attach(model), inputs, passive)
 
 
@@ -314,7 +311,7 @@ def _bind(
         model = once(("model", ground, tuple(bounds)), lambda: _model(ground, bounds, once))
         how = passive.correction.chosen, passive.rank_tolerance, passive.projection, ground.levels
         stabilisation = once(("passive", ground, passive), lambda: _stabilisation(model, ground.start, *how))
-        return _system(model, law, inputs, ground.start, stabilisation)
+        return _system(model, law, inputs, stabilisation)
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():

@@ -92,7 +92,7 @@ def retuned_model(
         other = dataclasses.replace(cast(Any, plant), **changed)
         if structure_of(other, {}, {}) == structure_of(plant, {}, {}):
             found = model.plain.of(other, model.plain.task, start)
-            found = found if model is model.plain else model.of_plain(found, start)
+            found = found if model is model.plain else model.of_plain(found)
     except ServoctlError as error:
         problems.add(f"the simulated plant: {error}", *path)
         return None

@@ -17,7 +17,7 @@ Source: ours, after the condition of Del Prete 2018 that A is there on the whole
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -179,25 +179,21 @@ class Bounds:
     entries: Mapping[str, Bound]  # name -> bound
     timing: Timing  # of the loop, from the state that the law gets
     errors: EstimateErrors | None = None  # those of the estimator, for margins; None: not known
-    # acceleration to brake with, per row of the model's bounds; `fitted` finds it
-    braking: tuple[float, ...] = field(default=())
-    # `EstimateErrors.margin` of each row of the model's bounds; `fitted` finds it
-    known_errors: tuple[float, ...] = field(default=())
 
     @property
     def constraints(self) -> dict[str, Constraint]:
         """Name -> constraint, of the bounds that are one."""
         return {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, Constraint)}
 
-    def fitted(
+    def attach(
         self,
         model: Model,
         terms: Sequence[Terms],
         limits: Mapping[str, tuple[float, float]],
         rank_tolerance: float,
         passive_rank_tolerance: float,
-    ) -> "Bounds":
-        """These bounds with what they have to know about the plant.
+    ) -> BoundsTerm:
+        """The bounds for a model without `problems`.
 
         Args:
             terms: The terms of motion at the start, then at states near it; only finite ones.
@@ -206,26 +202,34 @@ class Bounds:
             TaskError: A bound cannot be kept; the message has a line for each.
         """
         problems = [*self._unreachable(model, terms, rank_tolerance), *self._not_unique(model, terms)]
-        found: list[float] = []
-        for name, bound in self.entries.items() if terms else ():
-            if isinstance(bound.of, CoordinateRange):
+        brakes: list[float] = []
+        for name, bound in self.entries.items():
+            if isinstance(bound.of, CoordinateRange) and terms:
                 derived = braking(model, terms[0].state, bound.of, limits, passive_rank_tolerance)
                 numbers, sentences = _braking(name, bound, derived)
                 problems += sentences
             else:
                 numbers = [np.inf] * sum(row.group == name for row in model.bound_rows)
-            found += numbers
+            brakes += numbers
         if problems:
             raise TaskError("\n".join(problems))
-        return replace(self, braking=tuple(found), known_errors=self._known_errors(model, terms))
-
-    def _known_errors(self, model: Model, terms: Sequence[Terms]) -> tuple[float, ...]:
-        """The largest margin of each row over these states; empty where the errors are not known."""
-        if self.errors is None or not terms or not model.bound_rows:
-            return ()
-        kinds = [self._row(row, i, model.bound_rows).kind for i, row in enumerate(model.bound_rows)]
-        gradients = [model.rows_of_bounds(at.state).A for at in terms]
-        return self.errors.largest(kinds, self._rates(model), gradients)
+        rows = tuple(self._row(row, i, model.bound_rows) for i, row in enumerate(model.bound_rows))
+        passive = [row.name for row in model.passive_rows]
+        reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
+        forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
+        ends = end_of(constraint.signals for constraint in (*model.plain.task.values(), *model.bounds.values()))
+        # rows that made up for the lag within a period would ask for torques that alternate
+        known = ends if np.isfinite(ends) and self.timing.period else None
+        return BoundsTerm(
+            rows,
+            forces,
+            self.timing.folded,
+            known,
+            rates=tuple(self._rates(model)),
+            braking=tuple(brakes),
+            margins=self._margins(model, terms, [row.kind for row in rows]),
+            values=tuple(float(of.value) for of in reactions.values()),
+        )
 
     def _rates(self, model: Model) -> list[float]:
         """p of each row of the model's bounds [1/s]."""
@@ -233,10 +237,13 @@ class Bounds:
         rates = [self.entries[row.group].rate for row in model.bound_rows]
         return [default if rate is None else float(rate) for rate in rates]
 
-    def _margins(self, model: Model) -> list[float]:
+    def _margins(self, model: Model, terms: Sequence[Terms], kinds: Sequence[Kind]) -> tuple[float, ...]:
+        """The margin of each row; one that is `auto` is the largest over these states."""
         given = [self.entries[row.group].margin for row in model.bound_rows]
-        known = self.known_errors or (0.0,) * len(given)
-        return [known[i] if margin == "auto" else float(margin) for i, margin in enumerate(given)]
+        known: Sequence[float] = (0.0,) * len(given)
+        if self.errors is not None and terms and given:
+            known = self.errors.largest(kinds, self._rates(model), [model.rows_of_bounds(at.state).A for at in terms])
+        return tuple(known[i] if margin == "auto" else float(margin) for i, margin in enumerate(given))
 
     def problems(self, model: Model) -> list[str]:
         """One sentence for each name or number that does not fit the model or the period."""
@@ -266,26 +273,6 @@ class Bounds:
             f"bounds.{name}.rate: {rate:g} 1/s times the period of {period:g} s is {rate * period:g}, beyond "
             f"which samples leave the bound (stay below {barrier.LARGEST / period:g} 1/s)"
         ]
-
-    def attach(self, model: Model) -> BoundsTerm:
-        """The bounds for a model without `problems`."""
-        rows = tuple(self._row(row, i, model.bound_rows) for i, row in enumerate(model.bound_rows))
-        passive = [row.name for row in model.passive_rows]
-        reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
-        forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
-        ends = end_of(constraint.signals for constraint in (*model.plain.task.values(), *model.bounds.values()))
-        # rows that made up for the lag within a period would ask for torques that alternate
-        known = ends if np.isfinite(ends) and self.timing.period else None
-        return BoundsTerm(
-            rows,
-            forces,
-            self.timing.folded,
-            known,
-            rates=tuple(self._rates(model)),
-            braking=self.braking or (np.inf,) * len(rows),
-            margins=tuple(self._margins(model)),
-            values=tuple(float(of.value) for of in reactions.values()),
-        )
 
     def _row(self, row: Row, index: int, rows: Sequence[Row]) -> BoundRow:
         of = self.entries[row.group].of

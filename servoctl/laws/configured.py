@@ -4,7 +4,7 @@ Source: as of `laws.constraint_following`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +16,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation, Kind
 from servoctl.laws.bounds import Bounds
+from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of
 from servoctl.laws.funnel import FunnelTerm, funnels
@@ -91,7 +92,7 @@ class ConstraintFollowing(Law):
     terms: Mapping[str, Term] | None = None
     timings: TermTimings = field(default_factory=lambda: CONTINUOUS)
 
-    def prepare(self, model: Model, around: State) -> Model:
+    def prepare(self, model: Model) -> Model:
         """The model itself.
 
         Raises:
@@ -99,7 +100,7 @@ class ConstraintFollowing(Law):
                 a robust term has rows of different units without scales.
         """
         if self.robust is not None:
-            rows, states = model.task_rows, [around, *model.samples(around, NEARBY)]
+            rows, states = model.task_rows, [model.around, *model.samples(model.around, NEARBY)]
             A, names = [model.rows(state)[1].A for state in states], list(model.plant.coordinates.values())
             units = row_units(rows, A, names)
             wrong_units = unscaled(rows, units, self._required(rows), self.robust)
@@ -107,15 +108,15 @@ class ConstraintFollowing(Law):
                 raise TaskError(wrong_units)
         if self.preload and not preloads.problems(self.preload, model.plant):
             wanted = preload_term(self.preload, model.passive_rows, model.plant)
-            known, required = self._terms_near(model, around), self._required(model.task_rows)
+            known, required = self._terms_near(model), self._required(model.task_rows)
             wrong = preloads.out_of_reach(model, known, wanted, required, self.rank_tolerance)
             if wrong:
                 raise TaskError("\n".join(wrong))
         return model
 
-    def _terms_near(self, model: Model, around: State) -> list[Terms]:
+    def _terms_near(self, model: Model) -> list[Terms]:
         """The terms of motion at the start and at states near it, without those that are not finite."""
-        states = [around, *model.samples(around, NEARBY)]
+        states = [model.around, *model.samples(model.around, NEARBY)]
         terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
         return [at for at in terms if at.finite and at.positive]
 
@@ -127,11 +128,12 @@ class ConstraintFollowing(Law):
     def bound_constraints(self) -> Mapping[str, Constraint]:
         return {} if self.bounds is None else self.bounds.constraints
 
-    def fitted(self, model: Model, around: State) -> "ConstraintFollowing":
-        if self.bounds is None or self.bounds.problems(model):
-            return self
-        tolerances, terms = (self.rank_tolerance, self.passive_rank_tolerance), self._terms_near(model, around)
-        return replace(self, bounds=self.bounds.fitted(model, terms, self._limits, *tolerances))
+    def _bounds_term(self, bounds: Bounds, model: Model, limits: Mapping[str, tuple[float, float]]) -> BoundsTerm:
+        problems = bounds.problems(model)
+        if problems:
+            raise TaskError("\n".join(problems))
+        tolerances = self.rank_tolerance, self.passive_rank_tolerance
+        return bounds.attach(model, self._terms_near(model), limits, *tolerances)
 
     def attach(self, model: Model) -> AttachedConstraintFollowing:
         actuators, rows = list(model.plant.actuators), model.task_rows
@@ -146,17 +148,17 @@ class ConstraintFollowing(Law):
             lambda: self.terms_of_rows(rows),
             lambda: [None if self.observer is None else self.observer.attach(rows, self.timings.observer)],
             lambda: [own.attach(name, model, self.timings.observer.period) for name, own in (self.terms or {}).items()],
+            lambda: [self._bounds_term(self.bounds, model, limits)] if self.bounds and rows and actuators else [],
         ]
         for made in makers:
             try:
                 terms += made()
             except TaskError as error:
                 problems.append(str(error))
-        problems += [] if self.bounds is None else self.bounds.problems(model)
         if problems:
             raise TaskError("\n".join(problems))
         preload = preload_term(self.preload, model.passive_rows, model.plant) if self.preload else None
-        terms += [None if self.bounds is None else self.bounds.attach(model), preload]
+        terms.append(preload)
         secondary, null_space = self.secondary or Secondary(), null_space_of(self.null_space, model)
         if self.secondary is not None or null_space is not None:
             terms.append(SecondaryTerm(null_space, secondary.aim(actuators, limits), secondary.damping))

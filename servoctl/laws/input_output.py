@@ -113,18 +113,18 @@ def first_degree(constraint: Constraint) -> int:
 class InputOutput(ConstraintFollowing):
     """The law as the user configures it; `correction` and `corrections` are `Poles`."""
 
-    def prepare(self, model: Model, around: State) -> Model:
+    def prepare(self, model: Model) -> Model:
         """The model with every task row differentiated up to its relative degree.
 
         Raises:
             TaskError: No input acts on a row, a row cannot be differentiated, the plant cannot be compiled, its passive
                 rows are dependent, or a correction is not `Poles`.
         """
-        super().prepare(model, around)
+        super().prepare(model)
         problems: list[str] = []
         if model.opaque is not None:
             raise TaskError(f"law.kind: input_output needs a plant that can be compiled: {model.opaque}")
-        terms = self._terms(model, around)
+        terms = self._terms(model)
         passive = len(model.passive_rows)
         if passive and terms[0].passive.rank < passive:
             raise TaskError(
@@ -148,11 +148,11 @@ class InputOutput(ConstraintFollowing):
         if problems:
             raise TaskError("\n".join(problems))
         key = tuple((name, _fixed(row)) for name, row in task.items())
-        traced = model.once("differentiated", key, lambda: Model(model.plant, task, around, model, model.bounds))
-        made: Model = traced.of_plain(model, around)
+        traced = model.once("differentiated", key, lambda: Model(model.plant, task, model.around, model, model.bounds))
+        made: Model = traced.of_plain(model)
         return made
 
-    def _terms(self, model: Model, around: State) -> list[Terms]:
+    def _terms(self, model: Model) -> list[Terms]:
         """The terms of motion at the states where they are finite.
 
         A start without finite terms is refused later, with the names of its rows.
@@ -160,9 +160,9 @@ class InputOutput(ConstraintFollowing):
         Raises:
             TaskError: There are no finite terms at the start and near it.
         """
-        if terms := self._terms_near(model, around):
+        if terms := self._terms_near(model):
             return terms
-        rows = model.matrices(around).task
+        rows = model.matrices(model.around).task
         known = np.isfinite(rows.A).all(axis=1) & np.isfinite(rows.b)
         wrong = [row.name for row, finite in zip(model.task_rows, known, strict=True) if not finite]
         of = f"task rows {', '.join(wrong)} have" if wrong else "the plant's terms of motion have"

@@ -26,7 +26,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.under_way import CommandMemory
-from servoctl.types import Array, Command, State
+from servoctl.types import Array, Command
 
 INPUTS = "the plant has {} inputs"
 
@@ -92,12 +92,11 @@ def _values(values: Any, name: str, m: int, what: str) -> Array:
 class Law(ABC):
     """A law as the user configures it."""
 
-    def prepare(self, model: Model, around: State) -> Model:
+    def prepare(self, model: Model) -> Model:
         """The model that the law works on: this one, unless the law needs another form of the task.
 
         Args:
-            model: Plant and task.
-            around: The start; a law may evaluate the model at states near it.
+            model: Plant and task; a law may evaluate it near `model.around`, the start.
 
         Raises:
             TaskError: The task has no such form; the message names every row.
@@ -108,14 +107,6 @@ class Law(ABC):
     def bound_constraints(self) -> Mapping[str, Constraint]:
         """Name -> constraint of each bound that the model evaluates for the law; empty unless overridden."""
         return {}
-
-    def fitted(self, model: Model, around: State) -> "Law":
-        """This law with what it has to know about the plant near the start; itself unless overridden.
-
-        Raises:
-            TaskError: It does not fit the plant.
-        """
-        return self
 
     @abstractmethod
     def attach(self, model: Model) -> "AttachedLaw":

@@ -147,15 +147,14 @@ class Model:
         check_task(bounds, plant)
         return self._with(plant, task, None, around, bounds, M)
 
-    def of_plain(self, plain: "Model", around: State) -> "Model":
+    def of_plain(self, plain: "Model") -> "Model":
         """This model with differentiated rows and the parameters of another plain model, without tracing again.
 
         Args:
             plain: A model made by `of` from this model's `plain`, or that one.
-            around: See the constructor.
         """
-        M = plant_values.value(plain.plant, "mass_matrix", around, True)
-        return self._with(plain.plant, self.task, plain, around, plain.bounds, M)
+        M = plant_values.value(plain.plant, "mass_matrix", plain.around, True)
+        return self._with(plain.plant, self.task, plain, plain.around, plain.bounds, M)
 
     def _with(
         self,

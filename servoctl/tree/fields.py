@@ -116,12 +116,11 @@ class Rules:
     def with_rules(cls, values: Any, handler: Callable[[Any], Any]) -> Any:
         """The section that pydantic makes of values, or the errors of its fields and rules."""
         broken: list[tuple[tuple[str | int, ...], str]] = []
-        given = vars(values) if is_dataclass(values) else values
-        if isinstance(given, dict):
+        if isinstance(values, dict):
             if cls.one_of is not None:
                 known = [field.alias or name for name, field in getattr(cls, "model_fields", {}).items()]
-                broken += cls.one_of.broken(given, known)
-            broken += cls.rules(given)
+                broken += cls.one_of.broken(values, known)
+            broken += cls.rules(values)
         errors: list[InitErrorDetails] = []
         try:
             section = handler(values)

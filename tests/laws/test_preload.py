@@ -72,7 +72,7 @@ def case(robot: Robot, task: Any = TASK, at: State | None = None, **fields: Any)
     state = at or start_of(robot)
     model = Model(robot, task, state)
     law = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=10.0, beta=10.0), **fields)
-    model = law.prepare(model, state)
+    model = law.prepare(model)
     bound = law.attach(model)
     terms = assemble(state, model.matrices(state), bound.passive_rank_tolerance)
     return Case(model, bound, terms, bound.command(terms, np.zeros(0)))
@@ -260,7 +260,7 @@ def test_only_loops_of_a_robot_have_a_preload() -> None:
     state = State(0.0, q, np.zeros(5))
     law = sc.ConstraintFollowing(preload={"chain": {"x": 1.0}})
     with pytest.raises(TaskError, match=r"law.preload: CoordinatedRobots has no loops \(only those of a robot"):
-        law.attach(law.prepare(Model(plant, {"level": sc.Holonomic("theta3")}, state), state))
+        law.attach(law.prepare(Model(plant, {"level": sc.Holonomic("theta3")}, state)))
 
 
 def test_a_reaction_that_is_not_unique_is_refused_by_name() -> None:

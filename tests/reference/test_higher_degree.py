@@ -73,7 +73,7 @@ def test_each_row_is_differentiated_to_its_own_degree() -> None:
 def test_the_degree_of_a_mass_on_a_car_depends_on_its_incline(angle: float, damping: float, degree: int) -> None:
     plant = MassOnCar(a=angle, d=damping)
     start = sc.State(0.0, np.array([0.0, 0.0]), np.zeros(2))
-    model = law().prepare(sc.Model(plant, {"y": sc.Holonomic("x + s*cos(a)")}, start), start)
+    model = law().prepare(sc.Model(plant, {"y": sc.Holonomic("x + s*cos(a)")}, start))
     assert [row.degree for row in model.task_rows] == [degree]
 
 
