@@ -130,7 +130,7 @@ def test_a_torque_is_sent_as_asked_but_for_a_step_and_never_above_its_limit(sett
         assert drive.torque_bytes(drive.command(torque)) is not None
     assert all(before < after for before, after in pairwise(carried))
     for wrong in (math.nan, math.inf, -math.inf, 1.001 * limit, -1.001 * limit):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=rf"{settings.name}: torque .* is not finite and within \+-{limit:g}"):
             drive.command(wrong)
 
 

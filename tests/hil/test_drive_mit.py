@@ -271,13 +271,6 @@ def test_a_position_is_followed_over_the_ends_of_its_range() -> None:
     assert angle < -60
 
 
-@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
-def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float) -> None:
-    drive, _ = conversation(Motor())
-    with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
-        drive.command(torque)
-
-
 def test_frames_of_another_master_are_noticed() -> None:
     drive, _ = conversation(Motor())
     assert drive.identities == {0, NODE}

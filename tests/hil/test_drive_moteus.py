@@ -320,13 +320,6 @@ def test_frames_of_another_master_are_noticed(identity: int) -> None:
     assert str(frame) in drive.foreign
 
 
-@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
-def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float) -> None:
-    drive, _ = conversation(Axis())
-    with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
-        drive.command(torque)
-
-
 def test_the_command_limits_the_torque_in_the_drive_too() -> None:
     drive, _ = conversation(Axis())
     read = protocol.parse_registers(drive.command(12.0).data).command

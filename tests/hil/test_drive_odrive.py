@@ -217,13 +217,6 @@ def test_a_sample_is_converted_to_the_joint() -> None:
     assert math.isnan(torque) and time == 7
 
 
-@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
-def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float) -> None:
-    drive, _ = conversation(Axis())
-    with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
-        drive.command(torque)
-
-
 def test_a_drive_that_is_not_enabled_gets_zero_torque_in_ticks_without_a_command() -> None:
     drive, _ = conversation(Axis())
     assert [frame.data for frame in drive.alive_frames()] == [bytes(8)]
