@@ -130,13 +130,17 @@ def _check_rig(run: "Run", report: "CheckReport") -> None:
     """Adds a section on the drives, or their errors, to the report."""
     from hil.assembly.prepare import prepare
     from hil.session.notes import describe
-    from servoctl.errors import ConfigError
+    from servoctl.errors import CompileError, ConfigError
+    from servoctl.finding import Finding
 
     assert run.loaded is not None
     try:
         lines = describe(prepare(run.loaded, engine="vm"))
     except ConfigError as error:
         report.findings += [finding for finding in error.findings if str(finding) not in report.errors]
+        return
+    except CompileError as error:
+        report.findings.append(Finding("hil", f"not checked: {str(error).removeprefix('hil: ')}"))
         return
     report.sections.append(("drives", lines))
     report.values["drives"] = lines

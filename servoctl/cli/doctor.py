@@ -79,8 +79,8 @@ def examine() -> dict[str, Any]:
 def lacks(findings: dict[str, Any]) -> list[str]:
     """One sentence per missing feature: what it costs and what to do."""
     costs = {
-        "compiler": "no C compiler: engine vm needs none, but long runs take about ten times as long on it, and ticks "
-        "on drives about five times the processor time",
+        "compiler": "no C compiler: servoctl hil needs one; simulation does not, but long runs take about ten times as "
+        "long on engine vm",
         "cache_used": f"compiled libraries are not cached, so each run compiles again: {cache.refusal()}",
         "compiles_after_runs": "a compilation that goes on when its run ends is lost, so the next run compiles"
         f" again: {background.refusal() or background.SWITCH + ' is 0'}",

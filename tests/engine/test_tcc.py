@@ -8,6 +8,7 @@ import pytest
 
 import servoctl
 from hil.core.library import library
+from servoctl.cli import main
 from servoctl.cli.doctor import examine
 from servoctl.engine import background, compiler
 from servoctl.errors import CompileError
@@ -142,3 +143,22 @@ def test_a_sweep_runs_in_one_lane(no_cc: pytest.MonkeyPatch) -> None:
         expected = metrics_of(alone.summary())
         for metric, number in expected.items():
             assert table[metric][i] == (pytest.approx(number, rel=1e-12) if isinstance(number, float) else number)
+
+
+def test_without_any_compiler_check_says_that_drives_need_one_and_hil_refuses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "/nonexistent/cc")
+    library.cache_clear()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "two_mass_spring_drive"])
+        assert not ended.value.code
+        missing = (
+            "the loop on drives is compiled C: no C compiler: CC=/nonexistent/cc is not found (install a C compiler"
+        )
+        assert f"warning: hil: not checked: {missing}" in capsys.readouterr().err
+        assert main(["hil", "two_mass_spring_drive"]) == 2
+        assert f"hil: {missing}" in capsys.readouterr().err
+    finally:
+        library.cache_clear()
