@@ -9,14 +9,12 @@ those. The test adds to the torque of every drive +d, -d, -d, +d, each for a qua
 comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
 Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
 
-Design: a drive with the wrong polarity shows as soon as its brake opens: `AxisMotion` judges that. What friction
-hides there is `unproved`, and watched by `hil.sensing.tracking` from then on. These rules are ours; the momentum balance
-is that of `hil.sensing.tracking`.
-
-While brakes open (`AxisMotion`): no load makes a machine fall faster than without torque, so an axis that does is
-driven by its own motor. Torque that is missing, or too large, shows there too. This is judged over a few ticks: the
-finer the speeds, the fewer are needed. C does the ticks in which nothing can be found, by bounds that are a little
-narrower (`c/test.c`); the others are judged here.
+Design: a drive with the wrong polarity shows as soon as its brake opens: `AxisMotion` judges that. What friction hides
+there is `unproved`, and watched by `hil.sensing.tracking` from then on. These rules are ours; the momentum balance is
+that of `hil.sensing.tracking`. While brakes open (`AxisMotion`): no load makes a machine fall faster than without
+torque, so an axis that does is driven by its own motor. Torque that is missing, or too large, shows there too. This is
+judged over a few ticks: the finer the speeds, the fewer are needed. C does the ticks in which nothing can be found, by
+bounds that are a little narrower (`c/test.c`); the others are judged here.
 """
 
 from collections.abc import Sequence
