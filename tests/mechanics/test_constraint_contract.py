@@ -15,6 +15,7 @@ from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, S
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
+from tests.refused import table
 from tests.small_plants import Masses
 
 
@@ -194,60 +195,11 @@ def test_parameters_of_plant_and_constraints_are_one_vector() -> None:
     assert found[task_b][-1] == 10.0
 
 
-WRONG: dict[str, tuple[Constraint, type[Exception], str]] = {
-    "velocity in holonomic": (
-        Holonomic("x - der(y)"),
-        TaskError,
-        r"c: a holonomic equation cannot contain a velocity, got der\(y\) \(write it as nonholonomic\)",
-    ),
-    "no velocity": (
-        Nonholonomic("x - y"),
-        TaskError,
-        r"c: a nonholonomic equation must contain a velocity, it has none \(write it as holonomic\)",
-    ),
-    "no velocity in one row": (
-        Nonholonomic(lambda q, v, t: np.array([v[0], q[1]])),
-        TaskError,
-        r"c: a nonholonomic equation must contain a velocity, row 1 has none \(write it as holonomic\)",
-    ),
-    "matrix": (
-        Holonomic(lambda q, t: np.outer(q, q)),
-        TaskError,
-        r"c: .*expected a scalar or a vector, got shape \(3, 3\)",
-    ),
-    "A": (
-        SecondOrder(lambda q, v, t: np.eye(2), lambda q, v, t: np.zeros(2)),
-        TaskError,
-        r"c: SecondOrder: A has shape \(2, 2\), expected \(2, 3\) to fit b and q",
-    ),
-    "b": (
-        SecondOrder(lambda q, v, t: np.eye(3), lambda q, v, t: np.zeros((3, 1))),
-        TaskError,
-        r"c: SecondOrder: b has shape \(3, 1\), expected a vector",
-    ),
-    "violation": (
-        SecondOrder(lambda q, v, t: np.eye(3), lambda q, v, t: np.zeros(3), lambda q, v, t: q[:2]),
-        TaskError,
-        r"c: SecondOrder.violation: shape \(2,\), expected \(3,\)",
-    ),
-    "nothing given": (
-        type("Empty", (Holonomic,), {"__init__": lambda self: None})(),
-        TaskError,
-        r"c: Empty: give a function",
-    ),
-    "branch": (
-        Holonomic(lambda q, t: q[0] if q[0] > 0 else q[1]),
-        TraceError,
-        r"c: .*the truth of a symbol is not known",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_the_error_names_the_constraint_that_does_not_fit_and_the_reason(name: str) -> None:
-    constraint, error, text = WRONG[name]
-    with pytest.raises(error, match=text):
-        rows(constraint, 0.0)
+@pytest.mark.parametrize(("call", "sentence"), [(*call, *said) for _, call, said in table("constraints")])
+def test_the_error_names_the_constraint_that_does_not_fit_and_the_reason(call: str, sentence: str) -> None:
+    with pytest.raises(TraceError if "truth" in sentence else TaskError) as error:
+        rows(eval(call), 0.0)
+    assert str(error.value).startswith("c: ") and sentence in str(error.value)
 
 
 STOOD = {

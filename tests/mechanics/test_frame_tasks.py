@@ -18,6 +18,7 @@ from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.placement import rotation_rpy
 from servoctl.mechanics.spatial.task import EulerZYZ, FrameConstraint
 from servoctl.types import Array, State
+from tests.refused import table
 from tests.small_plants import Masses
 
 PLANT = FreeBodies()
@@ -273,110 +274,11 @@ def test_the_pose_error_is_the_position_and_the_rotation_vector() -> None:
     np.testing.assert_allclose(rows.violation, [0.5, 2.0, 3.0, *turn], atol=1e-14)
 
 
-WRONG_FIELDS: dict[str, tuple[Callable[[], Any], str]] = {
-    "too few": (lambda: sc.Position("one", (0.1, 0.2)), "Position: xyz: expected 3 values, got 2 (0.1, 0.2)"),
-    "one number": (lambda: sc.Position("one", 0.3), "Position: xyz: expected 3 values, got 0.3"),  # type: ignore[arg-type]
-    "not a number": (lambda: sc.Position("one", (0.1, None, 0.3)), "Position: xyz: a number is expected, got None"),  # type: ignore[arg-type]
-    "not finite": (
-        lambda: sc.Position("one", (0.1, float("nan"), 0.3)),
-        "Position: xyz: a finite number is expected, got nan",
-    ),
-    "not an equation": (lambda: sc.Position("one", (0.1, "2*", 0.3)), "Position: xyz: '2*': "),
-    "no rotation": (lambda: sc.Orientation("one"), "Orientation: rpy: missing (give rpy or quaternion)"),
-    "two rotations": (
-        lambda: sc.Pose("one", (0, 0, 0), rpy=(0, 0, 0), quaternion=(0, 0, 0, 1)),
-        "Pose: quaternion: given together with rpy (give one of them)",
-    ),
-    "no quaternion": (
-        lambda: sc.Orientation("one", quaternion=(0, 0, 0, 0)),
-        "Orientation: quaternion: all four components are 0 (0, 0, 0, 1 is no rotation)",
-    ),
-    "itself": (
-        lambda: sc.Position("one", (0, 0, 0), relative_to="one"),
-        "Position: relative_to: 'one' is the frame itself (name another)",
-    ),
-    "unknown axis": (
-        lambda: sc.Axis("one", "w", (0, 0, 1)),
-        "Axis: axis: expected one of x, y, z, -x, -y, -z or three numbers, got 'w'",
-    ),
-    "axis of no length": (
-        lambda: sc.Axis("one", (0, 0, 0), (0, 0, 1)),
-        "Axis: axis: all three components are 0 (give a direction)",
-    ),
-    "direction of no length": (
-        lambda: sc.Axis("one", "z", (0, 0, 0)),
-        "Axis: along: all three components are 0 (give a direction)",
-    ),
-    "no distance": (
-        lambda: sc.Distance("one", "two", 0.0),
-        "Distance: value: expected a distance above 0, got 0 (to bring two points together use Position)",
-    ),
-    "distance to itself": (
-        lambda: sc.Distance("one", "one", 0.3),
-        "Distance: second: 'one' is the first frame (name another)",
-    ),
-    "no axes": (
-        lambda: sc.CentreOfMass(("x", "u"), (0, 0)),
-        "CentreOfMass: axes: expected one to three of x, y, z, got 'x, u'",
-    ),
-    "a value too many": (
-        lambda: sc.CentreOfMass(("x",), (0, 0)),
-        "CentreOfMass: value: expected 1 values, got 2 (0, 0)",
-    ),
-    "no joints": (lambda: sc.Posture({}), "Posture: joints: expected at least one joint, got none"),
-    "joint without a number": (
-        lambda: sc.Posture({"one_x": None}),  # type: ignore[dict-item]
-        "Posture: one_x: a number is expected, got None",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG_FIELDS)
-def test_a_field_that_is_wrong_is_named_with_its_value(name: str) -> None:
-    make, text = WRONG_FIELDS[name]
+@pytest.mark.parametrize(("call", "sentence"), [(*call, *said) for _, call, said in table("frame_tasks")])
+def test_a_task_that_is_wrong_or_does_not_fit_the_robot_is_refused_by_name(call: str, sentence: str) -> None:
     with pytest.raises(TaskError) as error:
-        make()
-    assert str(error.value).startswith(text)
-
-
-MISFITS: dict[str, tuple[Constraint, str]] = {
-    "unknown frame": (
-        sc.Position("onee", (0, 0, 0), relative_to="twoo"),
-        "tool: there is no frame 'onee' (did you mean 'one'?)\ntool: there is no frame 'twoo' (did you mean 'two'?)",
-    ),
-    "unknown word": (
-        sc.Position("one", ("reech", 0, 0)),
-        "tool: xyz: unknown word 'reech' (did you mean 'reach'?)",
-    ),
-    "a coordinate": (
-        sc.Position("one", ("one_x", 0, 0)),
-        "tool: xyz: 'one_x' is a coordinate (a target may use t and parameters only)",
-    ),
-    "a velocity": (
-        sc.Distance("one", "two", "1 + der(one_x)"),
-        "tool: value: 'one_x' is a coordinate (a target may use t and parameters only)",
-    ),
-    "unknown joint": (
-        sc.Posture({"one_xx": 0.0, "two_x": "nothing"}),
-        "tool: there is no joint 'one_xx' (did you mean 'one_x'?)\ntool: two_x: unknown word 'nothing'",
-    ),
-    "a function of the wrong length": (
-        sc.Position("one", lambda t: (t, t)),
-        "tool: xyz: a function of t returned shape (2,) (expected 3 numbers)",
-    ),
-    "a function that returns no number": (
-        sc.Position("one", (0.0, 0.0, lambda t: "far")),
-        "tool: xyz: a function of t returned 'far' (expected numbers)",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MISFITS)
-def test_a_task_that_does_not_fit_the_robot_is_refused_in_one_sentence(name: str) -> None:
-    constraint, text = MISFITS[name]
-    with pytest.raises(TaskError) as error:
-        model(constraint)
-    assert str(error.value).startswith(text)
+        model(eval(call))
+    assert str(error.value).startswith(sentence)
 
 
 def test_only_a_robot_has_frames_and_a_centre_of_mass() -> None:
