@@ -10,11 +10,12 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.context import Context
-from servoctl.assembly.make import PASSIVE_CORRECTION, check_settings, make_system
+from servoctl.assembly.make import check_settings, make_system
 from servoctl.assembly.realism import check_loop, effects_of
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equations
 from servoctl.config.document import Document, FieldPath
+from servoctl.config.plant import PASSIVE_CORRECTION
 from servoctl.config.problems import validate_as
 from servoctl.config.realism import realism_problems
 from servoctl.errors import ConfigError, TaskError
@@ -95,7 +96,7 @@ def simulate(
     estimation: Estimator | None = None,
     realism: Realism | Mapping[str, Any] | None = None,
     passive_correction: Correction | Literal["auto"] | None = "auto",
-    passive_rank_tolerance: float = 1e-6,
+    passive_rank_tolerance: float = ConstraintFollowing.passive_rank_tolerance,
     projection: bool | Literal["auto"] = "auto",
     # numbers and files
     method: str = "rk4",

@@ -36,7 +36,7 @@ from servoctl.config.robot import Fixed
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolve
+from servoctl.laws.corrections import Correction, for_passive, resolve
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.hierarchy import PassiveLevel
@@ -54,14 +54,6 @@ from servoctl.simulation.system import PassiveStabilisation, System
 from servoctl.types import State
 
 Reach = Callable[[], TaskMap | None]  # what the actuators can do, evaluated when it is asked for
-
-PASSIVE_CORRECTION = Baumgarte(10.0, 10.0)
-"""Default stabilisation of a plant's own constraints in simulation.
-
-Slow enough to keep the accuracy of a fixed step: gains proportional to 1/h cost Runge-Kutta two orders. If rows are
-dependent, no gains work from every start, because drift makes the rows look independent. Such plants are projected
-after each step instead (`tests/reference/test_dependent_rows.py`).
-"""
 
 
 def make_system(

@@ -1,6 +1,8 @@
 """Grammar and rules of `bounds`: what the law keeps at h >= 0, before every task.
 
-Design: kinds are a table, as those of tasks, so that the rules can say which keys belong to which kind.
+Design: kinds are a table, as those of tasks, so that the rules can say which keys belong to which kind. What is written
+differs from `laws.bounds.Bound`: h is an equation, or names of coordinates, frames, shapes and rows, which only a plant
+makes a constraint of; rate, acceleration and margin are the same.
 """
 
 import math
@@ -13,6 +15,7 @@ from servoctl.config.document import FieldPath, Problem, given, has_robot, mappi
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.expression.suggest import remedy
+from servoctl.laws.barrier import LARGEST
 from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
     MAPPING,
@@ -117,7 +120,6 @@ KEYS: dict[str, tuple[str, ...]] = {
 """Kind of a bound -> keys that belong to it; `rate` belongs to all."""
 
 ON_FRAMES = ("distance",)  # kinds that need a robot from a file
-LARGEST_RATE = 2.0  # with a rate times the period from here on, samples leave a bound that they touch
 
 
 class BoundConfig(Ruled):
@@ -273,6 +275,6 @@ def _rate(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) 
     rate = number_or(0.0, entry.get("rate"))
     for section in ("run", "hil"):
         period = number_or(math.nan, mapping(values, section).get("period"))
-        if rate * period >= LARGEST_RATE:
+        if rate * period >= LARGEST:
             what = f"{rate:g} 1/s times {section}.period of {period:g} s is {rate * period:g}, beyond which samples"
-            yield Problem((*path, "rate"), f"{what} leave the bound (stay below {LARGEST_RATE / period:g} 1/s)")
+            yield Problem((*path, "rate"), f"{what} leave the bound (stay below {LARGEST / period:g} 1/s)")

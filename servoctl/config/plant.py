@@ -11,6 +11,7 @@ from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import given, has_robot, mapping
 from servoctl.config.robot import NEEDS_ROBOT, PARTS, PLANT_KINDS, BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.expression.suggest import remedy
+from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.friction import Friction
 from servoctl.tree.fields import (
@@ -57,15 +58,25 @@ class PassiveLevelConfig(Section):
     )
 
 
+PASSIVE_CORRECTION = Baumgarte(10.0, 10.0)
+"""Default stabilisation of a plant's own constraints in simulation.
+
+Slow enough to keep the accuracy of a fixed step: gains proportional to 1/h cost Runge-Kutta two orders. If rows are
+dependent, no gains work from every start, because drift makes the rows look independent. Such plants are projected
+after each step instead (`tests/reference/test_dependent_rows.py`).
+"""
+
+
 class Passive(Ruled):
     """How a simulation enforces the plant's own constraints."""
 
     correction: CorrectionConfig = Field(
-        default=CorrectionConfig(baumgarte=Baumgarte(alpha=10.0, beta=10.0)),
+        default=CorrectionConfig(baumgarte=PASSIVE_CORRECTION),
         description="correction of the mechanism constraints, in simulation only",
     )
     rank_tolerance: Fraction = Field(
-        default=1e-6, description="smallest pivot of an independent mechanism row, relative to |Ahat L^-T|_F [-]"
+        default=ConstraintFollowing.passive_rank_tolerance,
+        description="smallest pivot of an independent mechanism row, relative to |Ahat L^-T|_F [-]",
     )
     projection: FlagOrAuto = Field(
         default="auto",

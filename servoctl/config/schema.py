@@ -1,8 +1,8 @@
 """Grammar of a config, field by field, and the rules between its sections.
 
 Design: every field has its unit in its description. Every default is written into the model, so that a dump of a
-`Config` is the config as it ran. The models are frozen. Where a section is a class of `laws`, its fields carry unit and
-range there, and `assembly` takes the object as it is.
+`Config` is the config as it ran. The models are frozen. Where a section is a class of `laws`, `estimation` or
+`simulation`, its fields carry unit and range there; `assembly` takes the object as it is, or what its `ready` gives.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,6 +23,7 @@ from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task, row_count, 
 from servoctl.config.tune import Tune
 from servoctl.estimation.estimator import Estimator
 from servoctl.expression.suggest import remedy
+from servoctl.laws.configured import ConstraintFollowing, OnInfeasible
 from servoctl.laws.observer import Observer
 from servoctl.laws.robust_design import Adaptive, Robust
 from servoctl.laws.secondary import Secondary
@@ -166,14 +167,19 @@ class LawConfig(Ruled):
         default=None, description="name -> a term of your own, added to b of the task, such as an integral of its error"
     )
     rank_tolerance: Fraction = Field(
-        default=1e-10, description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]"
+        default=ConstraintFollowing.rank_tolerance,
+        description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]",
     )
-    on_infeasible: Literal["warn", "damp", "fault"] = Field(
-        default="warn",
+    on_infeasible: OnInfeasible = Field(
+        default=ConstraintFollowing.on_infeasible,
         description="if the task cannot be met: warn uses least squares, damp uses u = -D B^T v, fault stops",
     )
-    damping: NotNegative = Field(default=1.0, description="D of damp [actuator unit per its speed]")
-    residual_tolerance: Positive = Field(default=1e-8, description="infeasible above this times 1 + |bbar|_inf [-]")
+    damping: NotNegative = Field(
+        default=ConstraintFollowing.input_damping, description="D of damp [actuator unit per its speed]"
+    )
+    residual_tolerance: Positive = Field(
+        default=ConstraintFollowing.residual_tolerance, description="infeasible above this times 1 + |bbar|_inf [-]"
+    )
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Broken:

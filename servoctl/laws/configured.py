@@ -35,12 +35,19 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import State
 
+OnInfeasible = Literal["warn", "damp", "fault"]
+
 NEARBY = 5  # number of states near the start at which a law is looked at: reactions, relative degrees
 
 
 @dataclass(frozen=True)
 class ConstraintFollowing(Law):
     """The law as the user configures it.
+
+    Design: `law` of a config is `config.schema.LawConfig`, because what is written there differs from this object: a
+    class by its path, a null space as text, `robot` in place of limits, weights within `allocation`, corrections and
+    priorities at the tasks. Sections within (`Observer`, `Robust`, `Secondary`, corrections) are one class. Defaults
+    and words stand here alone.
 
     Attributes:
         correction: Correction of every task without its own; None: none is added to b.
@@ -83,7 +90,7 @@ class ConstraintFollowing(Law):
     rank_tolerance: float = 1e-10
     passive_rank_tolerance: float = 1e-6
     residual_tolerance: float = 1e-8
-    on_infeasible: Literal["warn", "damp", "fault"] = "warn"
+    on_infeasible: OnInfeasible = "warn"
     input_damping: float = 1.0
     preload: Preload | None = None
     observer: Observer | None = None
@@ -241,7 +248,7 @@ class ConstraintFollowing(Law):
         for key, word, words in (
             ("allocation", self.allocation, get_args(Kind)),
             ("feedback_allocation", feedback, get_args(Kind)),
-            ("on_infeasible", self.on_infeasible, ("warn", "damp", "fault")),
+            ("on_infeasible", self.on_infeasible, get_args(OnInfeasible)),
         ):
             if word not in words:
                 problems.append(f"law.{key}: expected one of {', '.join(words)}, got {word!r}")

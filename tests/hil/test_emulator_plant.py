@@ -11,8 +11,9 @@ from hil.emulator.motor import Encoder
 from hil.emulator.plant import Actuator, SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
-from servoctl.assembly.make import PASSIVE_CORRECTION, make_system
+from servoctl.assembly.make import make_system
 from servoctl.config.hil import Emulation
+from servoctl.config.plant import PASSIVE_CORRECTION
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.realism import Channels
 from servoctl.simulation.system import PassiveStabilisation
