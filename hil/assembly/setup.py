@@ -14,7 +14,7 @@ from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
 from hil.safety.pose_hold import FASTEST_POLE
 from hil.safety.rules import Rule
-from hil.sensing.gravity import GravityCompensation, Hold, task_errors
+from hil.sensing.gravity import GravityCompensation, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.run import Run
@@ -116,10 +116,7 @@ class RigSetup:
         `stage`: last stage. `duration`: time in the last stage [s]; None: that of the config.
         """
         safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.law
-        guided = stage is Stage.FLOAT
-
-        def hold(q: Array, v: Array) -> Hold:
-            return self.gravity_compensation(0.0, q, v)
+        guided, held = stage is Stage.FLOAT, self.gravity_compensation(0.0, self.start.q).u
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
             return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.low_priority_rows)
@@ -134,11 +131,11 @@ class RigSetup:
             engage_tolerance=safety.engage_tolerance,
             stop_rate=self.stop_rate,
             stands=self.falls or guided,
-            hold=hold,
+            hold=self.gravity_compensation,
             errors=errors,
             stops_on=frozenset() if law is None else law.stops_on,
             resolved=resolved_steps(model, self.sensing, nodes, self.settings.values, self.start),
-            guiding=guiding_of(safety, self.drives, hold(self.start.q, self.start.v).u) if guided else None,
+            guiding=guiding_of(safety, self.drives, held) if guided else None,
             proof=proof_plan(self.settings.values, model.plant, self.drives, self.sensing),
         )
 

@@ -8,7 +8,6 @@ or not: it counts as falling where a joint without a brake gets fast by its spee
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -317,13 +316,13 @@ def _hardest(setup: RigSetup, poses: Sequence[State], i: int) -> State:
 
 def stop_from(setup: RigSetup, start: State) -> Stop:
     """The controlled stop from a state, by the model."""
-    values, drives, hold = setup.settings.values, setup.settings.drives, partial(setup.gravity_compensation, start.t)
-    pose, limits = PoseHold(hold, drives, values.period, setup.stop_rate), Limits(drives, values.period)
+    values, drives, hold = setup.settings.values, setup.settings.drives, setup.gravity_compensation
+    pose, limits = PoseHold(hold, drives, values.period, setup.stop_rate, t=start.t), Limits(drives, values.period)
     displacements, plant, m = setup.sensing.displacements, setup.loop.system.model.plant, len(drives)
     sound, driven, t = [True] * len(displacements.channels), [True] * m, start.t
     speed_limits, q, v = np.array([drive.speed_limit for drive in drives]), start.q, start.v
     most = np.array([drive.torque_limit for drive in drives])
-    limits.previous = np.clip(pose.gravity(q).u, -most, most).tolist()
+    limits.begin(np.clip(pose.gravity(q).u, -most, most))
     begin, first = displacements(plant, q)[:m], _rates(setup, start)
     times, travels, largest, fastest = np.full(m, np.inf), np.zeros(m), np.abs(first), float(np.abs(first).max())
     still = np.maximum(NOISE * speed_limits, np.minimum(STILL * speed_limits, LEFT * fastest))

@@ -24,10 +24,13 @@ _FOLDER = Path(__file__).parent / "c"
 SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
 """Whether the tick in C may send and receive on sockets itself; `c/linux.h` has the numbers of x86, ARM and RISC-V."""
 
-TICK = "common.c", "samples.c", "window.c", "sense.c", "frames.c", "read.c", "test.c", "hold.c", "tick.c"
+TICK = (
+    *("common.c", "samples.c", "window.c", "sense.c", "frames.c", "read.c"),
+    *("limits.c", "hold.c", "ladder.c", "test.c", "tick.c"),
+)
 """The files of a tick from frames to frames, in order."""
 
-HEADERS = ("sensing.h", "tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
+HEADERS = ("sensing.h", "torques.h", "tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
 
 
 SHARED: dict[str, int] = {
@@ -53,14 +56,13 @@ Table = Mapping[str, Mapping[str, str]]  # kind of number -> size -> names of ar
 
 STATE: Table = {
     "double": {
-        "m": "carried previous integral anchor rest path path_speed loop_speed away away_speed ahead ahead_speed",
+        "m": "carried",
         "channels": "position velocity torque next_torque wrapped added",
-        "1": "fastest",
         "gauges": "gauges",  # temperatures, supply and load of each node, in the order of `GAUGES`
     },
     "long long": {
-        "1": "limits_time due began written samples round_tick",
-        "m": "alive followed still",
+        "1": "due began written",
+        "m": "alive",
         "channels": "sample_time",
     },
 }
@@ -69,13 +71,35 @@ STATE: Table = {
 ARRAYS: Mapping[str, Table] = {
     "tick": {
         "double": {
-            "n": "law_q law_v decided_q",
-            "m": "torques raw silences wanted limited held learned scaled unsent aim aim_speed bias at_release "
-            "next_path next_speed goals test pushed test_noise speed_step turns most_travel changes impulses means "
-            "spreads decided_rates",
-            "m m": "test_inertia projector",  # row by row
+            "n": "law_q law_v",
+            "m": "torques raw silences unsent rest",
         },
-        "int": {"m": "clamped next_still"},
+    },
+    "limits": {
+        "double": {"m": "largest steepest wanted held goals allowed previous"},
+        "int": {"m": "clamped"},
+    },
+    "pose": {
+        "double": {
+            "n": "q v back sound_pose",
+            "m": "y rates away away_speed sent held torques scratch anchor next_anchor integral learned bias next_bias "
+            "at_release sound_rates path next_path path_speed next_speed blind_rate next_blind largest torque_limits "
+            "lower upper grip guide_limits weighs",
+            "m m": "inertia",  # column by column
+        },
+        "int": {"m": "usable driven blind followed"},
+    },
+    "proof": {
+        "double": {
+            "m": "noise speed_step turns most_travel test pushed torques accelerations away away_speed ahead "
+            "ahead_speed changes impulses means spreads explained share doubt travel",
+            "m m": "inertia projector",  # row by row
+        },
+        "int": {"m": "loaded driven"},
+    },
+    "ladder": {
+        "double": {"m": "speeds slow noise loop_speed growth ends"},
+        "int": {"m": "sound ramps still next_still growing"},
     },
     "sensing": {
         "double": {

@@ -83,17 +83,14 @@ class TicksInC:
         self._stages, self._limits, self._record = stages, limits, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
         self._encodings = [self._tick.encoding + i for i in range(len(drives))]
-        stages.keep_in(self._x)
-        machine.take_pose(stages.pose, [drive.settings.torque_limit for drive in drives])
+        machine.take_torques(limits, stages.pose, stages.ladder, stages.test)
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._of_drives = [self._x[part][: len(drives)] for part in ("displacements", "rates")]
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
-        self._axes: Sequence[tuple[float, float]] = ()
         self._pause = 0
-        self._ahead = False  # whether the last decisions are C's: the limits of Python do not know them
 
     def use_sockets(self, log: TickLog, rings: Sequence[Ring], period: int, wait: int) -> None:
         """Lets C send, receive and record too, where it can have all buses and knows what feeds each watchdog.
@@ -131,10 +128,7 @@ class TicksInC:
         return self.loaded
 
     def _renew(self) -> None:
-        """Gives the present limits and rules to C, if others hold now: a warning is judged only once."""
-        if self._limits.axes is not self._axes:
-            self._axes = self._limits.axes
-            self.machine.take_limits(self._axes)
+        """Gives the present rules to C, if others hold now: a warning is judged only once."""
         if (rules := (len(self._stages.rules), self._stages.mode)) != self._rules:
             self._rules = rules
             self.machine.take_rules(self._stages.rules, self._stages.mode)
@@ -149,10 +143,6 @@ class TicksInC:
         if source.torques:
             tick.entered, tick.end, tick.ramp_time = source.entered, source.end, source.ramp_time
             tick.stays, tick.stands, tick.learns, tick.wire_steps = source[4:8]
-            if source.tests and self._stages.test is not None:
-                self.machine.take_test(self._stages.test.proof)
-            self._x["aim"][:], self._x["aim_speed"][:] = self._stages.aim
-            self._x["bias"][:], self._x["at_release"][:] = self._stages.pose.bias, self._stages.pose.at_release
         return True
 
     def _load(self, command: Array, written: int) -> None:
@@ -166,8 +156,6 @@ class TicksInC:
         encoded = zip(self._drives, commands, machine.encoded(), strict=True)
         self._encoded = [(drive.settings.bus, like, frame_reader(memory)) for drive, like, memory in encoded]
         self._x["carried"][:], self._x["written"][0] = command, written
-        self.machine.take_ladder(self._stages.ladder)
-        self._give_limits()
         self._last.clear()
         if self.sockets is not None:
             self.sockets.begin()
@@ -182,23 +170,10 @@ class TicksInC:
             self.sockets.end()
             self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
         self.machine.store(self._nodes, self._deliver_last)
-        if self._ahead:
-            self._resume()
 
     def _deliver_last(self) -> None:
         for bus, frame in self._last.values():
             self._dispatch.deliver(bus, frame)
-
-    def _give_limits(self) -> None:
-        self._x["previous"][:], self._x["limits_time"][0] = self._limits.previous, self._limits.last
-        self._x["clamped"][:] = self._limits.clamped
-
-    def _resume(self) -> None:
-        """Takes over from the last tick that C decided."""
-        self._stages.resume(self._x["decided_q"].copy(), self._x["decided_rates"].tolist())
-        self._limits.previous, self._limits.last = self._x["previous"].tolist(), int(self._x["limits_time"][0])
-        self._limits.clamped = self.clamped
-        self._ahead = False
 
     # Measure.
 
@@ -288,21 +263,18 @@ class TicksInC:
         if self.sockets is None and not (tick.skipped or asks) and self._dispatch.healthy and self._source():
             if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
                 stages.follow(tick, self.clamped)
-                self.decided = self.acts = self._ahead = True
+                self.decided = self.acts = True
                 self.count += 1
                 torques: Array = self._x["torques"].copy()
                 return torques
             self._count()
             self.machine.raise_failure()
-        if self._ahead:
-            self._resume()
         return None
 
     @property
     def clamped(self) -> list[bool]:
         """Whether a limit has changed the torque of each drive in the last tick that C decided."""
-        changed: list[bool] = self._x["clamped"].astype(bool).tolist()
-        return changed
+        return self._limits.clamped
 
     def act(self, torques: Array, now: int) -> bool:
         """Sends the torques of this tick, shape (m,) [actuator units]; False: Python must, and nothing was sent.
@@ -312,7 +284,6 @@ class TicksInC:
         """
         if not self.decided:
             self._renew()
-            self._give_limits()
             self._x["torques"][:] = torques
             self.acts = not (self._tick.mute or self._encode())
         if not self.acts:
@@ -362,7 +333,6 @@ class TicksInC:
         ticks, last = sockets.struct.ticks, sockets.struct.last
         self._dispatch.unknown += sockets.struct.unknown
         self.count += ticks
-        self._ahead = self._ahead or ticks > 0
         self._fail(sockets)
         if end == BETWEEN:
             return Ahead(ticks)

@@ -6,11 +6,11 @@ rig sends the frames of each step at every tick.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import cached_property
 from math import inf
 
 import numpy as np
 
+from hil.core.structs import Calls, Struct
 from hil.drives.base import Drive
 from hil.frame import Frame
 from hil.loop import SECOND
@@ -25,8 +25,6 @@ GROWTH = 0.2
 """A drive does not brake by itself if its joint is so much faster than when it began [share of speed_limit]."""
 
 END = 0.99  # from this share of the largest speed that its frames can say on, a joint may be any faster
-
-WATCHED = "still", "fastest", "loop_speed"  # arrays in which the speeds of the joints are remembered
 
 REPORTS = 0.1  # [s] time for a drive to report that its own braking has ended
 
@@ -53,26 +51,23 @@ class Ladder:
         self.misled: set[int] = set()
         self.doubtful: set[int] = set()  # numbers of the drives whose brake closes first
         self.begun = False  # whether the controlled stop has begun
-        # these arrays change in place: ticks in a row in which each joint was slow, largest speed of any joint in the
-        # stop, and speed of each joint when it left the loop [joint unit/s]
-        self.still, self.fastest = np.zeros(len(drives), dtype=np.int64), np.zeros(1)
-        self.loop_speed = np.zeros(len(drives))
-        self._growing = [0] * len(drives)
+        self._resolved = False  # whether it has the steps of the measured speeds
+        self.struct = Struct("ladder", {"m": len(drives)}, Calls())  # what C computes with, and remembers
+        self.struct.c.m, self.struct.c.still_ticks, self.struct.c.left = len(drives), STILL_TICKS, LEFT
+        x, limits = self.struct.arrays, np.array([drive.settings.speed_limit for drive in drives])
+        x["slow"][:], x["growth"][:] = STILL * limits, GROWTH * limits
         # [joint unit/s] speeds that look alike from here on: a brake, where there is one, stops such a joint sooner
-        self._ends = [
+        x["ends"][:] = [
             END * abs(drive.settings.joint_rate(drive.ends(drive.settings).speed)) if drive.settings.brake else inf
             for drive in drives
         ]
 
-    @cached_property
-    def slow_speeds(self) -> list[tuple[float, float]]:
-        """Speeds of each joint below which it may stand, and only shows noise, known after the bring-up."""
-        speeds = []
-        for drive in self._drives:
-            limit, step = drive.settings.speed_limit, drive.quantum()[1]
-            noise = float(np.fmax(SHOWN * step, NOISE * limit))  # fmax: a step not on the wire is NaN
-            speeds.append((STILL * limit, noise))
-        return speeds
+    def _resolve(self) -> None:
+        """Takes the speeds below which joints only show noise, which are known after the bring-up."""
+        steps = np.array([drive.quantum()[1] for drive in self._drives])
+        limits = np.array([drive.settings.speed_limit for drive in self._drives])
+        # fmax: a step not on the wire is NaN
+        self.struct.arrays["noise"][:], self._resolved = np.fmax(SHOWN * steps, NOISE * limits), True
 
     def brake(self, number: int, now: int, must: bool) -> None:
         """Closes the brake of a drive, if it has one.
@@ -136,28 +131,23 @@ class Ladder:
 
     def begin_watch(self) -> None:
         """Forgets the speeds of the ticks before: the next one may be the first of a stop."""
-        self.fastest[:] = self.still[:] = 0
+        self.struct.c.fastest = self.struct.arrays["still"][:] = 0
 
     def watch(self, speeds: Sequence[float], sound: Sequence[bool]) -> None:
         """Takes note of the speed of each joint at a tick, and whether its measurement may be used."""
-        usable = [abs(speed) for speed, each in zip(speeds, sound, strict=False) if each]
-        fastest = self.fastest[0] = max([self.fastest.item(), *usable])
-        for number, (low, noise) in enumerate(self.slow_speeds):
-            slow = sound[number] and abs(speeds[number]) < max(noise, min(low, LEFT * fastest))
-            self.still[number] = self.still[number] + 1 if slow else 0
-            if self.rungs[number] is Rung.RAMP and sound[number]:
-                limit = self._drives[number].settings.speed_limit
-                allowed = min(self.loop_speed[number] + GROWTH * limit, self._ends[number])
-                faster = abs(speeds[number]) > allowed
-                self._growing[number] = self._growing[number] + 1 if faster else 0
-                if self._growing[number] >= STILL_TICKS:  # it has no torque, or a wrong encoder
-                    self.rungs[number] = Rung.OFF
-            else:
-                self.loop_speed[number] = abs(speeds[number])
+        if not self._resolved:
+            self._resolve()
+        x, functions, count = self.struct.arrays, self.struct.functions, len(self._drives)
+        x["speeds"][:], x["sound"][:] = speeds, sound[:count]
+        x["ramps"][:] = [rung is Rung.RAMP for rung in self.rungs]
+        functions.ladder_watch(self.struct.c)
+        functions.ladder_keep(self.struct.c)
+        for number in np.flatnonzero(x["ramps"] & (x["growing"] >= STILL_TICKS)):  # no torque, or a wrong encoder
+            self.rungs[number] = Rung.OFF
 
     def stands(self, number: int) -> bool:
         """Whether a joint stands still, by samples that are not stale."""
-        return bool(self.still[number] >= STILL_TICKS) and number not in self.distrusted
+        return bool(self.struct.arrays["still"][number] >= STILL_TICKS) and number not in self.distrusted
 
     def ended(self, number: int, now: int) -> bool:
         """Whether a drive has ended its step, or its time is over; in the loop: its joint stands, or it is off."""

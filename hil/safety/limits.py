@@ -1,16 +1,12 @@
 """The last check before a torque is sent: its size and its rate."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
-from hil.loop import SECOND
 from servoctl.types import Array
-
-ROOM = 0.1
-"""A drive whose holding torque leaves less room does not keep the others from braking [share of torque_limit]."""
 
 
 class Limits:
@@ -23,18 +19,33 @@ class Limits:
     """
 
     def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
-        self._drives = list(drives)
+        self._drives, self._now = list(drives), now
+        self.struct = Struct("limits", {"m": len(drives)}, Calls())  # what C computes with, and remembers
+        self.struct.c.m, self.struct.c.period, self.struct.c.timed = len(drives), period, now is not None
+        self._x = self.struct.arrays
+        self._x["steepest"][:] = [drive.torque_rate_limit for drive in drives]
         self.confine([drive.torque_limit for drive in drives])
-        self._period, self._now = period, now
-        self.last = 0  # when it was computed [ns]; 0 before the first
-        self.previous = [0.0] * len(self._drives)  # [actuator unit] last torque of each drive, at the joint
-        self.clamped = [False] * len(self._drives)  # whether the last torque of each axis was changed
 
     def confine(self, limits: Sequence[float]) -> None:
         """From now on torques stay within these limits, one per drive [actuator unit], and within torque_limit."""
         pairs = zip(self._drives, limits, strict=True)
-        # largest torque [actuator unit] and largest change of it [actuator unit/s] of each drive
-        self.axes = [(min(drive.torque_limit, limit), drive.torque_rate_limit) for drive, limit in pairs]
+        self._x["largest"][:] = [min(drive.torque_limit, limit) for drive, limit in pairs]
+
+    def begin(self, torques: Sequence[float] | Array) -> None:
+        """The next torques follow these, one per drive [actuator unit]."""
+        self._x["previous"][:] = torques
+
+    @property
+    def previous(self) -> list[float]:
+        """Last torque of each drive, at the joint [actuator unit]."""
+        previous: list[float] = self._x["previous"].tolist()
+        return previous
+
+    @property
+    def clamped(self) -> list[bool]:
+        """Whether the last torque of each axis was changed."""
+        clamped: list[bool] = self._x["clamped"].astype(bool).tolist()
+        return clamped
 
     def apply(self, wanted: Sequence[float], held: Sequence[float] | None = None) -> list[float]:
         """Torques that may be sent: finite and within the limits.
@@ -42,48 +53,19 @@ class Limits:
         Args:
             wanted: Torques at the joints [actuator unit]. A non-finite one moves to 0 at the rate limit.
             held: The part of them that holds a machine that comes to rest. The other part brakes it and is scaled as a
-                whole: axis by axis, a joint would speed up while its neighbour brakes. None: no machine comes to rest.
+                whole. None: no machine comes to rest.
         """
-        elapsed = self._elapsed()
-        allowed = list(wanted) if held is None else self._together(wanted, held, elapsed)
-        for i, (limit, rate) in enumerate(self.axes):
-            torque, last, step = allowed[i], self.previous[i], rate * elapsed
-            # written so that NaN fails every comparison and takes the slow path
-            if not (last - step <= torque <= last + step and -limit <= torque <= limit):
-                torque = min(max(torque if math.isfinite(torque) else 0.0, -limit), limit)
-                allowed[i] = min(max(torque, last - step), last + step)
-            self.clamped[i] = allowed[i] != wanted[i]
-        self.previous = allowed
-        return allowed.copy()
-
-    def _together(self, wanted: Sequence[float], held: Sequence[float], elapsed: float) -> list[float]:
-        """Torques with the direction of what is wanted: a share of what brakes, then a share of the change."""
-        share = change = 1.0
-        for torque, hold, (limit, _) in zip(wanted, held, self.axes, strict=True):
-            brake = torque - hold
-            room = limit - math.copysign(hold, hold * brake)
-            share = min(share, room / abs(brake) if abs(brake) > room > ROOM * limit else 1.0)
-        goals = []
-        for torque, hold, last, (limit, rate) in zip(wanted, held, self.previous, self.axes, strict=True):
-            goal = min(max(hold + share * (torque - hold), -limit), limit)
-            step = rate * elapsed
-            change = min(change, step / abs(goal - last) if abs(goal - last) > step else 1.0)
-            goals.append(goal)
-        if share == change == 1.0:
-            return list(wanted)
-        return [last + change * (goal - last) for goal, last in zip(goals, self.previous, strict=True)]
-
-    def _elapsed(self) -> float:
-        """Time since the last torque, at most one period [s]."""
-        if self._now is None:
-            return self._period
-        now = self._now()
-        elapsed, self.last = (now - self.last) / SECOND, now
-        return min(elapsed, self._period)
+        struct, functions, now = self.struct.c, self.struct.functions, 0 if self._now is None else self._now()
+        self._x["wanted"][:] = wanted
+        if held is not None:
+            self._x["held"][:] = held
+        functions.limits_apply(struct, now, self.struct.ffi.NULL if held is None else struct.held)
+        functions.limits_keep(struct, now)
+        return self.previous
 
     def forget(self) -> None:
         """Restarts from zero torque after the drives were switched off."""
-        self.previous = [0.0] * len(self.axes)
+        self.begin([0.0] * len(self._drives))
 
 
 class WireSteps:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
-from hil.sensing.gravity import Hold
+from hil.sensing.gravity import GravityCompensation
 from servoctl.types import Array
 
 
@@ -66,8 +66,7 @@ class RunPlan:
     engage_tolerance: float  # the task starts when every violation and its rate are below this
     stop_rate: float  # [1/s] rate at which speeds decay in a controlled stop
     stands: bool  # whether the pose is held before the task
-    # (q, v) -> torques that cancel the forces by the model, and the inertia that the motors see
-    hold: Callable[[Array, Array], Hold]
+    hold: GravityCompensation  # torques that cancel the forces by the model, and the inertia that the motors see
     # (task time, q, v) -> task row -> its violation and rate; the rate is NaN where the row has none
     errors: Callable[[float, Array, Array], dict[str, tuple[float, float]]]
     stops_on: frozenset[int] = frozenset()  # codes of the law's statuses that end the run

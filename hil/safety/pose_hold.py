@@ -18,14 +18,15 @@ exceeds its first value. The feedback is ours; the spring is the elasto-plastic 
 state per drive.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
-from hil.loop import Reading
-from hil.sensing.gravity import Hold
+from hil.loop import SECOND, Reading, nanoseconds
+from hil.sensing.gravity import GravityCompensation, Hold
 from servoctl.types import Array
 
 FASTEST_POLE = 20.0  # [1/s] fastest pole of the feedback, and fastest decay of a stop
@@ -35,9 +36,6 @@ WALL = 0.02  # [share of the range] width of the wall before each position limit
 BLIND_TIME = 0.01  # [s] time in which a motor is braked blindly, unless its limits make that longer
 BLIND_SHARE = 0.9  # part of the torque limit for that: the torque in the frame has steps
 ANCHOR = 2.0  # frequency w_a of the slipping spring, in damping rates s
-
-
-KEPT = "anchor", "integral", "path", "path_speed", "followed"  # arrays in which a pose, or a stop, is remembered
 
 
 @dataclass(frozen=True)
@@ -55,66 +53,92 @@ class Guiding:
 
 
 class PoseHold:
-    """Torques that hold a pose or guide a machine.
+    """Torques that hold a pose, bring a machine to rest or guide it, computed in C (`hil/core/c/hold.c`).
 
     Args:
-        hold: (q, v) -> torques that cancel the forces by the model, and W.
+        hold: Torques that cancel the forces by the model, and W.
         stop_rate: Rate s at which speeds decay in a stop [1/s].
         guiding: How the machine feels in the hand; None: `guide` is not used.
+        t: Time at which the model is evaluated [s].
     """
 
     def __init__(
         self,
-        hold: Callable[[Array, Array], Hold],
+        hold: GravityCompensation,
         drives: Sequence[DriveSettings],
         period: float,
         stop_rate: float = FASTEST_POLE,
         guiding: Guiding | None = None,
+        t: float = 0.0,
     ) -> None:
-        self._hold, self._period, self.guiding = hold, period, guiding
-        self.stop_rate = stop_rate  # [1/s] rate s at which speeds decay in a stop
-        self.pole = min(FASTEST_POLE, POLE_SHARE / period)
-        self.largest = LARGEST_BIAS * np.array([drive.torque_limit for drive in drives])
+        self._hold, self._t, m = hold, t, len(drives)
+        call, w = hold.bound(), min(FASTEST_POLE, POLE_SHARE / period)
+        sizes = {"n": len(call.arguments[1]), "m": m, "m m": m * m}
+        self.struct = struct = Struct("pose", sizes, Calls())  # what C computes with, and remembers
+        struct.connect(struct.c.hold, call)
+        self._acceleration = call.results[1]
+        c, x = struct.c, struct.arrays
+        c.n, c.m, c.t, c.period, c.stop_rate = sizes["n"], m, t, period, stop_rate
+        c.stiffness, c.damping, c.integral_gain = 3 * w**2, 3 * w, w**3
+        c.blind_time, c.blind_share, c.stop_decay = BLIND_TIME, BLIND_SHARE, self.decay(nanoseconds(period) / SECOND)
+        x["torque_limits"][:] = [drive.torque_limit for drive in drives]
+        x["largest"][:] = LARGEST_BIAS * x["torque_limits"]
+        x["weighs"][:] = 0.04 * x["largest"]  # [actuator unit] smallest gravity torque that the bias follows
         lower, upper = np.array([drive.position_limits for drive in drives]).T
-        width = WALL * (upper - lower)
-        self.lower, self.upper = lower + width, upper - width  # [joint unit] the walls
-        self.weighs = 0.04 * self.largest  # [actuator unit] smallest gravity torque that `bias` follows
-        # these arrays change in place
-        self.anchor = np.full(len(drives), np.nan)  # [joint unit] positions that are held
-        self._asked, self._answer = np.zeros(0), Hold(*[np.zeros(0)] * 3)
-        # last pose at which every measurement was sound, shape (n,); None before the first
-        self.sound: Array | None = None
-        # path of a stop and its speeds [joint unit, joint unit/s], and which motors have followed it
-        self.path, self.path_speed = np.zeros(len(drives)), np.zeros(len(drives))
-        self.followed = np.zeros(len(drives), dtype=np.int64)
-        self.integral = np.zeros(len(drives))  # of the error of the pose [joint unit s]
-        # bias: what the stand needs beyond the model, at_release: its gravity torques [actuator units]
-        self.bias = self.at_release = np.zeros(len(drives))
-        self._limits = np.array([drive.torque_limit for drive in drives])
-        # number of a motor whose measurement is not trusted any more -> its rate by the model, from its last trusted
-        # one [joint unit/s]: `stop` brings it to rest blindly
-        self.blind: dict[int, float] = {}
+        x["lower"][:], x["upper"][:] = lower + WALL * (upper - lower), upper - WALL * (upper - lower)
+        if guiding is not None:
+            c.spring, c.slowing, c.wall, c.wall_damping = guiding.stiffness, guiding.damping, (2 * w) ** 2, 4 * w
+            x["grip"][:], x["guide_limits"][:] = guiding.grip, guiding.limits
+        x["anchor"][:] = np.nan  # [joint unit] positions that are held
+        self.anchor = x["anchor"]
 
     def begin(self, positions: Sequence[float]) -> None:
         """Holds these positions of the joints from now on [joint unit]."""
         self.anchor[:] = positions
-        self.integral[:] = 0.0
+        self.struct.arrays["integral"][:] = 0.0
 
     @property
     def begun(self) -> bool:
         """Whether a pose is held."""
         return bool(np.isfinite(self.anchor).all())
 
-    def gravity(self, q: Array) -> Hold:
-        """Torques that hold a pose by the model, and W there; computed once where the same array comes again."""
-        if q is not self._asked:
-            self._asked, self._answer = q, self._hold(q, np.zeros(len(q)))
-        return self._answer
+    def decay(self, elapsed: float) -> float:
+        """Part of a speed that a stop leaves after a time [s]."""
+        return float(np.exp(-self.struct.c.stop_rate * elapsed))
 
-    def see(self, reading: Reading, sound: Sequence[bool]) -> None:
-        """Remembers the pose of a tick, if every measurement is sound."""
+    def gravity(self, q: Array) -> Hold:
+        """Torques that hold a pose by the model, and W there.
+
+        Raises:
+            PlantError: The model has no equations of motion there.
+        """
+        self.struct.arrays["q"][:] = q
+        self._require(self.struct.functions.pose_weigh(self.struct.c), q)
+        return Hold(self.struct.arrays["held"].copy(), self._acceleration.copy(), self._inertia.copy())
+
+    @property
+    def _inertia(self) -> Array:
+        m = self.struct.c.m
+        inertia: Array = self.struct.arrays["inertia"].reshape(m, m, order="F")
+        return inertia
+
+    def see(self, reading: Reading, sound: Sequence[bool], trusted: Sequence[bool]) -> None:
+        """Remembers the pose of a tick, if every measurement is sound, and the rates of the motors that are trusted."""
+        x = self.struct.arrays
         if reading.valid and all(sound):
-            self.sound = reading.q.copy()
+            x["sound_pose"][:], self.struct.c.is_sound = reading.q, True
+        np.copyto(x["sound_rates"], reading.speeds, where=trusted)
+
+    def distrust(self, number: int) -> None:
+        """The measurement of a motor is not trusted any more: `stop` brings it to rest from its last trusted rate."""
+        x = self.struct.arrays
+        x["blind"][number], x["blind_rate"][number] = True, x["sound_rates"][number]
+
+    @property
+    def blind_rates(self) -> Mapping[int, float]:
+        """Number of each motor whose measurement is not trusted -> its rate by the model [joint unit/s]."""
+        rates = self.struct.arrays["blind_rate"].tolist()
+        return {int(number): rates[number] for number in np.flatnonzero(self.struct.arrays["blind"])}
 
     def stop(
         self,
@@ -128,7 +152,7 @@ class PoseHold:
         """Torques that hold the machine, and torques that bring it to rest.
 
         A drive without a sound measurement gets the torque that holds the last sound pose. The others brake with the
-        inertia that they see while it moves freely.
+        inertia that they see while it moves freely; two pseudoinverses give it, from NumPy as everywhere.
 
         Args:
             sound: Whether the measurement of each drive, then of each encoder, may be used.
@@ -136,52 +160,26 @@ class PoseHold:
             sent: Torques of the last tick.
             elapsed: Time since the last tick [s].
             limited: Whether a limit has changed the torques of the last tick.
+
+        Raises:
+            PlantError: The model has no equations of motion at this state.
         """
-        m, s, w = len(self.largest), self.stop_rate, self.pole
-        y, rates = np.array(reading.positions), np.array(reading.speeds)
-        usable = np.array(sound[:m]) & np.array(driven) & np.isfinite(y) & np.isfinite(rates)
-        here = self._balance(reading, all(sound))
-        if here is None:
+        c, x, functions = self.struct.c, self.struct.arrays, self.struct.functions
+        m = c.m
+        self._take(reading)
+        usable = np.array(sound[:m]) & np.array(driven) & np.isfinite(x["y"]) & np.isfinite(x["rates"])
+        x["usable"][:], x["driven"][:], x["sent"][:] = usable, driven, sent
+        answer = functions.pose_balance(c, reading.valid and all(sound))
+        if answer == functions.NO_POSE:
             return [0.0] * m, [0.0] * m
-        inertia = here.inertia
+        self._require(answer, reading.q)
         if not usable.all():
-            sees = np.linalg.pinv(inertia)[np.ix_(usable, usable)]
-            inertia = np.zeros((m, m))
-            inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
-        left = self.decay(elapsed)
-        path, speeds = self.path + self.path_speed * (1 - left) / s, self.path_speed * left
-        begins = limited | (self.followed == 0)
-        self.path[:], self.path_speed[:] = np.where(begins, y, path), np.where(begins, rates, speeds)
-        self.followed[:] = usable
-        wanted = 3 * w**2 * (self.path - y) + 3 * w * (self.path_speed - rates) - s * self.path_speed
-        held: list[float] = here.u.tolist()
-        torques: list[float] = (here.u + _product(inertia.tolist(), np.where(usable, wanted, 0.0))).tolist()
-        for number in self.blind:
-            if driven[number]:
-                w_here = float(here.inertia[number, number])
-                torques[number] = self._blindly(number, held[number], w_here, sent[number], elapsed)
-        return held, torques
-
-    def decay(self, elapsed: float) -> float:
-        """Part of a speed that a stop leaves after a time [s]."""
-        return float(np.exp(-self.stop_rate * elapsed))
-
-    def _blindly(self, number: int, held: float, inertia: float, sent: float, elapsed: float) -> float:
-        """Torque that brings a motor to rest from its last trusted rate, by the model alone."""
-        if not inertia > 0.0:
-            return held
-        self.blind[number] += elapsed * (sent - held) / inertia
-        limit = BLIND_SHARE * self._limits[number]
-        return float(min(limit, max(-limit, held - inertia * self.blind[number] / BLIND_TIME)))
-
-    def _balance(self, reading: Reading, sound: bool) -> Hold | None:
-        """What cancels gravity and Coriolis forces; at the last sound pose gravity alone; None if there is no such."""
-        if reading.valid and sound:
-            ahead, back = self._hold(reading.q, reading.v), self._hold(reading.q, -reading.v)
-            here = ahead._replace(u=(ahead.u + back.u) / 2)  # the part that is even in v: friction is odd
-            if np.isfinite(here.u).all() and np.isfinite(here.inertia).all():
-                return here
-        return None if self.sound is None else self.gravity(self.sound)
+            sees = np.linalg.pinv(self._inertia)[np.ix_(usable, usable)]
+            self._inertia[:] = 0.0
+            self._inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
+        functions.pose_stop(c, self.decay(elapsed), elapsed, limited)
+        functions.pose_keep_stop(c)
+        return x["held"].tolist(), x["torques"].tolist()
 
     def stand(self, reading: Reading, learn: bool = False, motion: tuple[Array, Array] | None = None) -> list[float]:
         """Torques that hold the pose.
@@ -189,60 +187,44 @@ class PoseHold:
         Args:
             learn: Whether the integral runs: not while brakes are still closed.
             motion: Displacements from the pose, and speeds, that other torques cause on purpose; None: none.
+
+        Raises:
+            PlantError: The model has no equations of motion at this pose.
         """
-        gravity = self.gravity(reading.q)
+        x, functions = self.struct.arrays, self.struct.functions
         if not (self.begun and reading.valid):
-            torques: list[float] = gravity.u.tolist()
-            return torques
-        aim, speed = self.aim(motion)
-        w, W, error = self.pole, gravity.inertia.tolist(), aim - reading.positions
-        if learn:
-            integral = self.integral + self._period * error
-            if (np.abs(_product(W, w**3 * integral)) <= self.largest).all():
-                self.integral[:] = integral
-        self.bias, self.at_release = _product(W, w**3 * self.integral), gravity.u
-        rates = np.array(reading.speeds) - speed
-        torques = (gravity.u + self.bias + _product(W, 3 * w**2 * error - 3 * w * rates)).tolist()
+            carried: list[float] = self.gravity(reading.q).u.tolist()
+            return carried
+        self._take(reading)
+        self.move(motion)
+        self._require(functions.pose_stand(self.struct.c, learn), reading.q)
+        functions.pose_keep_stand(self.struct.c)
+        torques: list[float] = x["torques"].tolist()
         return torques
 
-    def aim(self, motion: tuple[Array, Array] | None) -> tuple[Array, Array]:
-        """Displacements that are held, and their speeds, with a motion that other torques cause; both of shape (m,)."""
-        away, speed = (0.0, np.zeros(len(self.anchor))) if motion is None else motion
-        return self.anchor + away, speed
+    def move(self, motion: tuple[Array, Array] | None) -> None:
+        """Takes displacements from the pose, and speeds, that other torques cause on purpose; None: there are none."""
+        self.struct.arrays["away"][:], self.struct.arrays["away_speed"][:] = (0.0, 0.0) if motion is None else motion
 
     def guide(self, reading: Reading) -> list[float]:
-        """Torques while a hand guides the machine; the drives' own limits come on top."""
-        assert self.guiding is not None
-        gravity, guiding = self.gravity(reading.q), self.guiding
-        torques = gravity.u
-        if self.begun and reading.valid:
-            y, rates, stiffness = np.array(reading.positions), np.array(reading.speeds), guiding.stiffness
-            W, stretch = gravity.inertia.tolist(), self.anchor - y
-            most = np.max(np.abs(stiffness * _product(W, stretch)) / np.array(guiding.grip), initial=0.0)
-            stretch = stretch / max(1.0, float(most))
-            self.anchor[:] = y + stretch
-            inside = np.clip(y, self.lower, self.upper) - y
-            walls = (2 * self.pole) ** 2 * inside - 4 * self.pole * rates * (inside != 0.0)
-            wanted = stiffness * stretch + walls - guiding.damping * rates
-            torques = torques + self.bias * self._alike(gravity.u) + _product(W, wanted)
-        limits = np.array(guiding.limits)
-        limited: list[float] = np.clip(torques, -limits, limits).tolist()
-        return limited
+        """Torques while a hand guides the machine; the drives' own limits come on top.
 
-    def _alike(self, gravity: Array) -> Array:
-        """Gravity torque of each joint now, as a share of that at the end of the stand, from -1 to 1."""
-        before = self.at_release
-        share = np.divide(gravity, before, out=np.zeros_like(before), where=np.abs(before) > self.weighs)
-        alike: Array = np.clip(share, -1.0, 1.0)
-        return alike
+        Raises:
+            PlantError: The model has no equations of motion at this pose.
+        """
+        self._take(reading)
+        answer = self.struct.functions.pose_guide(self.struct.c, self.begun and reading.valid)
+        self._require(answer, reading.q)
+        self.struct.functions.pose_keep_guide(self.struct.c)
+        torques: list[float] = self.struct.arrays["torques"].tolist()
+        return torques
 
+    def _take(self, reading: Reading) -> None:
+        x = self.struct.arrays
+        x["q"][:], x["v"][:], x["y"][:], x["rates"][:] = reading.q, reading.v, reading.positions, reading.speeds
 
-def _product(matrix: Sequence[Sequence[float]], vector: Array) -> Array:
-    """A matrix times a vector, summed in the order of the columns, as in C."""
-    values, sums = vector.tolist(), []
-    for row in matrix:
-        total = 0.0
-        for factor, value in zip(row, values, strict=True):  # not by sum(), which compensates rounding
-            total += factor * value
-        sums.append(total)
-    return np.array(sums)
+    def _require(self, answer: int, q: Array) -> None:
+        """Raises what the model raised, or that it has no equations of motion at a pose."""
+        self.struct.raise_failure()
+        if answer:
+            raise self._hold.failure(q)

@@ -9,12 +9,10 @@ those. The test adds to the torque of every drive +d, -d, -d, +d, each for a qua
 comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
 Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
 
-Design: a drive with the wrong polarity shows as soon as its brake opens: `AxisMotion` judges that. What friction hides
-there is `unproved`, and watched by `hil.sensing.tracking` from then on. These rules are ours; the momentum balance is
-that of `hil.sensing.tracking`. While brakes open (`AxisMotion`): no load makes a machine fall faster than without
-torque, so an axis that does is driven by its own motor. Torque that is missing, or too large, shows there too. This is
-judged over a few ticks: the finer the speeds, the fewer are needed. C does the ticks in which nothing can be found, by
-bounds that are a little narrower (`c/test.c`); the others are judged here.
+Design: a drive with the wrong polarity shows as soon as its brake opens: `hil.safety.axis_motion` has that. What
+friction hides there is `unproved`, and watched by `hil.sensing.tracking` from then on. These rules are ours; the
+momentum balance is that of `hil.sensing.tracking`. C does each tick of the test (`hil/core/c/test.c`); rounds are
+planned and judged here.
 """
 
 from collections.abc import Sequence
@@ -24,186 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
+from hil.safety.axis_motion import AxisMotion
 from hil.safety.events import EventKind
 from hil.sensing.gravity import Hold
 from servoctl.types import Array
 
-REVERSED, NOTHING, EXCESS = -0.15, 0.3, 1.6
-"""While an axis moves, a response below the first is that of the wrong polarity, between the first two that of a motor
-without torque, and above the last one that of a torque that is too large."""
-
-WINDOWS = (2, 4)  # numbers of ticks over which an axis is judged at every tick
-LONGER = (8, 16, 32, 64)  # the same in turn, one at each tick: a tick has little time
-MOVING = 3.0  # [steps of the measured speed] an axis moves from here on
-OPPOSITE = 2.0  # largest response of a drive with the wrong polarity: what is more has another cause
-CERTAIN = 5.0  # a fall counts if it differs by so many times its noise
-LINEAR = ("m",)  # units of displacements that do not change the pose of the others
-ALONE = 0.8  # share of the squares of what is not explained that one drive must explain
-ALIKE = 1.5  # how much more it must explain than any other where motors act together
-UNLIKE = min(EXCESS - 1.0, 1.0 - NOTHING)
-"""Torque that the motion shows, or lacks, along itself, as a share of that sent, below which nothing is found."""
-
-ROOM = 1024  # ticks of the test that are remembered without new memory
-TESTED = "samples", "round_tick", "away", "away_speed", "ahead", "ahead_speed"
-"""Arrays of `TorqueProof` in which the test is remembered."""
-
-
-class Driven(NamedTuple):
-    """A drive whose torque does not act as it was sent."""
-
-    drive: int
-    kind: EventKind
-    response: float  # torque that acts, as a share of that sent
-
-
-class AxisMotion:
-    """What was measured and sent since the drives began to be enabled; arrays have shape (m,).
-
-    Args:
-        hold: Torques and inertia at the pose at which they are enabled.
-        positions: Displacements there.
-        speed_step: Smallest steps of the speeds [joint unit/s].
-        units: Units of the displacements.
-        loaded: Whether each axis carries so much that a torque that is missing shows.
-        samples: Number of samples, shape (1,); changed in place.
-    """
-
-    def __init__(
-        self,
-        hold: Hold,
-        positions: Sequence[float],
-        speed_step: Array,
-        units: Sequence[str],
-        loaded: Array,
-        period: float,
-        samples: Array,
-    ) -> None:
-        self.W, self.P = hold.inertia, np.linalg.pinv(hold.inertia, rcond=1e-8, hermitian=True)
-        self.projector = self.W @ self.P  # onto the torques that move the machine
-        self.together = len(positions) - np.trace(self.projector) > 0.5  # whether motors are redundant
-        self.noise = np.sqrt(self.W**2 @ speed_step**2 / 6.0)  # of a difference of two rounded speeds
-        self.speed_step, self._loaded, self._period = speed_step, loaded, period
-        self.turns = np.array([0.0 if unit in LINEAR else 1.0 for unit in units])
-        # a row for each tick: time since the tick before, positions, speeds, torques that hold, torques sent
-        self.rows = np.zeros((ROOM, 4 * len(positions) + 1))
-        self._samples, self._m = samples, len(positions)
-        samples[0] = 0
-        self.add(0.0, positions, np.zeros(len(positions)), hold.u)  # nothing is sent in the first tick
-
-    def _part(self, part: int) -> Array:
-        columns: Array = self.rows[: self._samples[0], 1 + part * self._m : 1 + (part + 1) * self._m]
-        return columns
-
-    @property
-    def elapsed(self) -> Array:
-        """Time between ticks [s]."""
-        elapsed: Array = self.rows[: self._samples[0], 0]
-        return elapsed
-
-    @property
-    def y(self) -> Array:
-        """Displacements of the ticks [joint unit]."""
-        return self._part(0)
-
-    @property
-    def v(self) -> Array:
-        """Speeds of the ticks [joint unit/s]."""
-        return self._part(1)
-
-    @property
-    def held(self) -> Array:
-        """Torques that hold the poses of the ticks [actuator units]."""
-        return self._part(2)
-
-    @property
-    def sent(self) -> Array:
-        """Torques sent in the ticks before this one [actuator units]."""
-        return self._part(3)[:-1]
-
-    def add(
-        self, elapsed: float, positions: Sequence[float] | Array, speeds: Sequence[float] | Array, gravity: Array
-    ) -> bool:
-        """Adds the samples of a tick, and the torques that hold its pose; returns whether they are numbers."""
-        if self._samples[0] == len(self.rows):
-            self.rows = np.vstack([self.rows, np.zeros_like(self.rows)])
-        self._samples += 1
-        self.elapsed[-1], self.y[-1], self.v[-1], self.held[-1] = elapsed, positions, speeds, gravity
-        finite = bool(np.isfinite(self.y[-1]).all() and np.isfinite(self.v[-1]).all())
-        if not finite:
-            self.v[-1] = self.v[-2]
-        return finite
-
-    def add_sent(self, torques: Array) -> None:
-        """Adds what this tick sends."""
-        self._part(3)[-1] = torques
-
-    @property
-    def travel(self) -> Array:
-        """Motion since the beginning [joint unit]."""
-        travel: Array = self.y[-1] - self.y[0]
-        return travel
-
-    def _moves(self) -> Array:
-        """Which axes move now, shape (m,)."""
-        moves: Array = np.abs(self.v[-1]) > MOVING * self.speed_step
-        return moves
-
-    def _one_way(self, ticks: int) -> Array:
-        """Which axes move, and one way in the last ticks: friction that has changed its sign drives nothing."""
-        moves = self._moves()
-        if not moves.any():
-            return moves
-        v = self.v[-ticks - 1 :]
-        one_way: Array = moves & (v * np.sign(v[-1]) >= -self.speed_step).all(axis=0)
-        return one_way
-
-    def driven(self) -> Driven | None:
-        """A motor that drives its axis the wrong way or too strongly, or makes no torque, while the axis moves."""
-        for ticks in (*WINDOWS, LONGER[len(self.v) % len(LONGER)]):
-            if len(self.v) <= ticks + 1:
-                return None
-            one_way = self._one_way(ticks)
-            if not one_way.any():
-                continue
-            share, doubt, driven = self._shares(ticks)
-            driven &= one_way
-            if not driven.any():
-                continue
-            lowest, highest = np.where(driven, share + doubt, 1.0), np.where(driven, share - doubt, 1.0)
-            least, most = int(np.argmin(lowest)), int(np.argmax(highest))
-            if share[least] > -OPPOSITE and lowest[least] < REVERSED:
-                return Driven(least, EventKind.REVERSED, float(share[least]))
-            if highest[most] > EXCESS:
-                return Driven(most, EventKind.RESPONSE, float(share[most]))
-            if ticks > WINDOWS[0] and self._loaded[least] and lowest[least] < NOTHING:
-                return Driven(least, EventKind.TORQUELESS, float(share[least]))
-        return None
-
-    def _shares(self, ticks: int) -> tuple[Array, Array, Array]:
-        """Torque that acts as a share of that sent in the last ticks, its doubt, and which axes the rest drives."""
-        few = max(1, ticks // 4)  # means of several samples at both ends: coarse speeds are noisy
-        v, torques = self.v[-ticks - 1 :], self.sent[-ticks - 1 :]
-        dt = self.elapsed[-ticks:, None]
-        impulse = np.vstack([0.0 * v[:1], np.cumsum(dt * (torques[1:] + torques[:-1]) / 2, axis=0)])
-        sent = impulse[-few:].mean(axis=0) - impulse[:few].mean(axis=0)
-        change = v[-few:].mean(axis=0) - v[:few].mean(axis=0)
-        time = dt.sum() * (1.0 - (few - 1) / ticks)
-        acting = self.W @ change + time * np.mean(self.held[-ticks:], axis=0)
-        unexplained, own = acting - self.projector @ sent, np.diag(self.projector)
-        moves = self._moves()
-        driven = (unexplained * v[-1] > 0.0) & moves & (sent != 0.0)
-        # W is that of the first pose; a turn changes it by about its angle
-        turned = np.abs(self.travel) @ self.turns
-        wrong = turned * (np.abs(self.W) @ np.abs(change))
-        doubt = CERTAIN * self.noise / few**0.5 + self._period * np.ptp(torques, axis=0) + 2.0 * wrong
-        # one drive alone is blamed: an error of the model shows on several axes, and a closed brake on its own
-        explained = ratio(unexplained**2, own)
-        driven &= explained > ALONE * (unexplained**2)[moves].sum()
-        if self.together:
-            driven &= explained > ALIKE * np.sort(explained)[-2]
-        size = own * np.abs(sent)
-        return 1.0 + ratio(unexplained * np.sign(sent), size), ratio(doubt, size), driven
+REVERSED = -0.15  # a response below this is that of the wrong polarity
+CERTAIN = 5.0  # a motion shows if it differs by so many times its noise
 
 
 def ratio(a: Array, b: Array) -> Array:
@@ -215,7 +42,6 @@ def ratio(a: Array, b: Array) -> Array:
 MARGIN = 1.3  # limit of the torque in stage zero, as a share of what holds the pose and of what dry friction takes
 SHARE = 0.05  # [share of torque_limit] part of that limit for a joint that carries nothing
 
-SIGNS = 1.0, -1.0, -1.0, 1.0  # of the torque in each quarter of a round
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
@@ -320,24 +146,19 @@ class TorqueProof:
         # [actuator unit] largest torque of each drive until the test is over
         self.limits: list[float] = self._largest.tolist()
         self.over = False  # whether the test is over
-        self.quarter = 1  # ticks for which a torque of the test keeps its sign
         self._most = np.zeros(len(drives))
-        # torque of the round, and acceleration that it causes, shape (m,)
-        self.test = self.pushed = np.zeros(len(drives))
-        # largest motion that the test explains [joint unit]
-        self.most_travel = 3.0 * np.maximum(plan.travel, plan.position_step)
-        # these arrays change in place: number of samples, ticks of the present round (-1: none), and displacements and
-        # speeds that the test causes by the model in the present tick, and in the next one
-        self.samples, self.round_tick = np.zeros(1, dtype=np.int64), np.full(1, -1)
-        self.away, self.away_speed = np.zeros(len(drives)), np.zeros(len(drives))
-        self.ahead, self.ahead_speed = np.zeros(len(drives)), np.zeros(len(drives))
+        self.struct = Struct("proof", {"m": len(drives), "m m": len(drives) ** 2}, Calls())  # what C computes with
+        c, x = self.struct.c, self.struct.arrays
+        c.m, c.period, c.certain, c.late, c.judged = len(drives), period, CERTAIN, LATE, JUDGED
+        c.quarter, c.round_tick = 1, -1
+        x["most_travel"][:] = 3.0 * np.maximum(plan.travel, plan.position_step)  # largest motion that the test explains
 
     def begin(self, hold: Hold, positions: Sequence[float]) -> None:
         """Takes the pose at which the drives are enabled."""
         plan, each = self._plan, range(len(positions))
         self._carries, loaded = np.abs(hold.u), np.abs(hold.u) > SHARE * self._largest
         # what was measured and sent
-        self.motion = AxisMotion(hold, positions, plan.speed_step, plan.units, loaded, self._period, self.samples)
+        self.motion = AxisMotion(self.struct, hold, positions, plan.speed_step, plan.units, loaded)
         self.limits = zero_limits(self._drives, hold.u, plan.dry)
         self._groups = [Group([i]) for i in each] if self.motion.together else [Group(list(each))]
 
@@ -359,37 +180,37 @@ class TorqueProof:
         """
         if self.over or not self.motion.add(elapsed, positions, speeds, gravity):
             return []
-        driven = self.motion.driven()
-        finding = self._moved() if driven is None else self._disproved(*driven)
-        if finding is not None:
-            return [finding]
-        return self._judge_round() if self.testing else []
+        c, functions = self.struct.c, self.struct.functions
+        answer = functions.proof_judge(c, c.samples - 1)
+        if answer == functions.SHOWS_ROUND:
+            return self._judge_round()
+        return [self._shown(answer, c.drive, c.response)] if answer else []
+
+    def _shown(self, answer: int, index: int, response: float) -> Finding:
+        """The finding of a drive that does not act as it should while its axis moves."""
+        functions = self.struct.functions
+        if answer == functions.SHOWS_MOTION:
+            unit, x = self._plan.units[index], self.struct.arrays
+            moved, allowed = x["travel"][index], x["most_travel"][index]
+            detail = f"it has moved by {moved:+.3g} {unit}, at most {allowed:g} {unit} is allowed"
+            return Finding(index, EventKind.UNSTEADY, detail)
+        kinds = {functions.SHOWS_REVERSED: EventKind.REVERSED, functions.SHOWS_EXCESS: EventKind.RESPONSE}
+        return self._disproved(index, kinds.get(answer, EventKind.TORQUELESS), response)
 
     def _disproved(self, index: int, kind: EventKind, response: float) -> Finding:
         axis = self.axes[index]
         axis.state, axis.response = State.DISPROVED, response
         return Finding(index, kind, f"{response:.2g} of the torque sent acts on it")
 
-    def _moved(self) -> Finding | None:
-        """A finding if an axis has left the pose by more than the test explains."""
-        travel = self.motion.travel
-        allowed = self.most_travel
-        worst = int(np.argmax(np.abs(travel) / allowed))
-        if not abs(travel[worst]) > allowed[worst]:
-            return None
-        unit = self._plan.units[worst]
-        detail = f"it has moved by {travel[worst]:+.3g} {unit}, at most {allowed[worst]:g} {unit} is allowed"
-        return Finding(worst, EventKind.UNSTEADY, detail)
-
     @property
     def testing(self) -> bool:
         """Whether a round of the test goes on."""
-        return bool(self.round_tick[0] >= 0)
+        return bool(self.struct.c.round_tick >= 0)
 
     @property
     def caused(self) -> tuple[Array, Array]:
         """Displacements and speeds that the test causes by the model in the present tick, shape (m,)."""
-        return self.away, self.away_speed
+        return self.struct.arrays["away"], self.struct.arrays["away_speed"]
 
     def start(self) -> None:
         """Begins the test: all brakes are open."""
@@ -398,16 +219,9 @@ class TorqueProof:
 
     def torques(self) -> Array:
         """Torques of the test in this tick, shape (m,) [actuator units]."""
-        if not self.testing:
-            return np.zeros(len(self._drives))
-        quarter = int(self.round_tick[0]) // self.quarter
-        self.round_tick += 1
-        sign = SIGNS[quarter] if quarter < len(SIGNS) else 0.0
-        acceleration, period = self.pushed * sign, self._period
-        self.away[:], self.away_speed[:] = self.ahead, self.ahead_speed
-        self.ahead[:] = self.away + period * self.away_speed + period**2 / 2 * acceleration
-        self.ahead_speed[:] = self.away_speed + period * acceleration
-        torques: Array = self.test * sign
+        self.struct.functions.proof_torques(self.struct.c)
+        self.struct.functions.proof_keep(self.struct.c)
+        torques: Array = self.struct.arrays["torques"].copy()
         return torques
 
     def _begin_round(self) -> None:
@@ -420,20 +234,24 @@ class TorqueProof:
         plan, mobility = self._plan, np.diag(self.motion.P)
         room = 0.7 * (np.array(self.limits) - self._carries)  # the feedback needs the rest
         needed = ratio(STEPS * plan.speed_step, mobility * room)  # coarse speeds need long quarters
-        self.quarter = max(1, round(max(plan.quarter, min(float(needed.max(initial=0.0)), LONGEST)) / self._period))
-        time = self.quarter * self._period
+        quarter = max(1, round(max(plan.quarter, min(float(needed.max(initial=0.0)), LONGEST)) / self._period))
+        time = quarter * self._period
         least = np.maximum(STEPS * plan.speed_step / time, STEPS * plan.position_step / time**2)
         wanted = np.maximum(ratio(least, mobility), STEPS * plan.torque_step) * 4.0**group.rounds
         size = np.minimum(np.minimum(wanted, room), ratio(plan.travel, mobility) / time**2)
         test = np.zeros(len(size))
         test[group.drives] = (size * self._signs())[group.drives] * self._unproved(group.drives)
-        self.test = test / max(1.0, float((np.abs(self.motion.P @ test) * time**2 / plan.travel).max(initial=0.0)))
-        self.pushed = self.motion.P @ self.test
-        self._most = np.maximum(self._most, np.abs(self.test))
+        test = test / max(1.0, float((np.abs(self.motion.P @ test) * time**2 / plan.travel).max(initial=0.0)))
+        self._most = np.maximum(self._most, np.abs(test))
         group.rounds += 1
         group.done = group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
-        self.round_tick[0], self._first = 0, len(self.motion.v) - 1
-        self.ahead[:], self.ahead_speed[:] = self.caused
+        self._first, c, x = len(self.motion.v) - 1, self.struct.c, self.struct.arrays
+        c.round_tick, c.quarter = 0, quarter
+        x["test"][:], x["pushed"][:] = (
+            test,
+            self.motion.P @ test,
+        )  # torque of the round, and acceleration that it causes
+        x["ahead"][:], x["ahead_speed"][:] = self.caused
 
     def _unproved(self, drives: Sequence[int]) -> list[bool]:
         return [self.axes[i].state is not State.PROVED for i in drives]
@@ -449,10 +267,8 @@ class TorqueProof:
 
     def _judge_round(self) -> list[Finding]:
         """What the present round shows; ends it after its time."""
-        tick, group = int(self.round_tick[0]), self._group
-        over = tick >= 4 * self.quarter + LATE
-        if not over and (tick < self.quarter or tick % JUDGED):
-            return []
+        c, group = self.struct.c, self._group
+        over = c.round_tick >= 4 * c.quarter + LATE
         impulse, momentum = self._balance()
         response, error = self._response([*group.impulses, impulse], [*group.momenta, momentum])
         # Errors of rounded speeds that hardly change are alike and average out only over a whole round: before its end
@@ -503,7 +319,7 @@ class TorqueProof:
         return f, np.where(shown, np.sqrt(np.abs(np.diag(inverse)) * variance), np.inf)
 
     def _end_round(self, response: Array, error: Array) -> list[Finding]:
-        self.round_tick[0] = -1
+        self.struct.c.round_tick = -1
         findings: list[Finding] = []
         for i in self._group.drives:
             axis = self.axes[i]

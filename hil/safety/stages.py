@@ -5,7 +5,7 @@ the loop's torque, `QUICK_STOP` where that leaves motion or must not go on, `BRA
 in doubt goes down it before the others. Task time stands still until the last stage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf, nan
 from typing import NamedTuple
 
@@ -18,12 +18,11 @@ from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction, kind_of
-from hil.safety.ladder import STILL, WATCHED, Ladder, Rung
+from hil.safety.ladder import STILL, Ladder, Rung
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
 from hil.safety.plan import ENDING, UNPOWERED, WORKING, Phase, RunPlan, Stage
-from hil.safety.pose_hold import KEPT, PoseHold
-from hil.safety.proof import TESTED
+from hil.safety.pose_hold import PoseHold
 from hil.safety.rules import Rule
 from servoctl.types import Array, Status
 
@@ -92,7 +91,6 @@ class Stages:
         self._engage_by: int | None = None
         self._stop_request: str | None = None
         self._judged, self._brakes_held = 0, True
-        self._rates = [0.0] * self._count
         self._silent = True
         self._handlers = {
             Phase.SHADOW: self._only_watch,
@@ -163,22 +161,6 @@ class Stages:
         return self._rig.ladder
 
     @property
-    def aim(self) -> tuple[Array, Array]:
-        """Displacements that are held, and their speeds, shape (m,)."""
-        return self.pose.aim(None if self.test is None else self.test.proof.caused)
-
-    def keep_in(self, arrays: Mapping[str, Array]) -> None:
-        """Keeps what the pose, the stop and the steps of the wire remember in the arrays of these names."""
-        keepers: list[tuple[object, str]] = [(self.pose, name) for name in KEPT]
-        keepers += [(self._rig.ladder, name) for name in WATCHED]
-        if self.test is not None:
-            keepers.append((self.test.in_steps, "rest"))
-            keepers += [(self.test.proof, name) for name in TESTED]
-        for keeper, name in keepers:
-            arrays[name][:] = getattr(keeper, name)
-            setattr(keeper, name, arrays[name])
-
-    @property
     def rules(self) -> Sequence[Rule]:
         """What is judged at every tick."""
         return self._monitor.rules
@@ -208,10 +190,6 @@ class Stages:
         # a stop may use all that the limits allow
         self._monitor.ordinary(tick, () if self.mode is Phase.STOPPING else clamped, count)
 
-    def resume(self, q: Array, speeds: Sequence[float]) -> None:
-        """Takes over pose and speeds of the joints after the last tick in C, when every measurement was sound."""
-        self.pose.sound, self._rates = q, list(speeds)
-
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""
         self._stop_request = why
@@ -225,14 +203,13 @@ class Stages:
             self._entered = now
         self._silent = self._silent and not reading.valid
         sound = self._sound(reading)
-        self.pose.see(reading, sound)
+        doubted = {finding.channel for finding in reading.findings}
+        names = [drive.settings.name for drive in self._rig.drives]
+        trusted = [usable and name not in doubted for usable, name in zip(sound, names, strict=False)]
+        self.pose.see(reading, sound, trusted)
         if self.mode in WORKING and self.mode is not Phase.STOPPING:  # C does most of these ticks, and does not watch
             self._rig.ladder.begin_watch()
         self._rig.ladder.watch(reading.speeds, sound)
-        doubted = {finding.channel for finding in reading.findings}
-        for number, drive in enumerate(self._rig.drives):
-            if sound[number] and drive.settings.name not in doubted:
-                self._rates[number] = reading.speeds[number]
         self._watch(tick, reading, sound)
         if self.over:
             return None
@@ -339,7 +316,7 @@ class Stages:
                     continue
                 if event.kind is EventKind.ENCODER:
                     ladder.distrust(number)
-                    self.pose.blind[number] = self._rates[number]
+                    self.pose.distrust(number)
                 elif event.kind in (EventKind.TRACKING, EventKind.TORQUELESS):  # its torque may not hold it
                     ladder.brake(number, now, must=True)
                 elif event.kind in DOUBTFUL:
@@ -447,7 +424,7 @@ class Stages:
             self.pose.begin(reading.positions)
             if self.test is not None:
                 self.test.begin(reading)
-            self._limits.previous = hold  # the drives make these torques from the instant that they are enabled
+            self._limits.begin(hold)  # the drives make these torques from the instant that they are enabled
             self._rig.begin_enable(hold)
             self._enter(Phase.ENABLING, now)
         return []
@@ -538,7 +515,7 @@ class Stages:
 
     def _brake_blind(self, now: int) -> None:
         """Closes the brakes of axes without a trusted encoder that stand by the model, and are held."""
-        for number, rate in self.pose.blind.items():
+        for number, rate in self.pose.blind_rates.items():
             limits = self._rig.drives[number].settings
             held = 0.0 if self._held is None else self._held[number]
             rests = abs(self._limits.previous[number] - held) < RESTING * limits.torque_limit

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hil.sensing.prediction import StateFunction
-from servoctl.engine.kernel import BufferedCall
+from servoctl.engine.ccode import BoundCall
 from servoctl.engine.linalg import decompose, frobenius, solve_upper
 from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
@@ -62,12 +62,16 @@ class GravityCompensation:
         """
         hold = Hold(*self._function(State(t, q, self._rest if v is None else v)))
         if not np.isfinite(hold.u).all():
-            raise PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(q, 4)}")
+            raise self.failure(q)
         return hold
 
-    def buffered(self) -> BufferedCall:
-        """A call of it with buffers of its own."""
-        return self._function.buffered()
+    def failure(self, q: Array) -> PlantError:
+        """The error of a pose at which the result is not finite."""
+        return PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(q, 4)}")
+
+    def bound(self) -> BoundCall:
+        """A call (t, q, v, parameters) -> `Hold` with arrays of its own; its result may be not finite."""
+        return self._function.buffered().bound
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices.without_task(), self._tolerance)

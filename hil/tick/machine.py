@@ -15,13 +15,12 @@ from hil.drives.base import Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
 from hil.frame import EXTENDED, FD
-from hil.loop import SECOND, nanoseconds
 from hil.loop.controller import Controller
-from hil.safety.ladder import LEFT, STILL_TICKS, Ladder
-from hil.safety.limits import ROOM
+from hil.safety.drive_test import DriveTest
+from hil.safety.ladder import Ladder
+from hil.safety.limits import Limits
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
-from hil.safety.proof import CERTAIN, JUDGED, LATE, LONGER, MOVING, SIGNS, UNLIKE, WINDOWS, TorqueProof
 from hil.safety.rules import Rule
 from hil.sensing.sensing import NO_SAMPLE, SAMPLE, Sensing
 from servoctl.types import Status
@@ -140,7 +139,6 @@ class CompiledTick(Struct):
         self._channels(nodes, buses)
         self._drives(setup.drives, wires, nodes, buses)
         self.connect(self.tick.law, controller.tick.call)
-        self.connect(self.tick.hold, setup.gravity_compensation.buffered().bound)
 
     def _sensing(self, sensing: Sensing) -> None:
         """Lets sensing read the samples and torques of this struct, and takes what it finds."""
@@ -174,7 +172,7 @@ class CompiledTick(Struct):
         self, drives: Sequence[Drive], wires: Sequence[Wire], nodes: Sequence[Node], buses: Mapping[str, int]
     ) -> None:
         tick = self.tick
-        tick.drive, tick.encoding = self.array("tick_drive", len(drives)), self.array("tick_encoding", len(drives))
+        tick.encoding = self.array("tick_encoding", len(drives))
         messages = [(i, message) for i, wire in enumerate(wires) for message in wire.messages]
         tick.message, tick.messages = self.array("tick_message", len(messages)), len(messages)
         for k, (i, message) in enumerate(messages):
@@ -186,38 +184,13 @@ class CompiledTick(Struct):
             place = tick.watch[k]
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
 
-    def take_pose(self, pose: PoseHold, torque_limits: Sequence[float]) -> None:
-        """Takes the constants by which a pose is held, and a machine is guided."""
-        tick, w, guiding = self.tick, pose.pole, pose.guiding
-        tick.stop_rate, tick.stop_room = pose.stop_rate, ROOM
-        tick.stop_decay = pose.decay(nanoseconds(tick.period) / SECOND)
-        tick.stiffness, tick.damping, tick.integral_gain = 3 * w**2, 3 * w, w**3
-        tick.most_bias, tick.wire_limits = self.numbers(pose.largest), self.numbers(torque_limits)
-        if guiding is not None:
-            tick.spring, tick.slowing, tick.wall, tick.wall_damping = (
-                guiding.stiffness, guiding.damping, (2 * w) ** 2, 4 * w,
-            )  # fmt: skip
-            tick.grip, tick.guide_limits = self.numbers(guiding.grip), self.numbers(guiding.limits)
-            tick.wall_lower, tick.wall_upper = self.numbers(pose.lower), self.numbers(pose.upper)
-            tick.weighs = self.numbers(pose.weighs)
-
-    def take_test(self, proof: TorqueProof) -> None:
-        """Takes the present round of the test of the drives, and what its motion is judged by."""
-        tick, x, axes = self.tick, self.arrays, proof.motion
-        tick.late, tick.judged, tick.certain, tick.unlike, tick.moving = LATE, JUDGED, CERTAIN, UNLIKE, MOVING
-        tick.signs, tick.ticks = SIGNS, (*WINDOWS, *LONGER)
-        tick.quarter, tick.half_square = proof.quarter, tick.period**2 / 2
-        x["test"][:], x["pushed"][:], x["most_travel"][:] = proof.test, proof.pushed, proof.most_travel
-        x["test_noise"][:], x["speed_step"][:], x["turns"][:] = axes.noise, axes.speed_step, axes.turns
-        x["test_inertia"][:], x["projector"][:] = axes.W.ravel(), axes.projector.ravel()
-        self._history = axes.rows  # kept alive
-        tick.history, tick.room = self.ffi.cast("double *", axes.rows.ctypes.data), len(axes.rows)
-
-    def take_ladder(self, ladder: Ladder) -> None:
-        """Takes the speeds below which joints may stand."""
-        self.tick.still_ticks, self.tick.still_left = STILL_TICKS, LEFT
-        for place, each in zip(self.tick.drive[0 : self.tick.m], ladder.slow_speeds, strict=True):
-            place.slow, place.noise = each
+    def take_torques(self, limits: Limits, pose: PoseHold, ladder: Ladder, test: DriveTest | None) -> None:
+        """Takes what makes torques and limits them: C and Python work on the same memory."""
+        self.tick.limits, self.tick.pose, self.tick.ladder = limits.struct.c, pose.struct.c, ladder.struct.c
+        if test is not None:
+            self.tick.proof = test.proof.struct.c
+            self.share("rest", test.in_steps.rest)
+        self._torques = limits, pose, ladder, test  # kept alive
 
     def take_rules(self, rules: Sequence[Rule], phase: Phase) -> None:
         """Judges those of these rules that hold in a phase, and no others, in every tick that C decides."""
@@ -226,11 +199,6 @@ class CompiledTick(Struct):
         for i, rule in enumerate(rules):
             place = self.tick.rule[i]
             place.measured, place.node, place.lower, place.upper = rule.measured, rule.node, rule.lower, rule.upper
-
-    def take_limits(self, axes: Sequence[tuple[float, float]]) -> None:
-        """Keeps torques within these limits: largest torque of each drive, and largest change of it per second."""
-        for place, each in zip(self.tick.drive[0 : len(axes)], axes, strict=True):
-            place.torque_limit, place.torque_rate_limit = each
 
     def take_commands(self, wires: Sequence[Wire]) -> None:
         """Takes the commands as the drivers would send them now; the encodings stay where they are."""

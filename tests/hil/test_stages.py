@@ -14,7 +14,7 @@ from hil.safety.ladder import Ladder
 from hil.safety.plan import ENDING, Phase, RunPlan, Stage
 from hil.safety.rules import rules_of
 from hil.safety.stages import Stages
-from hil.sensing.gravity import Hold
+from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array, Status
 from tests.hil.test_monitor import Silent, settings
 
@@ -105,6 +105,16 @@ class Law:
         return f"{Status.from_code(self.status).name} at {task_time:g} s"
 
 
+class Level:
+    """A machine of two motors that each pose takes the same torques to hold."""
+
+    def __init__(self, torque: float) -> None:
+        self._results = [np.full(2, torque), np.zeros(2), INERTIA * np.eye(2)]
+
+    def bound(self) -> BoundCall:
+        return BoundCall(lambda: None, [np.zeros(1), np.zeros(2), np.zeros(2), np.zeros(0)], self._results)
+
+
 class Run:
     """Stages on that machine, tick by tick."""
 
@@ -118,7 +128,7 @@ class Run:
             **(given | plan),
             stop_rate=20.0,
             stands=hold != 0.0,
-            hold=lambda q, v: Hold(np.array([hold, hold]), np.zeros(2), INERTIA * np.eye(2)),
+            hold=Level(hold),  # type: ignore[arg-type]
             errors=lambda t, q, v: {"x": (self.error, np.nan)},
         )
         limits = Limits([drive.settings for drive in self.machine.drives], 0.0025)

@@ -8,9 +8,10 @@ import pytest
 
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
+from hil.core.library import library
 from hil.recorder import InMemory
 from hil.safety import EventKind
-from tests.faces import on_rig
+from tests.faces import answer, on_rig
 from tests.hil.emulation import SHORT
 from tests.hil.opaque_code import PLANT, TERM, Awkward, Grumpy
 
@@ -74,3 +75,14 @@ def test_what_the_users_code_raises_ends_the_run_at_the_tick_where_it_does_in_py
     assert left["code"] == 3 and facts["ticks_in_c"] > 60 and not kind.failures
     (event,) = [event for event in left["events"] if event.kind is EventKind.EXCEPTION]
     assert type(failure).__name__ in event.detail and "of opaque_code.py" in event.detail
+
+
+def test_without_a_compiler_the_start_on_drives_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "/no/such/cc")
+    library.cache_clear()
+    code, _, error = answer(capsys, "hil", "two_mass_spring_drive", "--duration", "0.1")
+    library.cache_clear()
+    assert code == 2 and "hil: the loop on drives is compiled C: no C compiler" in error
+    assert "install a C compiler, for example by `apt install gcc` or `xcode-select --install`" in error

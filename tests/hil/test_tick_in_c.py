@@ -127,7 +127,7 @@ def _correct(stages: Stages) -> None:
 
 
 def _confine(stages: Stages) -> None:
-    stages._limits.confine([0.02 * most for most, _ in stages._limits.axes])
+    stages._limits.confine([0.02 * drive.settings.torque_limit for drive in stages._rig.drives])
 
 
 CHANGES = {"confined limits": _confine, "a corrected drive": _correct}

@@ -145,11 +145,18 @@ class Checked(HilRun):
         tick, ffi = self.machine.tick, self.machine.ffi
         parts = [(tick.numbers, 8 * tick.doubles), (tick.times, 8 * tick.integers)]
         parts += [(tick.controller_memory, 8 * tick.memory), (tick.encoding, ffi.sizeof("tick_encoding") * tick.m)]
-        parts += [(tick.torques, 8 * tick.m), (tick.law_q, 8 * tick.n), (tick.law_v, 8 * tick.n)]
-        sensing = self.setup.sensing
+        parts += [
+            (tick.torques, 8 * tick.m),
+            (tick.rest, 8 * tick.m),
+            (tick.law_q, 8 * tick.n),
+            (tick.law_v, 8 * tick.n),
+        ]
+        sensing, stages = self.setup.sensing, self.stages
         assert sensing.tracking is not None
-        for struct, kind in ((sensing.struct, "sensing"), (sensing.tracking.struct, "tracking")):
-            parts += [(struct.c, ffi.sizeof(kind))]
+        structs = [sensing.struct, sensing.tracking.struct, stages._limits.struct, stages.pose.struct]
+        structs += [stages.ladder.struct] if stages.test is None else [stages.ladder.struct, stages.test.proof.struct]
+        for struct in structs:
+            parts += [(struct.c, ffi.sizeof(ffi.typeof(struct.c).item))]
             parts += [(ffi.from_buffer(array), array.nbytes) for array in struct.arrays.values() if array.nbytes]
         self._parts = [(ffi.cast("char *", start), size) for start, size in parts]
         return [bytes(ffi.buffer(start, size)) for start, size in self._parts]
@@ -177,7 +184,7 @@ class Checked(HilRun):
         received = b"".join(record for record in records if not record[13] & SENT)
         machine, times = self.machine, self.machine.arrays
         after, due, written = self._state(), int(times["due"][0]), int(times["written"][0])
-        moments = int(times["began"][0]), int(self.setup.sensing.struct.c.read), int(times["limits_time"][0])
+        moments = int(times["began"][0]), int(self.setup.sensing.struct.c.read), self.stages._limits.struct.c.last
         self._restore(before)
         times["due"][0] = due
         frames, count = machine.ffi.from_buffer("tick_frame[]", received), len(received) // FRAME.size

@@ -1,4 +1,5 @@
-/* Torques that hold a pose, and the way from them to those of the law: hil.safety.pose_hold and hil.safety.stages. */
+/* Torques that hold a machine at a pose, bring it to rest, or let a hand guide it: hil.safety.pose_hold has the laws. Each
+   is computed first, and remembered by its `keep` only when its torques are sent. */
 
 /* A row of W times a vector. */
 static double product(const double *W, int m, int i, const double *x)
@@ -8,168 +9,139 @@ static double product(const double *W, int m, int i, const double *x)
   return sum;
 }
 
+/* u and W of a state, into `held` and `inertia`; v 0: at rest. The same pose at rest is computed once. */
+static int weigh(pose *p, const double *q, const double *v)
+{
+  double **in = p->hold.arguments;
+  size_t size = p->n * sizeof *q;
+  if (v || !p->at_rest || memcmp(in[1], q, size)) {
+    in[0][0] = p->t;
+    memcpy(in[1], q, size);
+    if (v) memcpy(in[2], v, size);
+    else memset(in[2], 0, size);
+    p->hold.function((const double **)in, p->hold.results);
+    p->at_rest = !v;
+  }
+  memcpy(p->held, p->hold.results[0], p->m * sizeof *q);
+  memcpy(p->inertia, p->hold.results[2], p->m * p->m * sizeof *q);
+  if (all_finite(p->held, p->m)) return HELD;
+  p->at_rest = 0;
+  return NO_EQUATIONS;
+}
+
+/* u and W at the pose q. */
+int pose_weigh(pose *p) { return weigh(p, p->q, 0); }
+
 /* Adds the error of this tick to the integral, if its torque stays within bounds. */
-static void learn(tick *k, const double *W)
+static void learn(pose *p)
 {
-  int m = k->m, within = 1;
-  double *x = k->scaled;
+  int m = p->m, within = 1;
   for (int i = 0; i < m; ++i) {
-    k->learned[i] = k->integral[i] + k->period * (k->aim[i] - k->displacements[i]);
-    x[i] = k->integral_gain * k->learned[i];
+    p->learned[i] = p->integral[i] + p->period * (p->anchor[i] + p->away[i] - p->y[i]);
+    p->scratch[i] = p->integral_gain * p->learned[i];
   }
-  for (int i = 0; i < m; ++i) within = within && fabs(product(W, m, i, x)) <= k->most_bias[i];
-  if (!within) memcpy(k->learned, k->integral, m * sizeof *x);
+  for (int i = 0; i < m; ++i) within = within && fabs(product(p->inertia, m, i, p->scratch)) <= p->largest[i];
+  if (!within) memcpy(p->learned, p->integral, m * sizeof *p->learned);
 }
 
-/* Computes u and W of this pose; not 0 where the model gives none. */
-static int weigh(tick *k)
+/* Torques that hold the pose, in `torques`, with a motion `away` from it that other torques cause on purpose. */
+int pose_stand(pose *p, int learns)
 {
-  int m = k->m;
-  double **in = k->hold.arguments;
-  in[0][0] = 0.0;
-  memcpy(in[1], k->law_q, k->n * sizeof *in[1]); /* in[2], the velocity, stays 0 */
-  k->hold.function((const double **)in, k->hold.results);
-  if (all_finite(k->hold.results[0], m) && all_finite(k->hold.results[2], m * m)) return 0;
-  return give_back(k, "a pose that the model cannot hold");
-}
-
-/* Torques that hold the pose, in `held`; not 0 where the model gives none. */
-static int stand(tick *k)
-{
-  int m = k->m;
-  double *x = k->scaled;
-  const double *u = k->hold.results[0], *W = k->hold.results[2];
-  for (int i = 0; i < m; ++i) k->held[i] = 0.0;
-  if (!k->stands) return 0;
-  if (weigh(k)) return GIVEN_BACK;
-  memcpy(k->learned, k->integral, m * sizeof *x);
-  if (k->learns) learn(k, W);
-  for (int i = 0; i < m; ++i) x[i] = k->integral_gain * k->learned[i];
-  for (int i = 0; i < m; ++i) k->held[i] = u[i] + product(W, m, i, x);
+  int m = p->m;
+  double *x = p->scratch;
+  if (weigh(p, p->q, 0)) return NO_EQUATIONS;
+  memcpy(p->learned, p->integral, m * sizeof *x);
+  if (learns) learn(p);
+  for (int i = 0; i < m; ++i) x[i] = p->integral_gain * p->learned[i];
+  for (int i = 0; i < m; ++i) p->next_bias[i] = product(p->inertia, m, i, x);
   for (int i = 0; i < m; ++i)
-    x[i] = k->stiffness * (k->aim[i] - k->displacements[i]) - k->damping * (k->rates[i] - k->aim_speed[i]);
-  for (int i = 0; i < m; ++i) k->held[i] = k->held[i] + product(W, m, i, x);
-  return 0;
+    x[i] = p->stiffness * (p->anchor[i] + p->away[i] - p->y[i]) - p->damping * (p->rates[i] - p->away_speed[i]);
+  for (int i = 0; i < m; ++i) p->torques[i] = p->held[i] + p->next_bias[i] + product(p->inertia, m, i, x);
+  return HELD;
 }
 
-/* Torques in the hand of somebody, in `wanted`; not 0 where the model holds no pose. */
-static int guide(tick *k)
+void pose_keep_stand(pose *p)
 {
-  int m = k->m;
-  double *x = k->scaled, most = 1.0;
-  const double *u = k->hold.results[0], *W = k->hold.results[2];
-  if (weigh(k)) return GIVEN_BACK;
-  for (int i = 0; i < m; ++i) x[i] = k->anchor[i] - k->displacements[i];
-  for (int i = 0; i < m; ++i) most = larger(most, fabs(k->spring * product(W, m, i, x)) / k->grip[i]);
+  size_t size = p->m * sizeof *p->bias;
+  memcpy(p->integral, p->learned, size);
+  memcpy(p->bias, p->next_bias, size);
+  memcpy(p->at_release, p->held, size);
+}
+
+/* Torques in the hand of somebody, in `torques`; without a pose that was held, those that carry the machine. */
+int pose_guide(pose *p, int follows)
+{
+  int m = p->m;
+  double *x = p->scratch, *u = p->held, most = 1.0;
+  if (weigh(p, p->q, 0)) return NO_EQUATIONS;
+  memcpy(p->next_anchor, p->anchor, m * sizeof *x);
+  for (int i = 0; i < m; ++i) x[i] = p->anchor[i] - p->y[i];
+  for (int i = 0; i < m; ++i) most = larger(most, fabs(p->spring * product(p->inertia, m, i, x)) / p->grip[i]);
+  for (int i = 0; i < m && follows; ++i) {
+    double y = p->y[i], rate = p->rates[i], stretch = x[i] / most;
+    double inside = smaller(larger(y, p->lower[i]), p->upper[i]) - y;
+    double walls = p->wall * inside - p->wall_damping * rate * (inside != 0.0);
+    p->next_anchor[i] = y + stretch;
+    x[i] = p->spring * stretch + walls - p->slowing * rate;
+  }
   for (int i = 0; i < m; ++i) {
-    double y = k->displacements[i], rate = k->rates[i], stretch = x[i] / most;
-    double inside = smaller(larger(y, k->wall_lower[i]), k->wall_upper[i]) - y;
-    double walls = k->wall * inside - k->wall_damping * rate * (inside != 0.0);
-    k->learned[i] = y + stretch;
-    x[i] = k->spring * stretch + walls - k->slowing * rate;
+    double before = p->at_release[i], share = fabs(before) > p->weighs[i] ? u[i] / before : 0.0, limit = p->guide_limits[i];
+    double more = p->bias[i] * smaller(larger(share, -1.0), 1.0); /* gravity now, as a share of that at the release */
+    double torque = follows ? u[i] + more + product(p->inertia, m, i, x) : u[i];
+    p->torques[i] = smaller(larger(torque, -limit), limit);
   }
+  return HELD;
+}
+
+void pose_keep_guide(pose *p) { memcpy(p->anchor, p->next_anchor, p->m * sizeof *p->anchor); }
+
+/* What cancels gravity and Coriolis forces, in `held`, and W; without a sound measurement, gravity at the last sound pose. */
+int pose_balance(pose *p, int sound)
+{
+  if (sound) {
+    for (int j = 0; j < p->n; ++j) p->back[j] = -p->v[j];
+    if (weigh(p, p->q, p->back)) return NO_EQUATIONS;
+    memcpy(p->scratch, p->held, p->m * sizeof *p->held);
+    if (weigh(p, p->q, p->v)) return NO_EQUATIONS;
+    for (int i = 0; i < p->m; ++i) p->held[i] = (p->held[i] + p->scratch[i]) / 2.0; /* even in v: friction is odd */
+    if (all_finite(p->inertia, p->m * p->m)) return HELD;
+  }
+  return p->is_sound ? weigh(p, p->sound_pose, 0) : NO_POSE;
+}
+
+/* Torque that brings a motor to rest from its last trusted rate, by the model alone. */
+static double stop_blindly(pose *p, int i, double elapsed)
+{
+  double inertia = p->hold.results[2][i * p->m + i], held = p->held[i], most = p->blind_share * p->torque_limits[i];
+  if (!(inertia > 0.0)) return held;
+  p->next_blind[i] = p->blind_rate[i] + elapsed * (p->sent[i] - held) / inertia;
+  return smaller(most, larger(-most, held - inertia * p->next_blind[i] / p->blind_time));
+}
+
+/* Torques that bring the machine to rest, in `torques`, after `pose_balance`. `decay`: what the time `elapsed` since the
+   last tick leaves of a speed; `limited`: whether a limit has changed the torques of that tick. */
+void pose_stop(pose *p, double decay, double elapsed, int limited)
+{
+  int m = p->m;
+  double *x = p->scratch, s = p->stop_rate;
   for (int i = 0; i < m; ++i) {
-    double before = k->at_release[i], share = fabs(before) > k->weighs[i] ? u[i] / before : 0.0, most = k->guide_limits[i];
-    double torque = u[i] + k->bias[i] * smaller(larger(share, -1.0), 1.0) + product(W, m, i, x);
-    k->wanted[i] = smaller(larger(torque, -most), most);
+    double y = p->y[i], rate = p->rates[i], speed = p->path_speed[i];
+    int anew = limited || !p->followed[i];
+    p->next_path[i] = anew ? y : p->path[i] + speed * (1.0 - decay) / s;
+    p->next_speed[i] = anew ? rate : speed * decay;
+    x[i] = p->stiffness * (p->next_path[i] - y) + p->damping * (p->next_speed[i] - rate) - s * p->next_speed[i];
+    if (!p->usable[i]) x[i] = 0.0;
   }
-  return 0;
+  memcpy(p->next_blind, p->blind_rate, m * sizeof *x);
+  for (int i = 0; i < m; ++i)
+    p->torques[i] = p->blind[i] && p->driven[i] ? stop_blindly(p, i, elapsed) : p->held[i] + product(p->inertia, m, i, x);
 }
 
-/* Whether every joint stands, with what the next tick has to know: hil.safety.ladder. */
-static int standing(tick *k)
+void pose_keep_stop(pose *p)
 {
-  double fastest = *k->fastest;
-  int all = 1;
-  for (int i = 0; i < k->m; ++i) fastest = larger(fastest, fabs(k->rates[i]));
-  k->next_fastest = fastest;
-  for (int i = 0; i < k->m; ++i) {
-    double below = larger(k->drive[i].noise, smaller(k->drive[i].slow, k->still_left * fastest));
-    k->next_still[i] = fabs(k->rates[i]) < below ? k->still[i] + 1 : 0;
-    all = all && k->next_still[i] >= k->still_ticks;
-  }
-  return all;
-}
-
-/* Torques that bring the machine to rest, in `wanted`, and those that hold it, in `held`; not 0 where the stop ends, or
-   the model holds no pose. */
-static int stop(tick *k)
-{
-  int m = k->m, begins = 0, failed;
-  double **in = k->hold.arguments, *x = k->scaled, s = k->stop_rate, decay = k->stop_decay;
-  const double *u = k->hold.results[0], *W = k->hold.results[2];
-  if (standing(k)) return give_back(k, 0);
-  for (int j = 0; j < k->n; ++j) in[2][j] = -k->law_v[j];
-  failed = weigh(k);
-  memcpy(k->held, u, m * sizeof *x);
-  memcpy(in[2], k->law_v, k->n * sizeof *x);
-  failed = weigh(k) || failed;
-  memset(in[2], 0, k->n * sizeof *x);
-  if (failed) return GIVEN_BACK;
-  for (int i = 0; i < m; ++i) begins = begins || k->clamped[i];
-  for (int i = 0; i < m; ++i) {
-    double y = k->displacements[i], rate = k->rates[i], speed = k->path_speed[i];
-    int anew = begins || !k->followed[i];
-    k->held[i] = (u[i] + k->held[i]) / 2.0; /* the part that is even in the velocity */
-    k->next_path[i] = anew ? y : k->path[i] + speed * (1.0 - decay) / s;
-    k->next_speed[i] = anew ? rate : speed * decay;
-    x[i] = k->stiffness * (k->next_path[i] - y) + k->damping * (k->next_speed[i] - rate) - s * k->next_speed[i];
-  }
-  for (int i = 0; i < m; ++i) k->wanted[i] = k->held[i] + product(W, m, i, x);
-  return 0;
-}
-
-/* Remembers a tick of the stop. */
-static void keep_stop(tick *k)
-{
-  size_t size = k->m * sizeof *k->path;
-  memcpy(k->path, k->next_path, size);
-  memcpy(k->path_speed, k->next_speed, size);
-  *k->fastest = k->next_fastest;
-  for (int i = 0; i < k->m; ++i) {
-    k->still[i] = k->next_still[i];
-    k->loop_speed[i] = fabs(k->rates[i]);
-    k->followed[i] = 1;
-  }
-}
-
-/* Scales what brakes the machine as a whole, then the change of the torques: hil.safety.limits. */
-static void together(tick *k, double step)
-{
-  double share = 1.0, change = 1.0;
-  for (int i = 0; i < k->m; ++i) {
-    double hold = k->held[i], brake = k->wanted[i] - hold, most = k->drive[i].torque_limit;
-    double room = most - copysign(hold, hold * brake);
-    if (fabs(brake) > room && room > k->stop_room * most) share = smaller(share, room / fabs(brake));
-  }
-  for (int i = 0; i < k->m; ++i) {
-    double hold = k->held[i], most = k->drive[i].torque_limit, rate = k->drive[i].torque_rate_limit * step;
-    double goal = smaller(larger(hold + share * (k->wanted[i] - hold), -most), most), away = fabs(goal - k->previous[i]);
-    if (away > rate) change = smaller(change, rate / away);
-    k->goals[i] = goal;
-  }
-  for (int i = 0; i < k->m; ++i)
-    k->limited[i] = share == 1.0 && change == 1.0 ? k->wanted[i] : k->previous[i] + change * (k->goals[i] - k->previous[i]);
-}
-
-/* Replaces the law's torques in `wanted`; not 0 where the stage ends, or the model holds no pose. */
-static int blend(tick *k, double elapsed)
-{
-  double since = seconds(*k->began - k->entered), share = 0.0;
-  if (since >= k->end) return give_back(k, 0);
-  if (k->source == GUIDE) return guide(k);
-  if (k->source == STOP) return stop(k);
-  if (k->source == BLEND) share = smaller(1.0, since / k->ramp_time);
-  if (share == 1.0 && !k->stays) return give_back(k, 0);
-  if (k->tests && *k->round_tick >= 0)
-    for (int i = 0; i < k->m; ++i) {
-      k->aim[i] = k->anchor[i] + k->ahead[i];
-      k->aim_speed[i] = k->ahead_speed[i];
-    }
-  if (stand(k) || (k->tests && prove(k, elapsed))) return GIVEN_BACK;
-  for (int i = 0; i < k->m; ++i) {
-    double more = k->tests ? k->test[i] * test_sign(k) : 0.0;
-    k->wanted[i] = k->source == BLEND ? (1.0 - share) * k->held[i] + share * k->wanted[i] : 0.0 + k->held[i] + more;
-  }
-  return 0;
+  size_t size = p->m * sizeof *p->path;
+  memcpy(p->path, p->next_path, size);
+  memcpy(p->path_speed, p->next_speed, size);
+  memcpy(p->blind_rate, p->next_blind, size);
+  memcpy(p->followed, p->usable, p->m * sizeof *p->followed);
 }

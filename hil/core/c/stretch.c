@@ -80,7 +80,7 @@ static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *
   const double *row = k->law.results[0];
   if (s->failed || *k->failed) return 1;
   if (k->source != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
-  for (int i = 0; i < k->m && k->source != STOP; ++i) if (k->clamped[i]) return 1; /* a stop may use all of a limit */
+  if (k->source != STOP && limits_bind(k->limits)) return 1; /* a stop may use all of a limit */
   for (int i = 0; i < x->innovations; ++i) if (row[x->innovation + i] > x->outlier) return 1;
   return 0;
 }

@@ -1,127 +1,200 @@
-/* Ticks of the test of the drives: hil.safety.proof. C sees whether the motion may show something; Python finds what. */
+/* The test of the drives, tick by tick: whether a motor drives its axis while it moves, and the torques of a round. */
 
-enum { POSITION_AT, SPEED_AT, HELD_AT, SENT_AT }; /* parts of a row of `history`, after the time since the tick before */
+/* While an axis moves, a response below the first is that of the wrong polarity, below the second that of a motor without
+   torque, and above the last one that of a torque that is too large. */
+static const double WRONG = -0.15, TORQUELESS = 0.3, EXCESS = 1.6;
+
+static const int SPANS[] = {2, 4, 8, 16, 32, 64}; /* ticks over which an axis is judged: the first two at every tick, */
+enum { EACH = 2, IN_TURN = 4 };                   /* the others in turn, one at each tick: a tick has little time */
+
+static const double MOVING = 3.0;   /* an axis moves from here on [steps of the measured speed] */
+static const double MOST_REVERSED = 2.0; /* largest response of the wrong polarity: what is more has another cause */
+static const double BLAMED = 0.8;    /* share of the squares of what is not explained that one drive must explain */
+static const double BEFORE_OTHERS = 1.5;    /* how much more it must explain than any other where motors act together */
+
+static const double SIGNS[] = {1.0, -1.0, -1.0, 1.0}; /* of the torque in each quarter of a round */
+
+enum { POSITION_AT, SPEED_AT, HELD_AT, SENT_AT }; /* parts of a row, after the time since the tick before */
 
 /* A part of the row of a tick, shape (m,). */
-static double *past(const tick *k, long long number, int part)
+static double *past(const proof *p, long long number, int part) { return p->rows + number * (4 * p->m + 1) + 1 + part * p->m; }
+
+static double elapsed_of(const proof *p, long long number) { return p->rows[number * (4 * p->m + 1)]; }
+
+/* Writes the samples of a tick, and the torques that hold its pose, into the row of that number; returns whether they are
+   numbers. */
+int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds, const double *held)
 {
-  return k->history + number * (4 * k->m + 1) + 1 + part * k->m;
+  size_t size = p->m * sizeof *positions;
+  p->rows[now * (4 * p->m + 1)] = elapsed;
+  memcpy(past(p, now, POSITION_AT), positions, size);
+  memcpy(past(p, now, SPEED_AT), speeds, size);
+  memcpy(past(p, now, HELD_AT), held, size);
+  if (all_finite(positions, p->m) && all_finite(speeds, p->m)) return 1;
+  memcpy(past(p, now, SPEED_AT), past(p, now - 1, SPEED_AT), size);
+  return 0;
 }
 
-static double elapsed_of(const tick *k, long long number) { return k->history[number * (4 * k->m + 1)]; }
+static int moves(const proof *p, int i, long long now) { return fabs(past(p, now, SPEED_AT)[i]) > MOVING * p->speed_step[i]; }
 
-/* Whether an axis moves, and one way in the last ticks up to this one. */
-static int one_way(const tick *k, int i, long long now, int ticks)
+/* Whether an axis moves, and one way in the last ticks: friction that has changed its sign drives nothing. */
+static int one_way(const proof *p, int i, long long now, int ticks)
 {
-  double last = past(k, now, SPEED_AT)[i], step = k->speed_step[i], sign = last < 0.0 ? -1.0 : 1.0;
-  if (!(fabs(last) > k->moving * step)) return 0;
+  double sign = past(p, now, SPEED_AT)[i] < 0.0 ? -1.0 : 1.0;
+  if (!moves(p, i, now)) return 0;
   for (long long j = now - ticks; j <= now; ++j)
-    if (!(past(k, j, SPEED_AT)[i] * sign >= -step)) return 0;
+    if (!(past(p, j, SPEED_AT)[i] * sign >= -p->speed_step[i])) return 0;
   return 1;
 }
 
-/* Change of the speed, impulse of the torques sent and mean of those that hold, over the last ticks. */
-static void weigh_ticks(tick *k, int i, long long now, int ticks, int few)
+/* Change of the speed, impulse of the torques sent, mean of those that hold and spread of those sent, over the last ticks;
+   changes are those of means of `few` samples at both ends: coarse speeds are noisy. */
+static void sum_ticks(proof *p, int i, long long now, int ticks, int few)
 {
-  double impulse = 0.0, first = 0.0, last = 0.0, change = 0.0, held = 0.0;
-  double before = past(k, now - ticks - 1, SENT_AT)[i], least = before, most = before;
+  double impulse = 0.0, first = 0.0, last = 0.0, slow = 0.0, fast = 0.0, held = 0.0;
+  double before = past(p, now - ticks - 1, SENT_AT)[i], least = before, most = before;
   for (int j = 0; j <= ticks; ++j) {
     long long row = now - ticks + j;
-    double sent = past(k, row - 1, SENT_AT)[i], speed = past(k, row, SPEED_AT)[i];
+    double sent = past(p, row - 1, SENT_AT)[i], speed = past(p, row, SPEED_AT)[i];
     if (j) {
-      impulse += elapsed_of(k, row) * (sent + before) / 2.0;
-      held += past(k, row, HELD_AT)[i] / ticks;
+      impulse += elapsed_of(p, row) * (sent + before) / 2.0;
+      held += past(p, row, HELD_AT)[i];
     }
     if (j < few) {
-      first += impulse / few;
-      change -= speed / few;
+      first += impulse;
+      slow += speed;
     }
     if (j > ticks - few) {
-      last += impulse / few;
-      change += speed / few;
+      last += impulse;
+      fast += speed;
     }
     least = smaller(least, sent);
     most = larger(most, sent);
     before = sent;
   }
-  k->changes[i] = change;
-  k->impulses[i] = last - first;
-  k->means[i] = held;
-  k->spreads[i] = most - least;
+  p->changes[i] = fast / few - slow / few;
+  p->impulses[i] = last / few - first / few;
+  p->means[i] = held / ticks;
+  p->spreads[i] = most - least;
 }
 
-/* Whether the last ticks may show a drive that does not act as it should. */
-static int may_be_driven(tick *k, long long now, int ticks)
+static double ratio(double a, double b) { return b > 0.0 ? a / b : 0.0; }
+
+static double sign_of(double x) { return (x > 0.0) - (x < 0.0); }
+
+/* The torque that acts as a share of that sent in the last ticks, its doubt, and which axes the rest drives. */
+static void find_shares(proof *p, long long now, int ticks)
 {
-  int m = k->m, few = ticks / 4 > 1 ? ticks / 4 : 1, any = 0;
-  double time = 0.0, turned = 0.0;
-  for (int i = 0; i < m; ++i) any = any || one_way(k, i, now, ticks);
-  if (!any) return 0;
-  for (int i = 0; i < m; ++i) {
-    weigh_ticks(k, i, now, ticks, few);
-    turned += fabs(k->displacements[i] - past(k, 0, POSITION_AT)[i]) * k->turns[i];
-  }
-  for (long long j = now - ticks + 1; j <= now; ++j) time += elapsed_of(k, j);
+  int m = p->m, few = ticks / 4 > 1 ? ticks / 4 : 1;
+  double time = 0.0, turned = 0.0, squares = 0.0, first = 0.0, second = 0.0;
+  for (int i = 0; i < m; ++i) sum_ticks(p, i, now, ticks, few);
+  for (long long j = now - ticks + 1; j <= now; ++j) time += elapsed_of(p, j);
   time *= 1.0 - (few - 1.0) / ticks;
+  /* W is that of the first pose; a turn changes it by about its angle */
+  for (int i = 0; i < m; ++i) turned += fabs(past(p, now, POSITION_AT)[i] - past(p, 0, POSITION_AT)[i]) * p->turns[i];
   for (int i = 0; i < m; ++i) {
-    double rest = time * k->means[i], size = fabs(rest), turning = 0.0, own, doubt;
-    if (!one_way(k, i, now, ticks)) continue;
+    double acting = 0.0, pushed = 0.0, turning = 0.0, speed = past(p, now, SPEED_AT)[i], own = p->projector[i * m + i], rest, size;
     for (int j = 0; j < m; ++j) {
-      double inertia = k->test_inertia[i * m + j] * k->changes[j], push = k->projector[i * m + j] * k->impulses[j];
-      rest += inertia - push;
-      size += fabs(inertia) + fabs(push);
-      turning += fabs(inertia);
+      acting += p->inertia[i * m + j] * p->changes[j];
+      pushed += p->projector[i * m + j] * p->impulses[j];
+      turning += fabs(p->inertia[i * m + j]) * fabs(p->changes[j]);
     }
-    own = k->projector[i * m + i] * fabs(k->impulses[i]);
-    doubt = k->certain * k->test_noise[i] / sqrt(few) + k->period * k->spreads[i] + 2.0 * turned * turning;
-    /* rounding differs from that of Python: what is nearly too much is Python's too */
-    if (k->rates[i] < 0.0) rest = -rest;
-    if (!(rest + 1e-9 * (size + doubt + own) < doubt + k->unlike * own)) return 1;
+    rest = acting + time * p->means[i] - pushed;
+    size = own * fabs(p->impulses[i]);
+    p->driven[i] = rest * speed > 0.0 && moves(p, i, now) && p->impulses[i] != 0.0;
+    p->explained[i] = ratio(rest * rest, own);
+    p->share[i] = 1.0 + ratio(rest * sign_of(p->impulses[i]), size);
+    p->doubt[i] = ratio(p->certain * p->noise[i] / sqrt(few) + p->period * p->spreads[i] + 2.0 * turned * turning, size);
+    if (moves(p, i, now)) squares += rest * rest;
+    if (p->explained[i] > first) {
+      second = first;
+      first = p->explained[i];
+    } else second = larger(second, p->explained[i]);
   }
-  return 0;
-}
-
-/* Adds this tick to the test, once it is kept; not 0 where Python has to judge it. */
-static int prove(tick *k, double elapsed)
-{
-  int m = k->m, quarter = k->quarter;
-  long long now = *k->samples, round = *k->round_tick;
-  if (now >= k->room || round >= 4 * quarter + k->late || (round >= quarter && round % k->judged == 0))
-    return give_back(k, 0);
-  k->history[now * (4 * m + 1)] = elapsed;
-  memcpy(past(k, now, POSITION_AT), k->displacements, m * sizeof *k->rates);
-  memcpy(past(k, now, SPEED_AT), k->rates, m * sizeof *k->rates);
-  memcpy(past(k, now, HELD_AT), k->hold.results[0], m * sizeof *k->rates);
+  /* one drive alone is blamed: an error of the model shows on several axes, and a closed brake on its own */
   for (int i = 0; i < m; ++i)
-    if (fabs(k->displacements[i] - past(k, 0, POSITION_AT)[i]) > k->most_travel[i]) return give_back(k, 0);
-  for (int i = 0; i < 3; ++i) {
-    int ticks = k->ticks[i < 2 ? i : 2 + (now + 1) % 4];
-    if (now <= ticks) break;
-    if (may_be_driven(k, now, ticks)) return give_back(k, 0);
+    p->driven[i] = p->driven[i] && p->explained[i] > BLAMED * squares && (!p->together || p->explained[i] > BEFORE_OTHERS * second);
+}
+
+static int shows(proof *p, int what, int drive)
+{
+  p->shows = what;
+  p->drive = drive;
+  p->response = p->share[drive];
+  return what;
+}
+
+/* A motor that drives its axis the wrong way or too strongly, or makes no torque, while the axis moves. No load makes a
+   machine fall faster than without torque, so an axis that does is driven by its own motor. */
+static int find_driven(proof *p, long long now)
+{
+  for (int span = 0; span <= EACH; ++span) {
+    int ticks = SPANS[span < EACH ? span : EACH + (now + 1) % IN_TURN], any = 0, least = 0, most = 0;
+    double lowest = INFINITY, highest = -INFINITY;
+    if (now <= ticks) return 0;
+    for (int i = 0; i < p->m; ++i) any = any || one_way(p, i, now, ticks);
+    if (!any) continue;
+    find_shares(p, now, ticks);
+    for (int i = 0; i < p->m; ++i) {
+      int driven = p->driven[i] && one_way(p, i, now, ticks);
+      double low = driven ? p->share[i] + p->doubt[i] : 1.0, high = driven ? p->share[i] - p->doubt[i] : 1.0;
+      if (low < lowest) least = i;
+      if (high > highest) most = i;
+      lowest = smaller(lowest, low);
+      highest = larger(highest, high);
+    }
+    if (p->share[least] > -MOST_REVERSED && lowest < WRONG) return shows(p, SHOWS_REVERSED, least);
+    if (highest > EXCESS) return shows(p, SHOWS_EXCESS, most);
+    if (ticks > SPANS[0] && p->loaded[least] && lowest < TORQUELESS) return shows(p, SHOWS_NOTHING, least);
   }
   return 0;
 }
 
-/* Sign of the torque of the test in this tick. */
-static double test_sign(const tick *k)
+/* An axis that has left the pose by more than the test explains. */
+static int find_moved(proof *p, long long now)
 {
-  long long quarter = *k->round_tick / k->quarter;
-  return *k->round_tick < 0 || quarter > 3 ? 0.0 : k->signs[quarter];
+  int worst = 0;
+  double most = -INFINITY;
+  for (int i = 0; i < p->m; ++i) {
+    p->travel[i] = past(p, now, POSITION_AT)[i] - past(p, 0, POSITION_AT)[i];
+    if (fabs(p->travel[i]) / p->most_travel[i] > most) worst = i;
+    most = larger(most, fabs(p->travel[i]) / p->most_travel[i]);
+  }
+  return fabs(p->travel[worst]) > p->most_travel[worst] ? shows(p, SHOWS_MOTION, worst) : 0;
 }
 
-/* Remembers this tick. */
-static void keep_test(tick *k)
+/* Judges the ticks up to this one: what they show of a drive; SHOWS_ROUND: the present round is to be judged. */
+int proof_judge(proof *p, long long now)
 {
-  double sign = test_sign(k);
-  memcpy(past(k, *k->samples, SENT_AT), k->torques, k->m * sizeof *k->torques);
-  ++*k->samples;
-  if (*k->round_tick < 0) return;
-  ++*k->round_tick;
-  for (int i = 0; i < k->m; ++i) {
-    double speed = k->ahead_speed[i], acceleration = k->pushed[i] * sign;
-    k->away[i] = k->ahead[i];
-    k->away_speed[i] = speed;
-    k->ahead[i] = k->ahead[i] + k->period * speed + k->half_square * acceleration;
-    k->ahead_speed[i] = speed + k->period * acceleration;
+  int over = p->round_tick >= 4 * p->quarter + p->late;
+  p->shows = 0;
+  if (find_driven(p, now) || find_moved(p, now)) return p->shows;
+  return p->round_tick >= 0 && (over || (p->round_tick >= p->quarter && p->round_tick % p->judged == 0)) ? SHOWS_ROUND : 0;
+}
+
+/* The torques of the test in this tick, in `torques`; `ahead` has the motion that they have caused by the model. */
+void proof_torques(proof *p)
+{
+  int quarter = p->round_tick / p->quarter;
+  double sign = p->round_tick < 0 || quarter > 3 ? 0.0 : SIGNS[quarter];
+  for (int i = 0; i < p->m; ++i) p->torques[i] = p->test[i] * sign;
+  for (int i = 0; i < p->m; ++i) p->accelerations[i] = p->pushed[i] * sign;
+}
+
+/* The torques of the test are sent. */
+void proof_keep(proof *p)
+{
+  double h = p->period, half_square = h * h / 2.0;
+  if (p->round_tick < 0) return;
+  ++p->round_tick;
+  for (int i = 0; i < p->m; ++i) {
+    double speed = p->ahead_speed[i];
+    p->away[i] = p->ahead[i];
+    p->away_speed[i] = speed;
+    p->ahead[i] = p->ahead[i] + h * speed + half_square * p->accelerations[i];
+    p->ahead_speed[i] = speed + h * p->accelerations[i];
   }
 }
+
+/* Remembers what a tick has sent. */
+void proof_sent(proof *p, long long now, const double *torques) { memcpy(past(p, now, SENT_AT), torques, p->m * sizeof *torques); }

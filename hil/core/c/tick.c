@@ -16,14 +16,6 @@ void tick_undo(tick *k)
   memcpy(k->times, k->kept_times, k->integers * sizeof *k->times);
 }
 
-/* A limit changes a torque: hil.safety.limits. */
-static double clamp(const tick_drive *d, double wanted, double last, double step)
-{
-  double torque = is_finite(wanted) ? wanted : 0.0;
-  torque = smaller(larger(torque, -d->torque_limit), d->torque_limit);
-  return smaller(larger(torque, last - step), last + step);
-}
-
 /* What a rule judges, and, in the order of hil.safety.rules.Measured, why a tick is given back when one is broken. */
 static const double *measured(const tick *k, int quantity)
 {
@@ -46,7 +38,7 @@ static const char *const BROKEN[] = {"a joint beyond its limits", "a joint beyon
 int tick_act(tick *k)
 {
   for (int i = 0; i < k->m; ++i) {
-    double torque = k->torques[i], most = k->drive[i].torque_limit;
+    double torque = k->torques[i], most = k->pose->torque_limits[i];
     if (!(-most <= torque && torque <= most)) return give_back(k, "a torque above its limit");
     k->raw[i] = tick_encode(&k->encoding[i], torque);
     if (!is_finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
@@ -58,17 +50,97 @@ int tick_act(tick *k)
 /* A torque in steps of the wire, and what is left of it: hil.safety.limits.WireSteps. */
 static double in_steps(tick *k, int i, double torque)
 {
-  double most = k->wire_limits[i], wanted = smaller(larger(torque + k->rest[i], -most), most);
+  double most = k->pose->torque_limits[i], wanted = smaller(larger(torque + k->rest[i], -most), most);
   double carried = tick_encode(&k->encoding[i], wanted);
   k->unsent[i] = wanted - carried;
   return carried;
+}
+
+static int not_held(tick *k) { return give_back(k, "a pose that the model cannot hold"); }
+
+/* Adds this tick to the test of the drives, once it is kept; not 0 where Python has to judge it. */
+static int prove(tick *k, double elapsed)
+{
+  proof *p = k->proof;
+  if (p->samples == p->room) return give_back(k, 0);
+  proof_add(p, p->samples, elapsed, k->pose->y, k->pose->rates, k->pose->held);
+  if (proof_judge(p, p->samples)) return give_back(k, 0);
+  proof_torques(p);
+  for (int i = 0; i < k->m; ++i) k->pose->torques[i] += p->torques[i];
+  return 0;
+}
+
+/* Torques that hold the pose, and those of the test; not 0 where the model gives none, or Python has to judge the test. */
+static int hold(tick *k, double elapsed)
+{
+  pose *p = k->pose;
+  size_t size = k->m * sizeof *p->away;
+  int goes_on = k->proof && k->tests && k->proof->round_tick >= 0;
+  memset(p->away, 0, size);
+  memset(p->away_speed, 0, size);
+  if (k->proof) {
+    memcpy(p->away, goes_on ? k->proof->ahead : k->proof->away, size);
+    memcpy(p->away_speed, goes_on ? k->proof->ahead_speed : k->proof->away_speed, size);
+  }
+  memset(p->torques, 0, size);
+  if (k->stands && pose_stand(p, k->learns)) return not_held(k);
+  for (int i = 0; i < k->m && k->source == HOLD; ++i) p->torques[i] = 0.0 + p->torques[i];
+  return k->tests ? prove(k, elapsed) : 0;
+}
+
+/* Torques that bring the machine to rest; not 0 where it stands, or the model gives none. */
+static int stop(tick *k, double elapsed)
+{
+  for (int i = 0; i < k->m; ++i) {
+    k->ladder->speeds[i] = k->rates[i];
+    k->ladder->sound[i] = k->pose->usable[i] = k->pose->driven[i] = 1;
+  }
+  if (ladder_watch(k->ladder)) return give_back(k, 0);
+  if (pose_balance(k->pose, 1)) return not_held(k);
+  pose_stop(k->pose, k->pose->stop_decay, elapsed, limits_bind(k->limits));
+  return 0;
+}
+
+static int guide(tick *k) { return pose_guide(k->pose, 1) ? not_held(k) : 0; }
+
+/* Torques of the present source, in `wanted` of the limits; not 0 where the stage ends, or there are none. */
+static int find_torques(tick *k, double elapsed)
+{
+  pose *p = k->pose;
+  size_t size = k->m * sizeof *p->y;
+  double since = seconds(*k->began - k->entered), share = 0.0, *wanted = k->limits->wanted;
+  memcpy(wanted, k->law.results[0], size);
+  if (k->source == LAW) return 0;
+  if (k->source == BLEND) share = smaller(1.0, since / k->ramp_time);
+  if (since >= k->end || (share == 1.0 && !k->stays)) return give_back(k, 0);
+  memcpy(p->q, k->law_q, k->n * sizeof *p->q);
+  memcpy(p->v, k->law_v, k->n * sizeof *p->v);
+  memcpy(p->y, k->displacements, size);
+  memcpy(p->rates, k->rates, size);
+  if (k->source == STOP ? stop(k, elapsed) : k->source == GUIDE ? guide(k) : hold(k, elapsed)) return GIVEN_BACK;
+  for (int i = 0; i < k->m; ++i)
+    wanted[i] = k->source == BLEND ? (1.0 - share) * p->torques[i] + share * wanted[i] : p->torques[i];
+  return 0;
+}
+
+/* Remembers what the source has computed. */
+static void keep_torques(tick *k)
+{
+  if (k->source == STOP) {
+    pose_keep_stop(k->pose);
+    ladder_keep(k->ladder);
+  } else if (k->source == GUIDE) pose_keep_guide(k->pose);
+  else if (k->source && k->stands) pose_keep_stand(k->pose);
+  memcpy(k->pose->sound_pose, k->law_q, k->n * sizeof *k->law_q);
+  memcpy(k->pose->sound_rates, k->rates, k->m * sizeof *k->rates);
+  k->pose->is_sound = 1;
 }
 
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
 {
   int n = k->n, m = k->m;
-  double since = seconds(now - *k->limits_time), waited = seconds(now - k->sensing->read), step = smaller(since, k->period);
+  double waited = seconds(now - k->sensing->read);
   double *row = k->law.results[0], *x = k->law.arguments[1];
   for (int i = 0; i < k->rules; ++i) {
     const tick_rule *each = &k->rule[i];
@@ -84,32 +156,19 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
   if ((k->source == LAW || k->source == BLEND) && k->stops >> (int)row[k->status_start] & 1)
     return give_back(k, "the law's status");
-  memcpy(k->wanted, row, m * sizeof *row);
-  if (k->source && blend(k, elapsed)) return GIVEN_BACK;
-  if (!all_finite(k->wanted, m)) return give_back(k, "a torque that is not finite");
-  memcpy(k->limited, k->wanted, m * sizeof *x);
-  if (k->source == STOP) together(k, step);
-  for (int i = 0; i < m; ++i) {
-    const tick_drive *d = &k->drive[i];
-    double last = k->previous[i], most = d->torque_rate_limit * step, torque = k->limited[i];
-    if (!(last - most <= torque && torque <= last + most && -d->torque_limit <= torque && torque <= d->torque_limit))
-      torque = clamp(d, torque, last, most);
-    k->limited[i] = torque;
-    k->torques[i] = k->source && k->wire_steps ? in_steps(k, i, torque) : torque;
-  }
+  if (find_torques(k, elapsed)) return GIVEN_BACK;
+  if (!all_finite(k->limits->wanted, m)) return give_back(k, "a torque that is not finite");
+  limits_apply(k->limits, now, k->source == STOP ? k->pose->held : 0);
+  for (int i = 0; i < m; ++i)
+    k->torques[i] = k->source && k->wire_steps ? in_steps(k, i, k->limits->allowed[i]) : k->limits->allowed[i];
   if (tick_act(k)) return GIVEN_BACK;
-  memcpy(k->previous, k->limited, m * sizeof *x);
-  for (int i = 0; i < m; ++i) k->clamped[i] = k->limited[i] != k->wanted[i];
-  *k->limits_time = now;
-  if (k->source == STOP) keep_stop(k);
-  else if (k->source) {
-    if (k->source == GUIDE) memcpy(k->anchor, k->learned, m * sizeof *x);
-    else if (k->learns) memcpy(k->integral, k->learned, m * sizeof *x);
-  }
+  limits_keep(k->limits, now);
+  keep_torques(k);
   if (k->source && k->wire_steps) memcpy(k->rest, k->unsent, m * sizeof *x);
-  if (k->tests) keep_test(k);
-  memcpy(k->decided_q, k->law_q, n * sizeof *x);
-  memcpy(k->decided_rates, k->rates, m * sizeof *x);
+  if (k->tests) {
+    proof_sent(k->proof, k->proof->samples++, k->torques);
+    proof_keep(k->proof);
+  }
   if (k->own_memory && !k->source) {
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
     for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];

@@ -51,12 +51,6 @@ typedef struct { /* a node: what makes it send a sample */
   int bus, awaited, synced, mutes; /* mutes: nothing is sent to it while nothing answers on its bus */
 } tick_channel;
 
-typedef struct { /* a drive and its limits */
-  double torque_limit, torque_rate_limit;
-  double slow, noise; /* speeds below which its joint may stand, and below which it only shows noise: hil.safety.ladder */
-} tick_drive;
-
-
 typedef struct { /* a row of hil.safety.rules */
   int measured, node;
   double lower, upper;
@@ -70,26 +64,21 @@ typedef struct {
   tick_watched *watch;
   tick_encoding *encoding;
   tick_channel *channel;
-  tick_drive *drive;
   tick_rule *rule;
   sensing *sensing; /* it reads the samples of this struct, and `carried` */
   const double *displacements, *rates, *ages; /* of the joints and samples, by sensing */
-  tick_call law, hold;
+  limits *limits;
+  pose *pose;
+  ladder *ladder;
+  proof *proof; /* 0: the drives are not tested */
+  tick_call law;
   /* settings */
   int free; /* whether torques alone move the machine */
   int source;     /* whose torques tick_decide sends: hil.safety.stages.Torques */
   int stands, learns, wire_steps, stays; /* hil.safety.stages.TorqueSource */
-  double end, ramp_time, stiffness, damping, integral_gain;
+  double end, ramp_time;
   long long entered;
-  const double *most_bias, *wire_limits;
-  double spring, slowing, wall, wall_damping; /* while a hand guides the machine */
-  const double *grip, *wall_lower, *wall_upper, *guide_limits, *weighs;
-  double stop_rate, stop_decay, still_left, stop_room, next_fastest; /* of a controlled stop: hil.safety.pose_hold, ladder and limits */
-  int still_ticks;
   int tests, moves; /* whether stage zero tests the drives; whether torques move the machine: not while brakes open */
-  double *history, certain, unlike, moving, half_square, signs[4]; /* of the test: hil.safety.proof */
-  long long room;
-  int quarter, late, judged, ticks[6]; /* the axes are judged over so many ticks: the first two, and one of the others */
   int predicts, own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start;
   double period, memory_period; /* NaN: none */

@@ -1,0 +1,98 @@
+"""The motion of the axes while their drives are tested, and what the test shows while an axis moves.
+
+While brakes open, no load makes a machine fall faster than without torque, so an axis that does is driven by its own
+motor. Torque that is missing, or too large, shows there too. C judges this over a few ticks (`hil/core/c/test.c`): the
+finer the speeds, the fewer are needed.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hil.core.structs import Struct
+from hil.sensing.gravity import Hold
+from servoctl.types import Array
+
+LINEAR = ("m",)  # units of displacements that do not change the pose of the others
+ROOM = 1024  # ticks of the test that are remembered without new memory
+
+
+class AxisMotion:
+    """What was measured and sent since the drives began to be enabled; arrays have shape (m,).
+
+    Args:
+        struct: A `proof` of `hil/core/c/torques.h`.
+        hold: Torques and inertia at the pose at which they are enabled.
+        positions: Displacements there.
+        speed_step: Smallest steps of the speeds [joint unit/s].
+        units: Units of the displacements.
+        loaded: Whether each axis carries so much that a torque that is missing shows.
+    """
+
+    def __init__(
+        self,
+        struct: Struct,
+        hold: Hold,
+        positions: Sequence[float],
+        speed_step: Array,
+        units: Sequence[str],
+        loaded: Array,
+    ) -> None:
+        self.W, self.P = hold.inertia, np.linalg.pinv(hold.inertia, rcond=1e-8, hermitian=True)
+        self.projector = self.W @ self.P  # onto the torques that move the machine
+        self.together = len(positions) - np.trace(self.projector) > 0.5  # whether motors are redundant
+        self.noise = np.sqrt(self.W**2 @ speed_step**2 / 6.0)  # of a difference of two rounded speeds
+        self._struct, self._c, self._m, x = struct, struct.c, len(positions), struct.arrays
+        x["inertia"][:], x["projector"][:] = self.W.ravel(), self.projector.ravel()
+        x["noise"][:], x["speed_step"][:], x["loaded"][:] = self.noise, speed_step, loaded
+        x["turns"][:] = [0.0 if unit in LINEAR else 1.0 for unit in units]
+        self._c.together, self._c.samples = self.together, 0
+        # a row for each tick: time since the tick before, positions, speeds, torques that hold, torques sent
+        self._take(np.zeros((ROOM, 4 * self._m + 1)))
+        self.add(0.0, positions, np.zeros(self._m), hold.u)  # nothing is sent in the first tick
+
+    def _take(self, rows: Array) -> None:
+        self.rows = rows
+        self._c.rows, self._c.room = self._struct.ffi.cast("double *", rows.ctypes.data), len(rows)
+
+    def _part(self, part: int) -> Array:
+        columns: Array = self.rows[: self._c.samples, 1 + part * self._m : 1 + (part + 1) * self._m]
+        return columns
+
+    @property
+    def elapsed(self) -> Array:
+        """Time between ticks [s]."""
+        elapsed: Array = self.rows[: self._c.samples, 0]
+        return elapsed
+
+    @property
+    def y(self) -> Array:
+        """Displacements of the ticks [joint unit]."""
+        return self._part(0)
+
+    @property
+    def v(self) -> Array:
+        """Speeds of the ticks [joint unit/s]."""
+        return self._part(1)
+
+    @property
+    def sent(self) -> Array:
+        """Torques sent in the ticks before this one [actuator units]."""
+        return self._part(3)[:-1]
+
+    def add(
+        self, elapsed: float, positions: Sequence[float] | Array, speeds: Sequence[float] | Array, gravity: Array
+    ) -> bool:
+        """Adds the samples of a tick, and the torques that hold its pose; returns whether they are numbers."""
+        c = self._c
+        if c.samples == len(self.rows):
+            self._take(np.vstack([self.rows, np.zeros_like(self.rows)]))
+        parts = [np.array(part, dtype=float) for part in (positions, speeds, gravity)]
+        addresses = [self._struct.ffi.from_buffer("double[]", part) for part in parts]
+        finite: int = self._struct.functions.proof_add(c, c.samples, elapsed, *addresses)
+        c.samples += 1
+        return bool(finite)
+
+    def add_sent(self, torques: Array) -> None:
+        """Adds what this tick sends."""
+        self._part(3)[-1] = torques
