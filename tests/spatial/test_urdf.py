@@ -10,6 +10,7 @@ from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.description import Description, Shape
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.urdf import read_urdf
+from tests.refused import table
 
 LINKS = '<link name="a"/><link name="b"/>'
 JOINT = '<joint name="j" type="{type}"><parent link="a"/><child link="b"/>{inside}</joint>'
@@ -143,38 +144,6 @@ def test_a_comment_may_mention_xacro(tmp_path: Path) -> None:
     assert read(tmp_path, comment + TWO_FINGERS.partition("?>")[2]).name == "hand"
 
 
-XACRO = "(run xacro first, `xacro FILE -o robot.urdf`, or install xacrodoc)"
-TREE = "(a URDF is a tree: cut link {} and close it with `loops`)"
-
-WHOLE_FILES = {
-    "": "the file is empty (expected XML)",
-    " \n": "the file is empty (expected XML)",
-    "arm": "line 1: the file is not XML: syntax error (correct it there)",
-    "<robot>\n<link></robot>": "line 2: the file is not XML: mismatched tag (correct it there)",
-    "<robot>": "line 1: the file is not XML: no element found (correct it there)",
-    '<!DOCTYPE robot [<!ENTITY a "b">]><robot/>': (
-        "<!DOCTYPE: such declarations are refused (remove them, and write entities out)"
-    ),
-    '<robot><!ENTITY a "b"></robot>': "<!ENTITY: such declarations are refused (remove them, and write entities out)",
-    "<sdf/>": "it is an SDF file (export a URDF; close loops with `loops`)",
-    "<mujoco/>": "it is an MJCF file (give it as `mjcf:`)",
-    "<html/>": "it is no URDF: its root is <html>, not <robot>",
-    '<robot><xacro:include filename="a"/></robot>': f"the file is xacro, not XML of a robot {XACRO}",
-    '<robot xmlns:xacro="http://www.ros.org/wiki/xacro"><xacro:arm/></robot>': (
-        f"<xacro:arm>: the file is xacro, not a finished robot {XACRO}"
-    ),
-    '<robot><link name="${prefix}a"/></robot>': f"<link> name: '${{prefix}}a' is xacro {XACRO}",
-    '<robot><mesh filename="$(find arm)/a.stl"/></robot>': f"<mesh> filename: '$(find arm)/a.stl' is xacro {XACRO}",
-    '<?xml version="1.0" encoding="ebcdic"?><robot/>': "encoding: 'ebcdic' is not known (save the file as UTF-8)",
-    "<robot/>": "the file has no <link>",
-}
-
-
-@pytest.mark.parametrize("content", WHOLE_FILES)
-def test_a_file_that_is_no_urdf_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
-    assert problems(tmp_path, content) == [WHOLE_FILES[content]]
-
-
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     assert problems(tmp_path, b"<robot>\xff\xfe</robot>") == [
         "byte 7 is no text in UTF-8 (expected an XML file in UTF-8)"
@@ -208,56 +177,6 @@ def test_a_path_with_a_null_character_is_refused() -> None:
         read_urdf("a\0b")
 
 
-SPHERES = "write three continuous joints, with links without mass between them"
-
-JOINTS = {
-    ("floating", ""): "type: 'floating' is not supported (connect no joint there and give the robot `base: free`)",
-    ("planar", ""): (
-        "type: 'planar' is not supported "
-        "(write two prismatic joints and a continuous one, with links without mass between them)"
-    ),
-    ("ball", ""): f"type: 'ball' is not supported ({SPHERES})",
-    ("spherical", ""): f"type: 'spherical' is not supported ({SPHERES})",
-    ("revolut", ""): "type: there is no type 'revolut' (did you mean 'revolute'?)",
-    ("screw", ""): ("type: there is no type 'screw' (expected one of fixed, revolute, continuous, prismatic)"),
-    ("continuous", '<axis xyz="0 0 0"/>'): "axis: xyz: expected an axis of length 1, got length 0: '0 0 0'",
-    ("continuous", '<axis xyz="0 1"/>'): "axis: xyz: expected 3 numbers, got 2: '0 1'",
-    ("continuous", "<axis/>"): "",
-    ("continuous", '<axis rpy="0 0 1"/>'): "axis: rpy: unknown attribute (known: xyz)",
-    ("continuous", '<origin xzy="0 0 1"/>'): "origin: xzy: unknown attribute (did you mean 'xyz'?)",
-    ("continuous", '<origin xyz="0 0 one"/>'): "origin: xyz: expected 3 numbers, got 'one'",
-    ("continuous", '<origin xyz="0,5 0 0"/>'): (
-        "origin: xyz: expected 3 numbers, got '0,5' (decimals have a point, numbers are separated by blanks)"
-    ),
-    ("continuous", '<origin rpy="0 nan 0"/>'): (
-        "origin: rpy: expected 3 numbers, got 'nan' (expected finite numbers; a limit that is left out does not exist)"
-    ),
-    ("continuous", '<origin xyz="0 0 1e999"/>'): "origin: xyz: expected 3 numbers, got '1e999'",
-    ("continuous", '<origin xyz="0 0 1_0"/>'): "origin: xyz: expected 3 numbers, got '1_0'",
-    ("continuous", "<origin/><origin/>"): "<origin> stands 2 times in <joint> (expected one)",
-    ("revolute", '<limit lower="1" upper="-1"/>'): "limit: lower, 1, is above upper, -1 (swap them)",
-    ("revolute", '<limit effort="-5"/>'): "limit: effort: expected a torque or force of at least 0, got -5",
-    ("revolute", '<limit velocity="-5"/>'): "limit: velocity: expected a speed of at least 0, got -5",
-    ("revolute", '<limit effort="inf"/>'): (
-        "limit: effort: expected a number, got 'inf' (expected finite numbers; a limit that is left out does not exist)"
-    ),
-    ("revolute", '<dynamics damping="-1"/>'): "dynamics: damping: expected a coefficient of at least 0, got -1",
-    ("revolute", '<dynamics friction="-1"/>'): "dynamics: friction: expected a torque or force of at least 0, got -1",
-    ("revolute", '<mimic joint="k"/>'): "mimic: there is no joint 'k' (none is known here)",
-    ("revolute", '<mimic joint="j"/>'): "mimic: the joint follows itself (one joint must be free)",
-    ("revolute", "<mimic/>"): "mimic: joint: missing (expected the name of a joint)",
-}
-
-
-@pytest.mark.parametrize(("type", "inside"), JOINTS)
-def test_a_wrong_joint_is_named_with_what_is_wrong(tmp_path: Path, type: str, inside: str) -> None:
-    expected = JOINTS[type, inside]
-    if not expected:
-        read(tmp_path, jointed(type, inside))
-        return
-    assert problems(tmp_path, jointed(type, inside)) == [f"joint 'j': {expected}"]
-
-
 def test_a_joint_without_type_parent_and_child_says_all_three(tmp_path: Path) -> None:
     assert problems(tmp_path, robot('<link name="a"/><joint name="j"/>')) == [
         "joint 'j': type: missing (expected one of fixed, revolute, continuous, prismatic)",
@@ -275,32 +194,27 @@ def chain(*pairs: str, links: str = "abc") -> str:
     return robot("".join([*(f'<link name="{name}"/>' for name in links), *joints]))
 
 
-TREES = {
-    chain("ab", "ac", "bc"): ["link 'c': it is the child of 2 joints, 'ac' and 'bc' " + TREE.format("'c'")],
-    chain("ab", "bc", "ca"): ["link 'a': it carries itself, a -> b -> c -> a " + TREE.format("'a'")],
-    chain("bc", "cb"): ["link 'b': it carries itself, b -> c -> b " + TREE.format("'b'")],
-    chain("ab", "cd", "dc", "de", links="abcde"): ["link 'c': it carries itself, c -> d -> c " + TREE.format("'c'")],
-    chain("ab", "bb", "ac"): [
-        "joint 'bb': parent and child are the same link, 'b'",
-        "link 'b': it is the child of 2 joints, 'ab' and 'bb' " + TREE.format("'b'"),
-    ],
-    chain("ab"): ["link 'a', 'c': 2 links are no joint's child (join them by a fixed joint)"],
-    chain("ab", "ac", "cx"): ["joint 'cx': child: there is no link 'x' (known: a, b, c)"],
-    chain("ab", "ac", links="aabc"): ["link 'a': 2 links have this name (names must differ)"],
-    chain("ab", "ab", links="ab"): [
-        "joint 'ab': 2 joints have this name (names must differ)",
-        "link 'b': it is the child of 2 joints, 'ab' and 'ab' " + TREE.format("'b'"),
-    ],
-    robot("<link/>"): ["link number 1: name: missing", "the file has no <link>"],
-    robot('<link name="a"/><loop_joint name="l"/>'): [
-        "loop_joint 'l': it is not supported (a URDF is a tree: cut a link there and close it with `loops`)"
-    ],
-}
+def inertial(inside: str) -> str:
+    return robot(f'<link name="a"><inertial>{inside}</inertial></link>')
 
 
-@pytest.mark.parametrize("content", TREES)
-def test_links_and_joints_that_are_no_tree_are_named(tmp_path: Path, content: str) -> None:
-    assert problems(tmp_path, content) == TREES[content]
+def shaped(inside: str) -> str:
+    return robot(f'<link name="a"><visual><geometry>{inside}</geometry></visual></link>')
+
+
+@pytest.mark.parametrize(("content", "expected"), [(*words, said) for _, words, said in table("urdf")])
+def test_a_wrong_file_is_refused_in_a_sentence_for_each_mistake(
+    tmp_path: Path, content: str, expected: list[str]
+) -> None:
+    if expected:
+        assert problems(tmp_path, eval(content)) == expected
+    else:
+        read(tmp_path, eval(content))
+
+
+@pytest.mark.parametrize(("content", "notes"), [(*words, tuple(said)) for _, words, said in table("urdf_notes")])
+def test_what_runs_all_the_same_is_a_note(tmp_path: Path, content: str, notes: tuple[str, ...]) -> None:
+    assert read(tmp_path, eval(content)).notes == notes
 
 
 def test_joints_that_follow_each_other_are_refused_once(tmp_path: Path) -> None:
@@ -311,47 +225,6 @@ def test_joints_that_follow_each_other_are_refused_once(tmp_path: Path) -> None:
     assert problems(tmp_path, follow) == [
         "joint 'ab': mimic: the joints follow each other, ab -> cd -> ac -> ab (one joint must be free)"
     ]
-
-
-INERTIALS = {
-    '<mass value="-1"/><inertia ixx="1" iyy="1" izz="1"/>': ["mass: value: expected at least 0 kg, got -1"],
-    '<mass value="heavy"/><inertia ixx="1" iyy="1" izz="1"/>': ["mass: value: expected a number, got 'heavy'"],
-    '<mass/><inertia ixx="1" iyy="1"/>': [
-        "mass: value: missing (expected a number)",
-        "inertia: izz: missing (expected a number)",
-    ],
-    "": [
-        "<inertial> has no <mass> (add it, or remove <inertial>: the link has no mass then)",
-        "<inertial> has no <inertia> (add it, or remove <inertial>: the link has no mass then)",
-    ],
-    '<mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixq="0"/>': [
-        "inertia: ixq: unknown attribute (did you mean 'ixz'?)"
-    ],
-}
-
-
-@pytest.mark.parametrize("inside", INERTIALS)
-def test_a_wrong_inertial_is_named_with_its_link(tmp_path: Path, inside: str) -> None:
-    content = robot(f'<link name="a"><inertial>{inside}</inertial></link>')
-    assert problems(tmp_path, content) == [f"link 'a': {problem}" for problem in INERTIALS[inside]]
-
-
-SHAPES = {
-    '<box size="1 1"/>': "box: size: expected 3 numbers, got 2: '1 1'",
-    '<box size="1 1 -1"/>': "box: size: expected lengths of at least 0 m, got '1 1 -1'",
-    '<cylinder radius="1"/>': "cylinder: length: missing (expected a number)",
-    "<sphere/>": "sphere: radius: missing (expected a number)",
-    "<mesh/>": "mesh: filename: missing (expected the address of a file)",
-    '<mesh filename="a.stl" scale="1"/>': "mesh: scale: expected 3 numbers, got 1: '1'",
-    "": "<visual> has 0 shapes in <geometry> (expected one)",
-    '<sphere radius="1"/><sphere radius="1"/>': "<visual> has 2 shapes in <geometry> (expected one)",
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_wrong_shape_is_named_with_its_link(tmp_path: Path, shape: str) -> None:
-    content = robot(f'<link name="a"><visual><geometry>{shape}</geometry></visual></link>')
-    assert problems(tmp_path, content) == [f"link 'a': {SHAPES[shape]}"]
 
 
 def test_all_problems_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
@@ -365,38 +238,6 @@ def test_all_problems_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
         "joint 'j': origin: xyz: expected 3 numbers, got 2: '0 0'",
         "joint 'j': child: there is no link 'b' (known: a)",
     ]
-
-
-NOTES = {
-    jointed("revolute", ""): ("j: no limits",),
-    jointed("revolute", '<limit lower="-1" upper="1"/>'): (
-        "j: no limit of speed: velocity is 0 or missing",
-        "j: no limit of torque or force: effort is 0 or missing",
-    ),
-    jointed("revolute", '<limit velocity="1" effort="0" upper="1"/>'): (
-        "j: no limit of torque or force: effort is 0 or missing",
-        "j: lower is missing: it is 0, as URDF defines",
-    ),
-    jointed("revolute", '<limit velocity="1" effort="1"/>'): ("j: no limits of position: lower and upper are missing",),
-    jointed("revolute", '<limit velocity="1" effort="1" lower="0" upper="0"/>'): (
-        "j: lower and upper are equal: the joint cannot move",
-    ),
-    jointed("continuous", LIMIT): ("j: lower and upper of a continuous joint are ignored (make it revolute)",),
-    jointed("revolute", LIMIT + '<origin rpy="1.5708 0 -3.1416"/>'): (
-        "j: rpy is 7.3e-6 rad off a right angle, and taken as written (write it with 16 digits)",
-    ),
-    jointed("fixed", '<origin rpy="0 1.5708 0"/>'): (
-        "j: rpy is 3.7e-6 rad off a right angle, and taken as written (write it with 16 digits)",
-    ),
-    jointed("revolute", LIMIT + '<origin rpy="1.57079632679 0.001 1.4"/>'): (),
-    jointed("fixed", '<mimic joint="x"/>'): ("j: a fixed joint follows no other: its <mimic> is ignored",),
-    robot('<link name="a"/><jont name="j"/>'): ("<jont>: unknown tags are ignored (did you mean 'joint'?)",),
-}
-
-
-@pytest.mark.parametrize("content", NOTES)
-def test_what_runs_all_the_same_is_a_note(tmp_path: Path, content: str) -> None:
-    assert read(tmp_path, content).notes == NOTES[content]
 
 
 BODIES = {
