@@ -26,6 +26,7 @@ from servoctl.config import (
 from servoctl.config.schema import LawConfig
 from servoctl.config.yaml_loader import read_value
 from servoctl.errors import ConfigError
+from tests.refused import Base, Case, assert_refused, cases
 
 
 def text(**parts: str) -> str:
@@ -294,33 +295,11 @@ def test_overrides_replace_values_and_make_mappings_on_the_way(config_file: Path
     assert ("run", "duration") not in loaded.lines
 
 
-@pytest.mark.parametrize(
-    ("override", "expected"),
-    [
-        ("run.perod=1", "run.perod: unknown key (did you mean 'period'?)"),
-        ("rnu.period=1", "rnu: unknown key (did you mean 'run'?)"),
-        ("run.duration=-1", "run.duration: expected a positive time [s], got -1"),
-        (
-            "run.integrator.method=x",
-            "run.integrator.method: expected one of rk4, dop853, radau, got 'x'",
-        ),
-        ("run.duration.x=1", "run.duration is 1 and has no key 'x' (set run.duration as a whole)"),
-        ("task.c.name=x", "task has no entry 'c' (known: a, b)"),
-        ("task.2.name=x", "task has no entry '2' (known: a, b)"),
-        ("task.aa.name=x", "task has no entry 'aa' (did you mean 'a'?)"),
-        ("task.a.correction.baumgarte.alpha=5", "task.a.correction.baumgarte.beta: missing (natural frequency"),
-        ("run", "expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)"),
-        ("=1", "expected PATH=VALUE"),
-        ("run..x=1", "expected PATH=VALUE"),
-        ("run.seed={", "not YAML: "),
-        ("run.seed=*a", "alias or anchor '*a'"),
-        ("tune={search: {a: [1], a: [2]}}", "tune.search.a: duplicate key on lines 1 and 1 (keep one of them)"),
-        ("hil" + ".a" * 100 + "=1", "a path of 101 keys (no config is nested deeper than 40)"),
-    ],
-)
-def test_a_wrong_override_is_refused_under_its_own_name(config_file: Path, override: str, expected: str) -> None:
-    (problem,) = problems(config_file, override)
-    assert problem.startswith(f"--set {override}: {expected}")
+@pytest.mark.parametrize("case", cases("overrides"))
+def test_a_wrong_override_is_refused_under_its_own_name(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(case, Base(text(), command=()), tmp_path, capsys)
 
 
 def test_an_override_repairs_an_error_of_the_file(config_file: Path) -> None:
