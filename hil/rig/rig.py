@@ -202,7 +202,6 @@ class CanRig(DriveRig):
         self.measured = [each.position for each in samples]
         self.measured += [each.velocity for each in samples]
         self.measured += [each.torque for each in samples]
-        residual = max(map(abs, estimate.residual.tolist()), default=0.0)
         q, v = estimate.q, estimate.v
         if self._prediction is not None and measurement.valid and free:
             q, v = self._prediction(now / SECOND, self._period, q, v, self._command)
@@ -213,7 +212,7 @@ class CanRig(DriveRig):
             v,
             measurement.ages,
             measurement.valid,
-            residual,
+            measurement.residual,
             measurement.positions[:count],
             measurement.rates[:count],
             measurement.findings,

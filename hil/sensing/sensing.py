@@ -41,6 +41,7 @@ class Measurement(NamedTuple):
     findings: Sequence[Implausibility]  # implausible samples and motions
     positions: Sequence[float]  # [joint unit] displacement of each channel at the present instant
     rates: Sequence[float]  # [joint unit/s] speed of each channel
+    residual: float  # [joint unit] largest disagreement of redundant measurements
     valid: bool  # whether every channel has sent a sample, all directions are measured and all numbers are finite
 
 
@@ -196,7 +197,7 @@ class Sensing:
         c, x = self.struct.c, self.struct.arrays
         estimate = self.coordinates.estimate._replace(q=x["estimate_q"].copy(), v=x["estimate_v"].copy())
         positions, rates = x["displacements"].tolist(), x["speeds"].tolist()
-        return Measurement(estimate, x["ages"].copy(), self.findings, positions, rates, bool(c.valid))
+        return Measurement(estimate, x["ages"].copy(), self.findings, positions, rates, c.residual, bool(c.valid))
 
     @property
     def findings(self) -> list[Implausibility]:

@@ -1,4 +1,4 @@
-"""A user's plant and term that symbols cannot follow, and that raise what a test asks for."""
+"""Users' code: a plant and a term that symbols cannot follow, and a motor that acts by the pose."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -29,6 +29,17 @@ class Awkward(TwoMassSpring):
         return super().force(q, v, t)
 
 
+@dataclass(frozen=True)
+class Crank(TwoMassSpring):
+    """A motor whose lever is the longer the further the first mass is."""
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[1.0 + 0.2 * q[0]], [0.0 * q[0]]])
+
+    def motor_positions(self, q: Array) -> Array:
+        return np.array([q[0] + 0.1 * q[0] ** 2])
+
+
 class Grumpy(sc.Term):
     """A term of the law that symbols cannot follow, whose code fails once on command."""
 
@@ -40,5 +51,6 @@ class Grumpy(sc.Term):
 
 
 PLANT = "plant.class=tests.hil.opaque_code:Awkward"
+CRANK = "plant.class=tests.hil.opaque_code:Crank"
 TERM = "law.terms={grumpy: {class: 'tests.hil.opaque_code:Grumpy'}}"
 """Overrides that put them into a config."""

@@ -21,6 +21,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.hil.fixed_observer import Fixed
+from tests.hil.opaque_code import Crank
 from tests.hil.textbook_sensing import Textbook, Verdict, Windows
 
 T = 0.0025
@@ -199,10 +200,11 @@ def read(machine: Machine, seed: int, counts: Counter[Found]) -> None:
         counts.update(each[0] for each in found)
 
 
-@pytest.mark.parametrize("name", ["two masses", "coordinated robots"])
+@pytest.mark.parametrize("name", ["two masses", "a motor that acts by the pose", "coordinated robots"])
 def test_samples_in_c_are_judged_and_combined_as_the_textbook_does_it(name: str) -> None:
     machines = {
         "two masses": (TwoMassSpring(), np.array([0.0, 0.5]), ["x2"]),
+        "a motor that acts by the pose": (Crank(), np.array([0.0, 0.5]), ["x2"]),
         "coordinated robots": (CoordinatedRobots(), robots(0.2), []),
     }
     machine, counts = Machine(*machines[name]), Counter[Found]()

@@ -13,7 +13,7 @@ from hil.recorder import InMemory
 from hil.safety import EventKind
 from tests.faces import answer, on_rig
 from tests.hil.emulation import SHORT
-from tests.hil.opaque_code import PLANT, TERM, Awkward, Grumpy
+from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 
 
 def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
@@ -52,8 +52,15 @@ def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) 
 
 @pytest.mark.parametrize(
     ("engine", "sets"),
-    [("vm", ()), ("numpy", ()), ("auto", (PLANT,)), ("auto", (TERM,)), ("vm", ("hil.prediction=true",))],
-    ids=["vm", "numpy", "opaque plant", "opaque law", "predicted"],
+    [
+        ("vm", ()),
+        ("numpy", ()),
+        ("auto", (PLANT,)),
+        ("auto", (TERM,)),
+        ("auto", (CRANK,)),
+        ("vm", ("hil.prediction=true",)),
+    ],
+    ids=["vm", "numpy", "opaque plant", "opaque law", "motor that acts by the pose", "predicted"],
 )
 def test_on_every_engine_c_decides_the_ticks_of_the_same_run(engine: str, sets: tuple[str, ...]) -> None:
     left, facts = compare(engine, *sets)

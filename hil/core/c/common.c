@@ -1,6 +1,7 @@
-/* An ordinary tick of a run, from frames to frames. Every number is computed by the operations of the Python tick in
-   their order, so both give the same bits. Whatever is not ordinary ends the tick in C: `trouble` says why, the state is
-   as before, and Python does the tick. The functions never allocate, print or wait. */
+/* A tick of a run, from frames to frames. Sensing is here alone, and what it finds wrong is part of the reading. What
+   Python computes too is computed by the operations of Python in their order, so both give the same bits. A frame or a
+   torque that C does not know ends the tick in C: `trouble` says why, no state has changed, and Python goes on. The
+   functions never allocate, print or wait. */
 
 static const double SECOND = 1e9;
 
