@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.engine import compiler
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.study.batch import batch
 from servoctl.types import Array
-from tests.benchmarks import laws, linkages, peers
+from tests.benchmarks import cases, laws, linkages, peers
 from tests.benchmarks.cases import CASES, ONLY_BY_NAME, main
 from tests.benchmarks.contest import Entry, Line, Results, Table, medians, printed, shown, timed
 from tests.benchmarks.fresh import ProcessError, cost
 from tests.benchmarks.inside import Inside
-from tests.benchmarks.parallelogram import INERTIA, MOMENT, exact_angle, rotating_angle
+from tests.benchmarks.parallelogram import INERTIA, MOMENT, exact_angle, pendulum, rotating_angle
 from tests.benchmarks.peers.algebra import LOOP_GAIN, LawOnTerms, actuation
 from tests.benchmarks.peers.textbook import TextbookRobots
 from tests.benchmarks.peers.tree import PARALLELOGRAM, ROBOTS, parallelogram_angles
@@ -120,11 +119,7 @@ def test_the_reference_motion_closes_the_loop_and_gains_what_the_motors_give() -
 
 def test_the_turning_linkage_is_the_pendulums() -> None:
     times = np.linspace(0.0, 20.0, 101)
-    pendulum = solve_ivp(
-        lambda t, y: [y[1], -MOMENT / INERTIA * np.cos(y[0])], (0.0, 20.0), [np.pi / 2, 1.0], "DOP853", times,
-        rtol=1e-13, atol=1e-13,
-    )  # fmt: skip
-    assert np.abs(rotating_angle(times, 1.0) - pendulum.y[0]).max() < 1e-9
+    assert np.abs(rotating_angle(times, 1.0) - pendulum(np.pi / 2, 1.0)(times)[0]).max() < 1e-9
     assert rotating_angle(np.array(20.0), 1.0) > 4 * np.pi
 
 
@@ -290,9 +285,7 @@ def weighing(quick: bool) -> Results:
 
 @pytest.fixture
 def only_weighing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(CASES):
-        monkeypatch.delitem(CASES, name)
-    monkeypatch.setitem(CASES, "weighing", weighing)
+    monkeypatch.setattr(cases, "CASES", {"weighing": weighing})
 
 
 @pytest.mark.usefixtures("only_weighing")

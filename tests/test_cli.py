@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from config_texts import CART_PLANT as CART
 from typer.main import get_command
@@ -175,6 +176,7 @@ def test_ctrl_c_ends_with_130_and_prints_the_folder(folder: Path) -> None:
     trajectory = load_run(folder / "first")
     assert trajectory.metadata["status"] == "interrupted"
     assert len(trajectory) > 1
+    np.testing.assert_allclose(np.diff(trajectory.t), trajectory.t[1], rtol=1e-6)  # none is lost in between
 
 
 def test_report_prints_the_written_files(command: Servoctl, tmp_path: Path) -> None:
@@ -250,7 +252,7 @@ def test_doctor_reports_the_features_of_the_machine_and_the_cost_of_a_missing_co
     assert findings["cpus"] >= 1
     text = process("doctor").stdout
     assert all(lack in text for lack in findings["lacks"])
-    assert any("engine vm needs none" in lack for lack in lacks(findings | {"compiler": None}))
+    assert any("servoctl hil needs one; simulation does not" in lack for lack in lacks(findings | {"compiler": None}))
     assert not any("compiler" in lack for lack in lacks(findings | {"compiler": "cc"}))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import cumulative_simpson, solve_ivp
+from scipy.integrate import cumulative_simpson
 from textbook import Textbook
 
 import servoctl as sc
@@ -24,6 +24,7 @@ from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
+from tests.benchmarks.parallelogram import pendulum
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 RRR = CASES["case6_recursive_kalman_3RRR"]
@@ -60,20 +61,6 @@ def row_of(posts: int, theta: float, rate: float) -> tuple[Array, Array]:
     )
 
 
-def pendulum(theta: float, rate: float, acceleration: float, times: Array) -> Array:
-    """theta(t) of `theta'' = acceleration cos(theta)`."""
-    solution = solve_ivp(
-        lambda t, y: [y[1], acceleration * np.cos(y[0])],
-        (0.0, times[-1]),
-        [theta, rate],
-        method="DOP853",
-        rtol=1e-13,
-        atol=1e-13,
-        t_eval=times,
-    )
-    return np.asarray(solution.y[0])
-
-
 @pytest.mark.parametrize(("theta", "rate"), [(-np.pi / 4, 0.0), (np.pi / 2, 1.0), (2.1, -3.0)])
 def test_the_parallelogram_accelerates_as_one_pendulum(theta: float, rate: float) -> None:
     motion = fundamental_acceleration(Parallelogram(), State(0.0, *turned(theta, rate)))
@@ -105,7 +92,7 @@ def test_the_motor_of_the_parallelogram_turns_its_link(motor: int) -> None:
 def test_the_parallelogram_swings_exactly_for_twenty_seconds() -> None:
     # dop853 with tolerances 1e-10, passive correction alpha = beta = 5, rank tolerance 1e-6
     run = trajectory("parallelogram")
-    exact = pendulum(-np.pi / 4, 0.0, -3.5 * 9.81 / 3.05, run.t)
+    exact = pendulum(-np.pi / 4, 0.0, run.t[-1])(run.t)[0]
     assert run["q.link1_phi"][-1] == pytest.approx(-1.6677303, abs=6e-8)
     for name in ("link1", "link2", "link3"):
         assert np.abs(run[f"q.{name}_phi"] - exact).max() < 5e-9
@@ -124,7 +111,7 @@ def test_the_parallelogram_keeps_to_the_published_motion() -> None:
 def test_the_parallelogram_turns_over_through_the_flat_pose() -> None:
     # rk4 with 5 ms, alpha = beta = 10; with alpha = beta = 5 the links part within 6 s
     run = trajectory("parallelogram_flat")
-    exact = pendulum(np.pi / 2, 1.0, -3.5 * 9.81 / 3.05, run.t)
+    exact = pendulum(np.pi / 2, 1.0, run.t[-1])(run.t)[0]
     passes = np.count_nonzero(np.diff(np.floor(exact / np.pi)))
     assert passes == 20
     assert np.abs(run["q.link2_phi"] - exact).max() < 2e-4
@@ -190,7 +177,7 @@ def test_four_bars_in_a_row_move_as_one_pendulum(N: int) -> None:
 @pytest.mark.slow
 def test_the_row_of_four_bars_keeps_its_branch_where_it_lies_flat() -> None:
     run = trajectory("four_bars")
-    exact = pendulum(np.pi / 2, -1.0, -9.81 * 5.0 / (4 / 3 + 3), run.t)
+    exact = pendulum(np.pi / 2, -1.0, run.t[-1], -9.81 * 5.0 / (4 / 3 + 3))(run.t)[0]
     assert np.count_nonzero(np.diff(np.floor(exact / np.pi))) == 5
     for i in range(4):
         assert np.abs(run[f"q.post{i}_phi"] - exact).max() < 5e-4

@@ -4,7 +4,10 @@
 gravity. The angle theta follows the equation of a pendulum, which has a closed solution.
 """
 
+from functools import cache
+
 import numpy as np
+from scipy.integrate import OdeSolution, solve_ivp
 from scipy.special import ellipj, ellipk
 
 from servoctl.types import Array
@@ -51,6 +54,15 @@ def rotating_angle(t: Array, rate: float) -> Array:
     *_, amplitude = ellipj(ellipk(m) + np.sqrt(lowest) / 2 * np.asarray(t), m)
     angle: Array = 2.0 * amplitude - np.pi / 2
     return angle
+
+
+@cache
+def pendulum(theta: float, rate: float, end: float = 20.0, acceleration: float = -MOMENT / INERTIA) -> OdeSolution:
+    """theta and its rate as a function of time, up to `end` [s], of `theta'' = acceleration cos(theta)`."""
+    return solve_ivp(
+        lambda _, y: [y[1], acceleration * np.cos(y[0])], (0.0, end), [theta, rate], "DOP853", dense_output=True,
+        rtol=1e-13, atol=1e-13,
+    ).sol  # fmt: skip
 
 
 def true_angle(t: Array, theta: float, rate: float) -> Array:

@@ -6,26 +6,12 @@ which costs accuracy and saves minutes.
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 import servoctl as sc
 from servoctl.errors import ConfigError
+from tests.benchmarks.parallelogram import pendulum
 
 STEP = "run.integrator={method: rk4, step: 0.005}"
-
-
-def angle(start: float, rate: float, times: np.ndarray) -> np.ndarray:
-    """The reduced pendulum's angle [rad]."""
-    solution = solve_ivp(
-        lambda _, y: [y[1], -3.5 * 9.81 / 3.05 * np.cos(y[0])],
-        (0.0, times[-1]),
-        [start, rate],
-        method="DOP853",
-        rtol=1e-13,
-        atol=1e-13,
-        t_eval=times,
-    )
-    return np.asarray(solution.y[0])
 
 
 def run(config: str, *overrides: str) -> tuple[sc.Trajectory, np.ndarray]:
@@ -33,7 +19,7 @@ def run(config: str, *overrides: str) -> tuple[sc.Trajectory, np.ndarray]:
     trajectory = sc.load(config, [STEP, "run.output_step=0.1", *overrides]).simulate()
     assert trajectory.metadata["status"] == "done"
     theta = trajectory["q.link1_phi"]
-    return trajectory, theta - angle(theta[0], trajectory["v.link1_phi"][0], trajectory.t)
+    return trajectory, theta - pendulum(theta[0], trajectory["v.link1_phi"][0], trajectory.t[-1])(trajectory.t)[0]
 
 
 def test_the_parallelogram_swings_right_for_twenty_seconds_by_default() -> None:
@@ -68,7 +54,7 @@ def test_small_gains_end_before_the_motion_is_lost_at_the_flat_pose_and_the_rank
     trajectory = sc.load("parallelogram_flat", [STEP, "run.duration=20", slow], engine=engine).simulate()
     assert trajectory.metadata["status"] == "stopped"
     theta = trajectory["q.link1_phi"]
-    right = np.abs(theta - angle(theta[0], 1.0, trajectory.t)) < 1e-2
+    right = np.abs(theta - pendulum(theta[0], 1.0, trajectory.t[-1])(trajectory.t)[0]) < 1e-2
     assert right[trajectory.t < trajectory.t[-1] - 0.2].all()
     assert "rank" in trajectory.metadata["error"]
     assert "plant.passive.projection: true" in trajectory.metadata["error"]

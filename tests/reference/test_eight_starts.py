@@ -2,14 +2,11 @@
 adaptive methods; with a correction in place of projection it is right, or the run says that it is not.
 """
 
-from functools import cache
-
 import numpy as np
 import pytest
-from scipy.integrate import OdeSolution, solve_ivp
 
 import servoctl as sc
-from tests.benchmarks.parallelogram import EIGHT_STARTS, start_overrides
+from tests.benchmarks.parallelogram import EIGHT_STARTS, pendulum, start_overrides
 
 FIXED = {"rk4 5 ms": "{method: rk4, step: 0.005}", "rk4 10 ms": "{method: rk4, step: 0.01}"}
 ADAPTIVE = {"dop853": "{method: dop853, rtol: 1e-9, atol: 1e-12}"}
@@ -21,21 +18,6 @@ SEVERAL_SWINGS = "run.duration=7"
 """Long enough for a slow method to pass the flat pose from every start, there and back."""
 
 CORRECTED = "plant.passive={correction: {baumgarte: {alpha: 10, beta: 10}}, projection: false}"
-
-
-@cache
-def pendulum(theta: float, rate: float) -> OdeSolution:
-    """Angle and rate of the reduced pendulum over 20 s, as a function of time."""
-    solution = solve_ivp(
-        lambda _, y: [y[1], -3.5 * 9.81 / 3.05 * np.cos(y[0])],
-        (0.0, 20.0),
-        [theta, rate],
-        method="DOP853",
-        rtol=1e-13,
-        atol=1e-13,
-        dense_output=True,
-    )
-    return solution.sol
 
 
 def error_of(run: sc.Trajectory, theta: float, rate: float) -> float:
