@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.overrides import Override, apply_overrides, apply_values, setting
-from servoctl.config.problems import validate
+from servoctl.config.problems import validate_as
 from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError
@@ -205,7 +206,7 @@ class LoadedConfig:
         Raises:
             ConfigError: The changed config is wrong; lists all problems.
         """
-        return _checked(self.path, *apply_overrides(self.document, overrides), like=self)
+        return self._changed(*apply_overrides(self.document, overrides))
 
     def of_folder(self, classes: Path | None) -> "LoadedConfig":
         """The config of a run folder, with the folder of its Python files.
@@ -228,7 +229,12 @@ class LoadedConfig:
         Raises:
             ConfigError: The changed config is wrong; lists all problems.
         """
-        return _checked(self.path, *apply_values(self.document, values), like=self)
+        return self._changed(*apply_values(self.document, values))
+
+    def _changed(self, document: Document, refused: Sequence[str]) -> "LoadedConfig":
+        before = self.document.values
+        same = [key for key, value in document.values.items() if key in before and value is before[key]]
+        return _checked(self.path, document, refused, {key: getattr(self.config, key) for key in same})
 
     def where(self, *path: str | int) -> str:
         """Start of a message about a field: `file.yaml:12: law.limits`.
@@ -258,8 +264,11 @@ def load_config(source: str | Path, overrides: Sequence[Override] = ()) -> Loade
     return _checked(path, *apply_overrides(read_document(path, shown(path)), overrides))
 
 
-def _checked(path: Path, document: Document, refused: Sequence[str], like: LoadedConfig | None = None) -> LoadedConfig:
-    config, problems = validate(document.values, None if like is None else (like.document.values, like.config))
+def _checked(
+    path: Path, document: Document, refused: Sequence[str], known: Mapping[str, Any] = MappingProxyType({})
+) -> LoadedConfig:
+    """The config of a document; sections that are `known` are not read again."""
+    config, problems = validate_as(Config, document.values, known)
     found: list[Finding | str] = [*document.report([*document.problems, *problems]), *refused]
     if found or config is None:
         raise ConfigError(found)

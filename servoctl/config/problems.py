@@ -38,19 +38,9 @@ def _schema() -> dict[str, Any]:
     return schema | {"title": "servoctl config"}
 
 
-def validate(
-    values: Mapping[str, Any], like: tuple[Mapping[str, Any], Config] | None = None
-) -> tuple[Config | None, list[Problem]]:
-    """The config of plain values, None if a field is wrong; and all problems.
-
-    Args:
-        values: Top level of a config.
-        like: Earlier values and their config; sections that are the same objects in both are not checked again.
-    """
-    known: dict[str, Any] = {}
-    if like is not None:
-        known = {key: getattr(like[1], key) for key, value in values.items() if value is like[0].get(key, known)}
-    return validate_as(Config, values, known)
+def validate(values: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
+    """The config of plain values, None if a field is wrong; and all problems."""
+    return validate_as(Config, values)
 
 
 def validate_as(
