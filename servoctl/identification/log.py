@@ -16,6 +16,7 @@ from scipy.interpolate import CubicSpline
 
 from servoctl.assembly import Run
 from servoctl.assembly.make import make_run
+from servoctl.assembly.values import Problems
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.mechanics.friction import Friction, friction_of
@@ -254,13 +255,15 @@ class SimulatedMachine:
 
 def simulated_machine(run: Run) -> SimulatedMachine | None:
     """The machine of a run's config; None where the law's own plant moves, or another program moves it."""
-    values = None if run.loaded is None else run.loaded.config
-    if values is None or (values.realism is None and values.hil is None):
+    if run.loaded is None:
+        return None
+    values = run.loaded.config
+    if values.realism is None and values.hil is None:
         return None
     if values.realism is not None and values.realism.machine is not None:
         return None
     plant = run.system.model.plant
-    friction = friction_of(plant) or Friction()
+    friction = friction_of(plant) or Friction().ready(plant, Problems(run.loaded))
     stated = values.realism is not None and values.realism.friction is not None
     moved = plant if run.system.simulated is None else run.system.simulated.plant
     emulated = None if values.hil is None else tuple(values.hil.emulation.parameters)
