@@ -236,12 +236,9 @@ def test_behind_emulated_drives_it_moves_as_ours_does(home: Path) -> None:
         for plant in (ours, theirs):
             plant.command(0, 3.0 * np.sin(0.3 * k), k * MILLISECOND)
             plant.state(k * MILLISECOND + 300_000)  # a look between two steps changes nothing
-    assert theirs.engine == "mujoco"
     assert np.abs(ours.state(50 * MILLISECOND)[1]).max() > 0.1
-    assert (
-        np.abs(np.concatenate(ours.state(50 * MILLISECOND)) - np.concatenate(theirs.state(50 * MILLISECOND))).max()
-        < 1e-9
-    )
+    apart = np.abs(np.concatenate(ours.state(50 * MILLISECOND)) - np.concatenate(theirs.state(50 * MILLISECOND))).max()
+    assert 0.0 < apart < 1e-9  # rounding of another simulator
     theirs.restart()
     assert np.array_equal(theirs.state(0)[0], START.q)
 

@@ -94,9 +94,8 @@ class CompiledPlant:
     def __init__(self, loop: Loop, engine: str) -> None:
         """Compiles the step of a plant without law; CompileError if C is asked for and cannot be had."""
         kernel = _kernel(loop)
-        # engine of its steps: `c`, `vm` or `numpy`
-        self.engine, why = run_fast(kernel, engine if loop.traced else loop.engine)
-        if engine == "c" and loop.traced and self.engine != "c":
+        found, why = run_fast(kernel, engine if loop.traced else loop.engine)
+        if engine == "c" and loop.traced and found != "c":
             raise CompileError(why)
         self._step = BufferedCall(kernel)
         self._times, self._x, self._u, parameters = self._step.inputs.values()
@@ -154,12 +153,10 @@ class SimulatedPlant:
         options = options or Emulation()
         self._lag = options.current_lag
         self._usual_gains = m * [1.0] if gains is None else gains
-        self._machine: Machine
-        if system.machine is None:
-            self._machine = plant = CompiledPlant(make_loop(bare, "numpy" if engine == "numpy" else "auto"), engine)
-            self.engine = plant.engine  # engine of its steps: `c`, `vm`, `numpy` or `mujoco`
-        else:
-            self._machine, self.engine = system.machine, "mujoco"
+        machine = system.machine
+        if machine is None:
+            machine = CompiledPlant(make_loop(bare, "numpy" if engine == "numpy" else "auto"), engine)
+        self._machine: Machine = machine
         self._guide: Callable[[float], tuple[Array, Array]] | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model.plant)
@@ -178,7 +175,6 @@ class SimulatedPlant:
         self._rest = self._machine.start(self._origin, self._start)
         self.actuators = [Actuator(self._lag) for _ in self._usual_gains]  # one per input, in the plant's order
         self._x, self._now = self._start.copy(), 0
-        self.steps = 0  # number of steps taken
         self.factors = np.ones(self.model.m)  # true torque per torque of each motor: 1 unless a fault changes it
         self._gains = list(self._usual_gains)  # torque or force at each joint per torque of the motor
         self._pushes = [0.0 for _ in self._gains]  # [actuator unit] torque or force of a hand at each joint
@@ -303,7 +299,6 @@ class SimulatedPlant:
         self._now, self._seen = then, None
         if self.diverged is not None or (self._asleep is not None and self._asleep == self._states()):
             return
-        self.steps += 1
         self._asleep = None
         if not _finite(x):
             self.diverged = then
