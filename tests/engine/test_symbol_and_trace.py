@@ -1,4 +1,4 @@
-"""A user's NumPy code on symbols gives NumPy's numbers, or an error that names the line."""
+"""Symbols and traces: every operation that NumPy code may do with a symbol, and what is refused."""
 
 import linecache
 import math
@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import casadi as ca
 import numpy as np
 import pytest
-from numpy import sign as early_sign  # imported before any trace, as user code may do
+from numpy import sign as early_sign
 from numpy import zeros as early_zeros
 
 import servoctl
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.symbol import Symbol, from_sx, symbols, to_sx
+from servoctl.engine.products import is_finite
+from servoctl.engine.symbol import Symbol, clip, from_sx, symbols, to_sx, within
 from servoctl.engine.trace import trace, tracing
 from servoctl.errors import TraceError
 from servoctl.types import Array
@@ -292,3 +294,94 @@ def test_a_kernel_that_is_made_while_a_function_is_traced_works_on_numbers() -> 
     x = inputs({"x": (2,)})["x"]
     found = Kernel.compile("found", {"x": x}, {"y": trace(doubled, x)})
     np.testing.assert_array_equal(found(np.array([1.0, 1.0]))[0], [4.0, -3.0])
+
+
+a, b = ca.SX.sym("a"), ca.SX.sym("b")
+x, y = Symbol(a), Symbol(b)
+
+PAIRS = {
+    "sum": (x + y, a + b), "difference": (x - y, a - b), "product": (x * y, a * b), "quotient": (x / y, a / b),
+    "power": (x**y, a**b), "square": (x**2, a**2), "root": (x**0.5, a**0.5), "inverse": (x**-1, a**-1),
+    "number to a power": (2**x, 2**a), "number less": (2 - x, 2 - a), "number over": (3 / x, 3 / a),
+    "times zero": (x * 0, a * 0), "times one": (x * 1, a * 1), "plus zero": (0 + x, 0 + a),
+    "itself off": (x - x, a - a),
+    "negative": (-x, -a), "minus a negative": (x - (-y), a - (-b)), "size": (abs(x), ca.fabs(a)),
+    "less": (x < y, a < b), "at most": (x <= y, a <= b), "more": (x > y, a > b), "at least": (x >= y, a >= b),
+    "equal": (x == y, a == b), "unequal": (x != y, a != b), "more than a number": (x > 1, a > 1),
+    "and": (x & y, ca.logic_and(a, b)), "or": (x | y, ca.logic_or(a, b)), "not": (~x, ca.logic_not(a)),
+    "angle": (x.arctan2(y), ca.atan2(a, b)), "length": (x.hypot(y), ca.hypot(a, b)),
+    "larger": (x.fmax(y), ca.fmax(a, b)), "smaller": (x.fmin(y), ca.fmin(a, b)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_operation_is_that_of_casadi_with_its_simplifications(name: str) -> None:
+    ours, expected = PAIRS[name]
+    assert str(ours.sx) == str(expected)
+
+
+def test_maximum_minimum_and_clip_keep_nan_as_numpy_does() -> None:
+    """C's fmax and fmin give the other one, so a limit would take the place of a NaN."""
+
+    def kinks(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+        one = [np.maximum(p, q), np.minimum(p, q), np.clip(p, -1.0, q), np.maximum(p, 0.5), np.minimum(0.5, q)]
+        return np.array([*one, clip(q, p, 2.0), within(p, -1.0, 1.0), np.maximum(p, np.nan)])
+
+    numbers = [np.nan, 0.25, -3.0, np.inf, -np.inf]
+    p, q = (np.array([Symbol(each)], dtype=object) for each in (a, b))
+    function = ca.Function("kinks", [a, b], [to_sx(trace(kinks, p, q))])
+    for one in numbers:
+        for other in numbers:
+            expected = kinks(np.array([one]), np.array([other]))
+            np.testing.assert_array_equal(np.array(function(one, other)), expected, str((one, other)))
+
+
+def test_equal_calls_and_operations_remain_once_in_a_kernel_and_values_keep_their_bits() -> None:
+    inputs = ca.SX.sym("x", 2)
+    called = ca.Function("norm_and_mean", [inputs], [ca.norm_2(inputs), ca.sum1(inputs) / 2], {"never_inline": True})
+
+    def expression() -> ca.SX:
+        size, mean = called(ca.sin(inputs) * 0.3)
+        return ca.vertcat(size * inputs[0], mean - inputs[1], ca.if_else(mean > 0, 1.5, -0.0))
+
+    repeated = ca.vertcat(expression(), 2.0 * expression(), called(ca.sin(inputs) * 0.3)[1])
+    before = ca.Function("before", [inputs], [repeated])
+    kernel = Kernel.compile("after", {"x": from_sx(inputs)}, {"y": from_sx(repeated)})
+    counts = [
+        [sum(each.instruction_id(i) == code for i in range(each.n_instructions())) for code in (ca.OP_CALL, ca.OP_SIN)]
+        for each in (before, kernel.function)
+    ]
+    assert counts == [[3, 6], [1, 2]]
+    for point in np.random.default_rng(0).standard_normal((20, 2)):
+        assert np.array(before(point)).tobytes() == kernel(point)[0].tobytes()
+
+
+SOUND = (np.zeros(0), np.zeros((0, 2)), np.array(0.1), np.eye(3)[1:, ::2], np.array([[1, 2]]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_one_entry_that_is_not_finite_is_found_wherever_it_is(bad: float) -> None:
+    for i in range(6):
+        array = np.ones(6)
+        array[i] = bad
+        for view in (array, array.reshape(2, 3), array.reshape(2, 3).T, array[::-1]):
+            assert not is_finite(*SOUND, view)
+    assert not is_finite(bad)
+
+
+def test_infinities_that_cancel_are_found() -> None:
+    assert not is_finite(np.array([np.inf, -np.inf]))
+
+
+@pytest.mark.parametrize("large", [1e155, 1e300, np.finfo(float).max])
+def test_numbers_whose_squares_overflow_are_finite(large: float) -> None:
+    assert is_finite(*SOUND, np.full((2, 3), large), -large)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1.0])
+def test_among_symbols_only_numbers_that_are_not_finite_count(number: float) -> None:
+    x = inputs({"x": (2,)})["x"]
+    tested = is_finite(np.array([x[0], number, x[1]], dtype=object))
+    finite = Kernel.compile("finite", {"x": x}, {"finite": np.array([tested])})
+    assert finite(np.array([1.0, 2.0]))[0] == [float(number == 1.0)]
+    assert finite(np.array([1.0, np.nan]))[0] == [0.0]

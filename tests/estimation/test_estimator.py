@@ -1,20 +1,31 @@
-"""Estimators in the loop: from positions alone to state and disturbance, on every engine."""
+"""Estimators: what they find, their gains, their limits and the outliers that they leave out."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import solve_discrete_are
 
 import servoctl as sc
 from servoctl.errors import ConfigError, TaskError
-from servoctl.estimation.attached import OUTLIER, AttachedEstimator, PlantFunctions
-from servoctl.estimation.estimator import Estimator, PositionNoise
+from servoctl.estimation.attached import (
+    OUTLIER,
+    PATIENCE,
+    TRUST,
+    AttachedEstimator,
+    PlantFunctions,
+    after_fitting,
+    outliers_in_row,
+)
+from servoctl.estimation.estimator import Estimator, Gains, PositionNoise, alpha_beta_gains, low_pass_gains, model_gains
+from servoctl.estimation.outliers import Burst, OutlierBursts
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.mechanics.under_way import UnderWay
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.estimated import outlier_events
 from servoctl.types import Array, State
 from tests.rail_mass import written
 from tests.small_plants import Masses
@@ -273,3 +284,147 @@ def test_a_bound_on_a_reaction_alone_is_kept_with_an_estimator() -> None:
     trajectory = sc.load("crane_rope", ["estimation.kind=model", "run.duration=1.6"], engine="vm").simulate()
     assert trajectory["bound_active.taut"].any()
     assert trajectory["passive_force.l"].min() == pytest.approx(20.0, abs=1e-6)
+
+
+def poles(gains: Gains, h: float) -> Array:
+    """Eigenvalues of the estimate's error from tick to tick, shape (2,) or (3,)."""
+    size = 3 if gains.d else 2
+    A = np.array([[1.0, h, h * h / 2.0], [0.0, 1.0, h], [0.0, 0.0, 1.0]])[:size, :size]
+    return np.linalg.eigvals(A - np.outer([gains.q, gains.v, gains.d][:size], A[0]))
+
+
+@pytest.mark.parametrize("h", [1e-3, 2.5e-3])
+@pytest.mark.parametrize("noise", [1e-4, 1e-6])
+def test_alpha_and_beta_solve_the_riccati_equation(h: float, noise: float) -> None:
+    acceleration = 30.0
+    A, g = np.array([[1.0, h], [0.0, 1.0]]), np.array([h * h / 2.0, h])
+    scale = np.diag([1.0 / noise, h / noise])  # numbers near 1, for the solver's sake
+    back = np.linalg.inv(scale)
+    P = solve_discrete_are(
+        (scale @ A @ back).T, (np.array([[1.0, 0.0]]) @ back / noise).T,
+        np.outer(scale @ g, scale @ g) * acceleration**2, np.eye(1),
+    )  # fmt: skip
+    P = back @ P @ back
+    S = P[0, 0] + noise**2
+    found = alpha_beta_gains(h, acceleration, noise)
+    np.testing.assert_allclose([found.q, found.v], P[:, 0] / S, rtol=1e-9)
+    after = P - np.outer(P[:, 0], P[0]) / S
+    np.testing.assert_allclose(found.sigma[:2], np.sqrt(np.diag(after)), rtol=1e-7)
+    assert found.innovation == pytest.approx(np.sqrt(S), rel=1e-9)
+
+
+@pytest.mark.parametrize(("h", "noise"), [(1e-3, 2.8e-5), (1e-3, 1e-7), (2.5e-3, 1e-5), (0.02, 1e-4)])
+def test_the_gains_of_the_model_are_a_fixed_point_of_the_filter(h: float, noise: float) -> None:
+    found = model_gains(h, 60.0, noise)
+    A = np.array([[1.0, h, h * h / 2.0], [0.0, 1.0, h], [0.0, 0.0, 1.0]])
+    K = np.array([found.q, found.v, found.d])
+    # P of this gain is a Lyapunov sum; the best gain for that P must be the gain itself
+    closed = A @ (np.eye(3) - np.outer(K, [1.0, 0.0, 0.0]))
+    Q = np.diag([0.0, 0.0, (60.0 * h) ** 2]) + noise**2 * A @ np.outer(K, K) @ A.T
+    scale = np.diag([1.0, h, h * h]) / noise
+    F, W = scale @ closed @ np.linalg.inv(scale), scale @ Q @ scale
+    P = np.linalg.solve(np.eye(9) - np.kron(F, F), W.ravel()).reshape(3, 3)
+    best = P[:, 0] / (P[0, 0] + 1.0)
+    np.testing.assert_allclose(K * np.array([1.0, h, h * h]), best, rtol=1e-7)
+    np.testing.assert_allclose(found.innovation, noise * np.sqrt(P[0, 0] + 1.0), rtol=1e-9)
+    assert np.abs(np.linalg.eigvals(closed)).max() < 1.0
+
+
+def test_the_low_pass_has_a_double_pole() -> None:
+    np.testing.assert_allclose(poles(low_pass_gains(0.001, 0.004, 1e-5), 0.001), np.exp(-0.5), atol=1e-7)
+
+
+def test_numbers_that_are_too_far_apart_are_refused() -> None:
+    with pytest.raises(TaskError, match=r"disturbance 1e-15 and noise 1 at a period of 0.001 s.*expected 1e-12 to"):
+        model_gains(0.001, 1e-15, 1.0)
+    with pytest.raises(TaskError, match=r"filter_time 1e-05 s: expected 0\.2 to 1e\+06 periods of 0\.001 s"):
+        low_pass_gains(0.001, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(("acceleration", "noise"), [(1e300, 1e-5), (1e-300, 1e-5), (50.0, 1e-300), (50.0, 1e200)])
+def test_numbers_that_are_too_far_apart_for_an_alpha_beta_filter_are_refused(acceleration: float, noise: float) -> None:
+    with pytest.raises(TaskError, match=r"acceleration period\^2 / noise is .* \(expected 1e-12 to 1e\+06\)"):
+        alpha_beta_gains(1e-3, acceleration, noise)
+
+
+def test_the_filters_at_the_ends_of_their_range_are_finite() -> None:
+    for gains in (alpha_beta_gains(1.0, 1e6, 1.0), alpha_beta_gains(1.0, 1e-12, 1.0), low_pass_gains(1.0, 1e6, 1.0)):
+        assert np.isfinite([gains.q, gains.v, gains.innovation, *gains.sigma]).all() and gains.v > 0.0
+
+
+def events_of(sigmas: dict[str, dict[int, float]], rows: int = 4000, h: float = 1e-3) -> list[dict[str, Any]]:
+    """Events of a run whose innovations are 1, but for those given: coordinate -> row -> innovation."""
+    columns = {"t": h * np.arange(rows)}
+    for name, values in sigmas.items():
+        innovation = np.ones(rows)
+        for row, value in values.items():
+            innovation[row] = value
+        columns[f"estimate.innovation.{name}"] = innovation
+    return outlier_events(Trajectory(columns))
+
+
+def test_a_burst_is_one_event_with_its_largest_size_and_its_longest_row() -> None:
+    events = events_of({"a": {100: 6.0, 101: 9.0, 103: 7.0, 3000: 5.5}, "b": {101: 6.5}})
+    times = [time for event in events for time in (event["t"], event["until"])]
+    assert times == pytest.approx([0.1, 0.103, 3.0, 3.0])
+    assert events[0]["coordinates"] == {
+        "a": {"sigmas": 9.0, "count": 3, "in_row": 2}, "b": {"sigmas": 6.5, "count": 1, "in_row": 1},
+    }  # fmt: skip
+    said = "0.1 to 0.103 s: 3 readings, 2 in a row, up to 9 standard deviations; also b 6.5"
+    assert events[0]["text"] == f"a: the estimator left out readings far from their prediction ({said})"
+    assert events[1]["text"].endswith("(at 3 s: 1 reading, up to 5.5 standard deviations)")
+
+
+def test_more_in_a_row_than_the_estimator_leaves_out_are_said_and_none_give_no_event() -> None:
+    assert "after 3 in a row the reading is believed" in events_of({"a": dict.fromkeys(range(50, 54), 8.0)})[0]["text"]
+    assert "believed" not in events_of({"a": dict.fromkeys(range(50, 53), 8.0)})[0]["text"]
+    assert events_of({"a": {7: 5.0, 8: np.nan}}) == []  # 5 is not beyond 5; no reading is no outlier
+    assert outlier_events(Trajectory({"t": np.zeros(3)})) == []
+
+
+def test_tick_by_tick_a_burst_is_reported_one_second_after_its_last_outlier() -> None:
+    bursts, found = OutlierBursts(["a"]), list[tuple[int, Burst]]()
+    for row in range(3000):
+        outlier = row in (100, 900)
+        found += [(row, burst) for burst in bursts.tick(1e-3 * row, np.array([7.0 if outlier else 1.0]))]
+    assert [row for row, _ in found] == [1901]
+    assert found[0][1].counts["a"].count == 2
+    assert bursts.close() == []
+
+
+@pytest.mark.parametrize("before", [0.0, 1.0, PATIENCE, PATIENCE + 1.0, PATIENCE + 4.0, PATIENCE + TRUST])
+def test_many_readings_that_fit_count_as_they_would_one_by_one(before: float) -> None:
+    one_by_one = before
+    for readings in range(1, 8):
+        one_by_one = float(outliers_in_row(1.0, one_by_one))
+        assert after_fitting(before, readings) == one_by_one
+    at_once, steps = OutlierBursts(["a"]), OutlierBursts(["a"])
+    for t in range(PATIENCE + 1):
+        for bursts in (at_once, steps):
+            bursts.tick(1e-3 * t, np.array([7.0]))
+    at_once.met(TRUST - 3)
+    for t in range(TRUST - 3):
+        steps.tick(1e-3 * t, np.array([1.0]))
+    for t in range(4):  # a reading far off is believed until enough have fit
+        for bursts in (at_once, steps):
+            bursts.tick(2.0 + 1e-3 * t, np.array([1.0 if t < 3 else 7.0]))
+    assert at_once.close() == steps.close() != []
+
+
+def test_a_machine_far_from_its_model_is_one_event_of_its_run_and_an_exact_one_is_none() -> None:
+    few = ["run.period=0.001", "run.duration=0.3", "estimation.kind=model", "realism.measured=q"]
+    few += ["realism.quantisation.q=1e-5"]
+    calm = sc.load("two_mass_spring", few, engine="vm").simulate()
+    assert [event for event in calm.summary()["events"] if event["event"] == "outlier"] == []
+    slow = "estimation.disturbance=0.1"  # follows no error of this size within ten ticks
+    wrong = sc.load("two_mass_spring", [*few, slow, "realism.parameter_error.m1=3"], engine="vm").simulate()
+    found = [event for event in wrong.summary()["events"] if event["event"] == "outlier"]
+    d = wrong["estimate.disturbance.x1"]
+    known = wrong.summary()["estimate"]["x1"]
+    assert known["max"] == pytest.approx(np.abs(d).max())
+    assert known["rms"] == pytest.approx(np.sqrt(np.trapezoid(d**2, wrong.t) / (wrong.t[-1] - wrong.t[0])))
+    assert known["sigma"] == wrong["estimate.sigma.x1"][-1] > 0.0
+    left_out = found[0]["coordinates"]["x1"]
+    assert left_out["in_row"] == 3 and "believed, not the model" in found[0]["text"]
+    assert len(found) == 1
+    assert 5.0 < left_out["sigmas"] < wrong["estimate.innovation.x1"].max()  # later readings were believed

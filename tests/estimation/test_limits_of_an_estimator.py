@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_estimator import CONFIG
-from test_gains import poles as poles_of
+from test_estimator import poles as poles_of
 
 import servoctl as sc
 from servoctl.assembly.context import run_timing

@@ -1,0 +1,123 @@
+"""Tasks of a run: their rank, the time in which they are followed, and those without a violation."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.study.metrics import metric_names, metrics_of
+from tests.config_texts import plant_text
+from tests.faces import exit_code
+from tests.small_plants import Masses
+
+LAW = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=5, beta=5))
+
+
+def run_with(rows: dict[str, str], step: float, **start: list[float]) -> sc.Trajectory:
+    constraints = {name: sc.Holonomic(text) for name, text in rows.items()}
+    return sc.simulate(Masses(), constraints, LAW, duration=2.0, step=step, **start)  # type: ignore[arg-type]
+
+
+def test_rows_that_depend_on_each_other_where_the_task_holds_end_the_run_by_name() -> None:
+    rows = {"path": "x - sin(3*t)", "again": "(1 + y)*(x - sin(3*t))"}
+    trajectory = run_with(rows, 0.05, q=[0.0, 0.5], v=[3.0, 0.0])
+    assert trajectory["rank"][0] == 1 and trajectory.metadata["status"] == "stopped"
+    error = trajectory.metadata["error"]
+    assert "task rank 2, but 1 at the nearest state that satisfies the task" in error
+    assert "dependent rows (again) look independent" in error and "law.rank_tolerance" in error
+
+
+def test_a_tolerance_above_the_drift_lets_it_run() -> None:
+    rows = {"path": sc.Holonomic("x - sin(3*t)"), "again": sc.Holonomic("(1 + y)*(x - sin(3*t))")}
+    law = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=5, beta=5), rank_tolerance=1e-3)
+    trajectory = sc.simulate(Masses(), rows, law, q=[0.0, 0.5], v=[3.0, 0.0], duration=2.0, step=0.01)
+    assert trajectory.metadata["status"] == "done" and set(trajectory["rank"]) == {1}
+    assert abs(trajectory["u.Fy"]).max() < 1e-2
+
+
+def test_a_rank_that_really_rises_is_no_fault() -> None:
+    # at x = 0 the row x^2/2 has no gradient; it gains one as x grows
+    trajectory = run_with({"square": "x**2/2 - t**2/2", "height": "y"}, 0.01, q=[0.0, 0.0], v=[1.0, 0.0])
+    assert trajectory["rank"][0] == 1 and trajectory["rank"][-1] == 2
+    assert trajectory.metadata["status"] == "done"
+
+
+def run_over(span: list[float] | None) -> Trajectory:
+    columns = {"t": np.arange(5.0), "violation.x": np.array([9.0, 1.0, -2.0, 1.0, 7.0])}
+    said = {"tasks": {"x": ["x"]}} | ({} if span is None else {"task_span": span})
+    return Trajectory(columns, {}, said)
+
+
+@pytest.mark.parametrize("span, most, last", [(None, 9.0, 7.0), ([1.0, 3.0], 2.0, 1.0), ([2.0, 2.0], 2.0, 2.0)])
+def test_only_the_rows_between_count(span: list[float] | None, most: float, last: float) -> None:
+    metrics = run_over(span).summary()["tasks"]["x"]
+    assert metrics["max_violation"] == most
+    assert abs(metrics["final_violation"]) == last
+
+
+def test_a_task_that_never_began_has_no_metrics() -> None:
+    metrics = run_over([]).summary()["tasks"]["x"]
+    assert metrics["max_violation"] is None
+    assert metrics["final_violation"] is None
+
+
+GIVEN = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Given(sc.SecondOrder):
+    a: float = 0.5  # [m/s^2]
+
+    def A(self, q, v, t):
+        return np.array([[0.0, 1.0]])
+
+    def b(self, q, v, t):
+        return np.array([self.a * np.cos(t)])
+"""
+PLANT = plant_text("Pair", "", "x y", "F G", "np.eye(2)", "-0.1 * v")
+CONFIG = """
+plant: {class: 'pair.py:Pair'}
+initial: {q: {x: 0.1, y: 0}, v: 0, max_violation: 1}
+task: [{name: given, class: 'given.py:Given'}, {name: held, holonomic: x, correction: {baumgarte: {alpha: 4, beta: 4}}}]
+law: {rank_tolerance: 1.0e-10}
+run: {duration: 0.2, period: 0.01}
+tune:
+  search: {task.held.correction.baumgarte.alpha: {low: 2, high: 6}}
+  gain_margin: none
+  trials: 4
+  generation: 2
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "given.py").write_text(GIVEN)
+    (tmp_path / "pair.py").write_text(PLANT)
+    path = tmp_path / "pair.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_the_worst_task_is_one_that_has_a_violation(config: Path) -> None:
+    run = sc.load(config, engine="vm")
+    row = metrics_of(run.simulate().summary())
+    assert row["rms_violation"] == row["rms_violation.held"] > 0.01
+    assert row["rms_violation.given"] is None
+    assert "rms_violation.held" in metric_names(run) and "rms_violation.given" not in metric_names(run)
+
+
+def test_a_search_counts_the_tasks_that_have_a_violation(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("tune", "pair.yaml", "--engine", "vm", "--out", "found") == 0
+    assert "has no value" not in capsys.readouterr().err
+
+
+def test_a_search_for_a_violation_that_no_task_has_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(CONFIG.replace(", {name: held, holonomic: x, correction: {baumgarte: {alpha: 4, beta: 4}}}", ""))
+    assert exit_code("check", "pair.yaml") == 2
+    assert "tune.objective.minimise: rms_violation: there is no such metric" in capsys.readouterr().err
