@@ -71,7 +71,6 @@ STATE: Table = {
 ARRAYS: Mapping[str, Table] = {
     "tick": {
         "double": {
-            "n": "law_q law_v",
             "m": "torques raw silences unsent rest",
         },
     },
@@ -103,7 +102,7 @@ ARRAYS: Mapping[str, Table] = {
     },
     "sensing": {
         "double": {
-            "n": "q v step_q step_v carried_q estimate_q estimate_v innovation",
+            "n": "q v step_q step_v carried_q estimate_q estimate_v law_q law_v innovation",
             "m": "command",
             "channels": "position velocity torque accepted_position accepted_velocity travel rates before scale_start "
             "scale_moved scale_path track_position track_rate expected predicted speeds displacements ages slack "

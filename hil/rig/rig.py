@@ -75,7 +75,7 @@ class CanRig(DriveRig):
             for node in self._nodes
             if (self.sends or self._asks) and node.feedback is not Feedback.CYCLIC
         ]
-        self._prediction, self._evenly = setup.prediction if values.prediction else None, evenly
+        self._sensing.lead(values.period if values.prediction else 0.0, evenly)
         self._truth, self.true = environment.truth, list[float]()
         hold = setup.gravity_compensation(0.0, start.q, start.v)  # of the start pose, while watchdogs are tested
         self._holding, self._let_go = hold.u.tolist(), let_go(hold, setup.sensing.displacements.units)
@@ -196,20 +196,15 @@ class CanRig(DriveRig):
             self._command if free else None,
             self._began if self.sends or self._asks else None,
             self._written if self.sends or self._asks else None,
+            self._due,
         )
-        estimate, count = measurement.estimate, len(self._drives)
-        samples = [drive.sample or NO_SAMPLE for drive in self._drives]
+        count, samples = len(self._drives), [drive.sample or NO_SAMPLE for drive in self._drives]
         self.measured = [each.position for each in samples]
         self.measured += [each.velocity for each in samples]
         self.measured += [each.torque for each in samples]
-        q, v = estimate.q, estimate.v
-        if self._prediction is not None and measurement.valid and free:
-            q, v = self._prediction(now / SECOND, self._period, q, v, self._command)
-        elif self._evenly:
-            q = q - (now - self._due) / SECOND * v
         return Reading(
-            q,
-            v,
+            measurement.q,
+            measurement.v,
             measurement.ages,
             measurement.valid,
             measurement.residual,

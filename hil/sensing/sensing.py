@@ -42,6 +42,9 @@ class Measurement(NamedTuple):
     positions: Sequence[float]  # [joint unit] displacement of each channel at the present instant
     rates: Sequence[float]  # [joint unit/s] speed of each channel
     residual: float  # [joint unit] largest disagreement of redundant measurements
+    # state for the law, shape (n,): that of now, a period ahead, or with the positions at the moment when it was due
+    q: Array
+    v: Array
     valid: bool  # whether every channel has sent a sample, all directions are measured and all numbers are finite
 
 
@@ -157,6 +160,10 @@ class Sensing:
         if self.tracking is not None:
             self.tracking.begin()
 
+    def lead(self, ahead: float, evenly: bool) -> None:
+        """Chooses the state that the law gets: so much time ahead [s], or evenly, at the moments when ticks are due."""
+        self.struct.c.ahead, self.struct.c.evenly = ahead, evenly
+
     def share(self, arrays: Mapping[str, Array]) -> None:
         """Reads samples, `position`, `velocity`, `torque` and `sample_time`, and the `command` from these arrays."""
         for name, array in arrays.items():
@@ -170,6 +177,7 @@ class Sensing:
         u: Array | None = None,
         sync: int | None = None,
         command: int | None = None,
+        due: int | None = None,
     ) -> Measurement:
         """State of the machine now.
 
@@ -180,6 +188,7 @@ class Sensing:
             sync: When the last SYNC was sent [ns]; channels with SYNC feedback measure at that moment.
             command: When the last commands were sent, the first of them [ns]; channels with REPLY feedback measure
                 after that.
+            due: When the tick was due [ns], for a law that gets the positions at that moment; None: now.
         """
         arrays, columns = self.struct.arrays, zip(*[sample or NO_SAMPLE for sample in samples], strict=True)
         for name, values in zip(SAMPLE, columns, strict=True):
@@ -187,7 +196,7 @@ class Sensing:
         if u is not None:
             arrays["command"][:] = u
         asked = [NEVER if moment is None else moment for moment in (sync, command)]
-        self.struct.functions.sense_read(self.struct.c, t, now, u is not None, *asked)
+        self.struct.functions.sense_read(self.struct.c, t, now, now if due is None else due, u is not None, *asked)
         self.struct.raise_failure()
         return self.measurement
 
@@ -197,7 +206,8 @@ class Sensing:
         c, x = self.struct.c, self.struct.arrays
         estimate = self.coordinates.estimate._replace(q=x["estimate_q"].copy(), v=x["estimate_v"].copy())
         positions, rates = x["displacements"].tolist(), x["speeds"].tolist()
-        return Measurement(estimate, x["ages"].copy(), self.findings, positions, rates, c.residual, bool(c.valid))
+        law = x["law_q"].copy(), x["law_v"].copy()
+        return Measurement(estimate, x["ages"].copy(), self.findings, positions, rates, c.residual, *law, bool(c.valid))
 
     @property
     def findings(self) -> list[Implausibility]:

@@ -131,7 +131,7 @@ class CompiledTick(Struct):
             setattr(self.tick, whole, self.pointer(kind, block))
             setattr(self.tick, kept, self.pointer(kind, np.zeros_like(block)))
         buses = {name: number for number, name in enumerate(setup.settings.buses)}
-        self.tick.period, self.tick.predicts = setup.bounds.period, setup.settings.values.prediction
+        self.tick.period = setup.bounds.period
         self.tick.failed = self.calls.failed
         self._sensing(sensing)
         law = setup.loop.system.law
@@ -144,8 +144,8 @@ class CompiledTick(Struct):
         """Lets sensing read the samples and torques of this struct, and takes what it finds."""
         sensing.share({name: self.arrays[name] for name in SAMPLE} | {"command": self.arrays["carried"]})
         self.tick.sensing = sensing.struct.c
-        for name, found in (("displacements", "displacements"), ("rates", "speeds"), ("ages", "ages")):
-            self.arrays[name] = sensing.struct.arrays[found]
+        for name in ("displacements", "rates", "ages", "law_q", "law_v"):
+            self.arrays[name] = sensing.struct.arrays["speeds" if name == "rates" else name]
             setattr(self.tick, name, self.pointer("double", self.arrays[name]))
 
     def _law(self, controller: Controller, stops_on: frozenset[int]) -> None:

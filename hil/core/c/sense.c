@@ -125,14 +125,28 @@ static int contradicts(sensing *s, const double *residual)
   return 1;
 }
 
+/* The state that the law gets: a period ahead, when its torques act, or at the moment when the tick was due. */
+static void find_law_state(sensing *s, double t, double late, int free)
+{
+  int n = s->n, leads = s->ahead > 0.0 && free && s->valid;
+  const double *q = s->estimate_q, *v = s->estimate_v;
+  if (leads) {
+    q = predict(s, t, s->ahead, q, v, s->command);
+    v = q + n;
+  }
+  memcpy(s->law_q, q, n * sizeof *q);
+  memcpy(s->law_v, v, n * sizeof *v);
+  for (int i = 0; i < n && s->evenly && !leads; ++i) s->law_q[i] -= late * v[i];
+}
+
 /* State of the machine from the newest samples, and the verdicts; returns how many there are.
 
    Each sample is checked by itself, then extrapolated to the present instant with its speed, and only then are the
    samples combined. So one bad sample is simply left out.
 
-   `free`: whether the torques in `command` alone have moved the machine. `sync`, `command`: when the last SYNC and the
+   `due`: when the tick was due [ns]. `free`: whether the torques in `command` alone have moved the machine. `sync`, `command`: when the last SYNC and the
    first of the last commands were sent [ns]; NEVER: none was. */
-int sense_read(sensing *s, double t, long long now, int free, long long sync, long long command)
+int sense_read(sensing *s, double t, long long now, long long due, int free, long long sync, long long command)
 {
   int n = s->n, complete = 1, finite;
   double elapsed = seconds(now - s->now), carry;
@@ -174,5 +188,6 @@ int sense_read(sensing *s, double t, long long now, int free, long long sync, lo
     s->residual = i ? larger(s->residual, residual) : residual;
   }
   s->valid = complete && finite && estimate[2 * n + 3 * s->channels] == (double)n;
+  find_law_state(s, t, seconds(now - due), free);
   return s->verdicts;
 }

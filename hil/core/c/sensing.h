@@ -46,6 +46,8 @@ typedef struct { /* hil.sensing.sensing.Sensing */
   int n, m, channels, filtered, linear, constant, predicts;
   long long period, now, read; /* period of the ticks; times of the last finite state, and of the last reading [ns] */
   double skew, old, residual_tolerance;   /* NaN: by the resolutions */
+  double ahead;  /* time by which the law gets the state ahead [s]; 0: it gets that of now */
+  int evenly;    /* whether it gets the positions at the moment when the tick was due instead */
   sense_channel *channel;
   const int *factor_index;
   const double *factor;
@@ -62,7 +64,7 @@ typedef struct { /* hil.sensing.sensing.Sensing */
   /* ARRAYS of sensing */
 } sensing;
 
-int sense_read(sensing *s, double t, long long now, int free, long long sync, long long command);
+int sense_read(sensing *s, double t, long long now, long long due, int free, long long sync, long long command);
 void track_begin(tracking *w);
 int track_judge(tracking *w, double t, double elapsed, const double *q, const double *innovation, const double *u,
                 const double *positions, const double *made, const double *speeds);

@@ -66,7 +66,7 @@ typedef struct {
   tick_channel *channel;
   tick_rule *rule;
   sensing *sensing; /* it reads the samples of this struct, and `carried` */
-  const double *displacements, *rates, *ages; /* of the joints and samples, by sensing */
+  const double *displacements, *rates, *ages, *law_q, *law_v; /* by sensing: of joints and samples, and for the law */
   limits *limits;
   pose *pose;
   ladder *ladder;
@@ -79,7 +79,7 @@ typedef struct {
   double end, ramp_time;
   long long entered;
   int tests, moves; /* whether stage zero tests the drives; whether torques move the machine: not while brakes open */
-  int predicts, own_memory, memory, estimates, sent_at, elapsed_at;
+  int own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start;
   double period, memory_period; /* NaN: none */
   unsigned long long stops; /* bit: status of the law that Python handles */
