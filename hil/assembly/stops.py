@@ -107,11 +107,11 @@ def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> Fall | Non
         q, v = setup.prediction(t, STEP, q, v, torques)
         if not (np.isfinite(q).all() and np.isfinite(v).all()):
             return None
-        travels, speeds = displacements(plant, q) - begin, displacements.speeds(plant, q, v, t)
+        travels, speeds = displacements(plant, q) - begin, displacements.rates(plant, q, v, t)
         for i in free:
             lower, upper = drives[i].position_limits
             if abs(speeds[i]) > FAST * drives[i].speed_limit or abs(travels[i]) > FAST * (upper - lower):
-                return Fall(start, i, (k + 1) * STEP, abs(speeds[i]), abs(float(travels[i])))
+                return Fall(start, i, (k + 1) * STEP, abs(float(speeds[i])), abs(float(travels[i])))
     return None
 
 

@@ -106,19 +106,6 @@ class Displacements:
         rates: Array = H @ v
         return rates
 
-    def speeds(self, plant: Plant, q: Array, v: Array, t: float) -> list[float]:
-        """`rates` as floats; a constant Jacobian is summed in the order of the coordinates, as in C."""
-        if self.rows is None:
-            varying: list[float] = self.rates(plant, q, v, t).tolist()
-            return varying
-        values, speeds = v.tolist(), []
-        for row in self.rows:
-            speed = 0.0
-            for j, factor in row:  # not by sum(), which compensates rounding from Python 3.12 on
-                speed += factor * values[j]
-            speeds.append(speed)
-        return speeds
-
     def _stacked(self, B: Array, n: int) -> Array:
         return np.concatenate([B.T[self._motors], np.eye(n)[self._coordinates]])[self._order]
 

@@ -379,7 +379,7 @@ class Textbook:
         q, v, carry, expected = self.q, self.v, elapsed, [math.nan] * len(samples)
         if self.motion is not None and u is not None and elapsed > 0.0:
             q, v = self.motion(t - elapsed, elapsed, q, v, u)
-            carry, expected = 0.0, self.h.speeds(self.plant, q, v, t)
+            carry, expected = 0.0, self._speeds(t, q, v)
         present, y, speeds, slack = self.h(self.plant, q), list[float](), list[float](), list[float]()
         for joint, sample, speed, there in zip(self.joints, samples, expected, present, strict=True):
             new = False
@@ -420,6 +420,17 @@ class Textbook:
         if finite:
             self.q, self.v, self.now = new_q, new_v, now
         return found, new_q, new_v, y, speeds, complete and finite and estimate.rank == len(q)
+
+    def _speeds(self, t: float, q: Array, v: Array) -> list[float]:
+        """Speeds of the displacements; constant rows are summed in the order of the coordinates."""
+        if self.h.rows is None:
+            varying: list[float] = self.h.rates(self.plant, q, v, t).tolist()
+            return varying
+        speeds = [0.0] * len(self.h.rows)
+        for i, row in enumerate(self.h.rows):
+            for j, factor in row:  # not by sum(), which compensates rounding from Python 3.12 on
+                speeds[i] += factor * float(v[j])
+        return speeds
 
     def _redundant(self, estimate: Any) -> list[Verdict]:
         residual = np.abs(estimate.residual)
