@@ -61,7 +61,7 @@ class Evaluator:
 
     def __init__(self, problem: SearchProblem, runner: Runner = run_all) -> None:
         self._problem, self._runner = problem, runner
-        # Accessing the kernels traces them here once; all retuned loops share them.
+        # Accessing the kernels traces them here once; all loops of other numbers share them.
         loop = problem.run.loop
         _ = loop.control_kernel, loop.closing_kernel if loop.projects else None
         self._first = at_every_step(run_at(problem.run, problem.scenarios[0], strict=False))
