@@ -174,7 +174,8 @@ def fields_of(section: type[Any]) -> dict[str, Any]:
 
 def _described(thing: Any) -> str:
     """The fields of a dataclass that have descriptions, as a list."""
-    if not is_dataclass(thing) or not any(get_origin(field.type) is Annotated for field in fields(thing)):
+    known = fields(thing) if is_dataclass(thing) else ()
+    if not any(field.metadata or get_origin(field.type) is Annotated for field in known):
         return ""
     lines = [f"- `{name}`: {field.description}" for name, field in fields_of(thing).items() if field.description]
     return "\n".join(["*Attributes:*", "", *lines])

@@ -15,7 +15,7 @@ Source: Kalman 1960; Kalata 1984 for alpha-beta. The disturbance as a state is u
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -26,7 +26,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
-from servoctl.tree.fields import Broken, PerName, Positive, PositiveTime, Rules, ScalarOr, Section
+from servoctl.tree.fields import Broken, PerName, Positive, PositiveTime, Rules, ScalarOr, Section, described
 from servoctl.tree.per_name import Notes, one_per_name
 from servoctl.types import Array, State
 
@@ -160,39 +160,29 @@ class PositionNoise(Section):
 class Estimator(Rules):
     """Estimates state and disturbance from positions."""
 
-    kind: Annotated[
-        Kind,
-        Field(
-            description="model: Kalman filter with a disturbance acceleration per coordinate, which the law cancels; "
-            "alpha_beta: Kalman filter without a model; difference: differences with a low pass; left out: model"
-        ),
-    ] = "model"
-    disturbance: Annotated[
-        PerName[Positive] | None,
-        Field(
-            description="of model: how fast the disturbance changes [unit/s^2 per s]: one for all, list in the plant's "
-            "order, or by name; left out: the estimator's poles are at 0.35 / period, or lower, so that the "
-            "disturbance changes by no more than 4 unit/s^2 in a second"
-        ),
-    ] = None
-    noise: Annotated[
-        ScalarOr[Positive, PositionNoise] | None,
-        Field(
-            description="noise of the positions, one for all or {q: ...}; left out: from realism, or from the "
-            "resolution of the drives; 1e-5 where neither is given"
-        ),
-    ] = None
-    acceleration: Annotated[
-        PerName[Positive] | None,
-        Field(
-            description="of alpha_beta: standard deviation of the acceleration [unit/s^2], written as disturbance is; "
-            "left out: 10"
-        ),
-    ] = None
-    filter_time: Annotated[
-        PositiveTime | None,
-        Field(description="of difference: time constant of the low pass [s]; left out: two periods"),
-    ] = None
+    kind: Kind = described(
+        "model",
+        "model: Kalman filter with a disturbance acceleration per coordinate, which the law cancels; "
+        "alpha_beta: Kalman filter without a model; difference: differences with a low pass; left out: model",
+    )
+    disturbance: PerName[Positive] | None = described(
+        None,
+        "of model: how fast the disturbance changes [unit/s^2 per s]: one for all, list in the plant's "
+        "order, or by name; left out: the estimator's poles are at 0.35 / period, or lower, so that the "
+        "disturbance changes by no more than 4 unit/s^2 in a second",
+    )
+    noise: ScalarOr[Positive, PositionNoise] | None = described(
+        None,
+        "noise of the positions, one for all or {q: ...}; left out: from realism, or from the "
+        "resolution of the drives; 1e-5 where neither is given",
+    )
+    acceleration: PerName[Positive] | None = described(
+        None,
+        "of alpha_beta: standard deviation of the acceleration [unit/s^2], written as disturbance is; left out: 10",
+    )
+    filter_time: PositiveTime | None = described(
+        None, "of difference: time constant of the low pass [s]; left out: two periods"
+    )
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Broken:

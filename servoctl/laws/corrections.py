@@ -28,7 +28,7 @@ from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.tree.fields import NumberField, PerRow, wrong_gains
+from servoctl.tree.fields import NumberField, PerRow, described, wrong_gains
 from servoctl.types import Array
 
 Gain = float | Sequence[float] | Mapping[str, Any]
@@ -236,9 +236,9 @@ class PFeedback(Correction):
     """`P beta' + beta = 0`; beta is the error of a nonholonomic row, `phi' + rate phi` of a holonomic one."""
 
     P: Annotated[Gain, PerRow(TIME), Field(description=f"time constant [s]{EACH}")]
-    rate: Annotated[
-        Gain, PerRow(RATE), Field(description=f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}")
-    ] = 0.0
+    rate: Annotated[Gain, PerRow(RATE)] = described(
+        0.0, f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}"
+    )
     label = "p_feedback"
 
     def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:

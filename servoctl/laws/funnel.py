@@ -47,7 +47,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
-from servoctl.tree.fields import AutoPositive, NumberField, PerRow
+from servoctl.tree.fields import AutoPositive, NumberField, PerRow, described
 from servoctl.types import Array
 
 WIDTH = NumberField("a positive half-width", above=0)
@@ -114,16 +114,13 @@ class Funnel(Correction):
     end: Annotated[
         Gain, PerRow(WIDTH), Field(description=f"half-width that remains, at most start [unit of beta]{EACH}")
     ]
-    shrink: Annotated[Gain, PerRow(RATE), Field(description=f"rate from start to end [1/s]{EACH}")] = 0.0
-    rate: Annotated[
-        Gain, PerRow(RATE), Field(description=f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}")
-    ] = 0.0
-    slope: Annotated[
-        AutoPositive,
-        Field(
-            description="largest gain, at the edge [1/s]; auto, or left out: half of what the timing allows",
-        ),
-    ] = None
+    shrink: Annotated[Gain, PerRow(RATE)] = described(0.0, f"rate from start to end [1/s]{EACH}")
+    rate: Annotated[Gain, PerRow(RATE)] = described(
+        0.0, f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}"
+    )
+    slope: AutoPositive = described(
+        None, "largest gain, at the edge [1/s]; auto, or left out: half of what the timing allows"
+    )
     label = "funnel"
 
     def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:

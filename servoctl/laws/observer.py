@@ -22,10 +22,8 @@ Source: ours; for the idea Ohnishi 1987 and Chen 2004.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import sliding_errors
@@ -36,7 +34,7 @@ from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
 from servoctl.mechanics.under_way import CommandMemory, UnderWay
-from servoctl.tree.fields import AutoPositive
+from servoctl.tree.fields import AutoPositive, described
 from servoctl.types import Array, Command
 
 SHARE = 0.2  # default rate times period
@@ -46,10 +44,7 @@ SHARE = 0.2  # default rate times period
 class Observer:
     """Disturbance observer of the task rows."""
 
-    rate: Annotated[
-        AutoPositive,
-        Field(description="L [1/s]: how fast the estimate follows; auto, or left out: 0.2 / run.period"),
-    ] = None
+    rate: AutoPositive = described(None, "L [1/s]: how fast the estimate follows; auto, or left out: 0.2 / run.period")
 
     def attach(self, rows: Sequence[Row], timing: Timing) -> "RowObserver":
         """The observer of these rows.

@@ -22,7 +22,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.laws.robust import RobustTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing
-from servoctl.tree.fields import AutoPositive, NotNegative, Positive, ScalarOr
+from servoctl.tree.fields import AutoPositive, NotNegative, Positive, ScalarOr, described
 from servoctl.types import Array
 
 REAL = 1e-9  # a correction counts as critically damped within this relative error of its discriminant
@@ -122,13 +122,11 @@ class Robust(_Term):
             json_schema_extra={"default": {}},
         ),
     ] = field(default_factory=dict)
-    boundary_layer: Annotated[
-        AutoPositive,
-        Field(
-            description="eps [rate of the row times its acceleration, scaled]: the force is linear below |beta| = "
-            "eps/rho; auto, or left out: (d + 1) h rho^2 for a period h and a delay of d periods"
-        ),
-    ] = None
+    boundary_layer: AutoPositive = described(
+        None,
+        "eps [rate of the row times its acceleration, scaled]: the force is linear below |beta| = "
+        "eps/rho; auto, or left out: (d + 1) h rho^2 for a period h and a delay of d periods",
+    )
 
     def numbers(
         self, rows: Sequence[Row], members: Sequence[int], fastest: float, steepest: float | None, problems: list[str]
@@ -157,22 +155,15 @@ class Adaptive(_Term):
         Field(description="leakage: the estimate decays; dead_zone: it grows only outside of width"),
     ]
     rate: Annotated[Positive, Field(description="growth of the estimate per |beta| [1/s^2]")]
-    leak: Annotated[Positive | None, Field(description="decay of the estimate [1/s]; for leakage, which needs it")] = (
-        None
+    leak: Positive | None = described(None, "decay of the estimate [1/s]; for leakage, which needs it")
+    width: NotNegative | None = described(
+        None, "|beta| below which the estimate does not grow [rate of the row, scaled]; dead_zone needs it"
     )
-    width: Annotated[
-        NotNegative | None,
-        Field(
-            description="|beta| below which the estimate does not grow [rate of the row, scaled]; dead_zone needs it"
-        ),
-    ] = None
-    gain_budget: Annotated[
-        AutoPositive,
-        Field(
-            description="largest gain on beta, that of the correction included [1/s]; auto, or left out: the "
-            "correction's plus 1 / ((d + 1) h) for a period h and a delay of d periods"
-        ),
-    ] = None
+    gain_budget: AutoPositive = described(
+        None,
+        "largest gain on beta, that of the correction included [1/s]; auto, or left out: the "
+        "correction's plus 1 / ((d + 1) h) for a period h and a delay of d periods",
+    )
     scale: Annotated[dict[str, Positive], Field(description="as of law.robust", json_schema_extra={"default": {}})] = (
         field(default_factory=dict)
     )

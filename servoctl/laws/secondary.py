@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field, StrictBool
+from pydantic import StrictBool
 
 from servoctl.expression import Expression
 from servoctl.laws.law import UserFunction, user_function
@@ -13,7 +13,7 @@ from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
-from servoctl.tree.fields import NotNegative, Real
+from servoctl.tree.fields import NotNegative, Real, described
 from servoctl.types import Array, State
 
 Equations = Mapping[str, str | Expression]  # actuator -> equation
@@ -23,14 +23,11 @@ Equations = Mapping[str, str | Expression]  # actuator -> equation
 class Secondary:
     """Goals for the free inputs: used in the null space of the task."""
 
-    centre: Annotated[StrictBool, Field(description="seek the middle of law.limits")] = False
-    preload: Annotated[
-        dict[str, Real] | None,
-        Field(description="actuator -> desired input [actuator units], such as an internal force"),
-    ] = None
-    damping: Annotated[
-        NotNegative, Field(description="D of -D B^T v on the free motion [actuator unit per its speed]")
-    ] = 0.0
+    centre: StrictBool = described(False, "seek the middle of law.limits")
+    preload: dict[str, Real] | None = described(
+        None, "actuator -> desired input [actuator units], such as an internal force"
+    )
+    damping: NotNegative = described(0.0, "D of -D B^T v on the free motion [actuator unit per its speed]")
 
     def problems(self, limits: Mapping[str, tuple[float, float]]) -> list[str]:
         """One sentence for each field that does not fit these limits of actuators."""

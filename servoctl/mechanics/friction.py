@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
 
 from servoctl.engine.parameters import EACH
 from servoctl.mechanics.actuator_parameters import with_fields, without_fields
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
-from servoctl.tree.fields import NotNegative, PerName, Positive
+from servoctl.tree.fields import NotNegative, PerName, Positive, described
 from servoctl.tree.per_name import Notes, spread
 from servoctl.types import Array
 
@@ -39,23 +38,15 @@ def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -
 class Friction:
     """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
 
-    coulomb: Annotated[
-        PerName[NotNegative],
-        EACH,
-        Field(
-            description="dry friction [actuator units]: one for all, list in the plant's order, or by name",
-        ),
-    ] = 0.0
-    viscous: Annotated[
-        PerName[NotNegative],
-        EACH,
-        Field(description="friction per speed [actuator units per its speed], written as coulomb is"),
-    ] = 0.0
-    speed: Annotated[
-        PerName[Positive],
-        EACH,
-        Field(description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"),
-    ] = 0.01
+    coulomb: Annotated[PerName[NotNegative], EACH] = described(
+        0.0, "dry friction [actuator units]: one for all, list in the plant's order, or by name"
+    )
+    viscous: Annotated[PerName[NotNegative], EACH] = described(
+        0.0, "friction per speed [actuator units per its speed], written as coulomb is"
+    )
+    speed: Annotated[PerName[Positive], EACH] = described(
+        0.01, "speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"
+    )
 
     def ready(self, plant: Plant, problems: Notes, *path: str) -> "Friction":
         """The friction with one number per actuator in each field.

@@ -44,6 +44,7 @@ from servoctl.tree.fields import (
     Rules,
     ScalarOr,
     Time,
+    described,
 )
 from servoctl.tree.per_name import Notes, one_per_name, spread
 from servoctl.types import Array
@@ -81,13 +82,10 @@ RelativeError = Annotated[
 class PerCoordinate:
     """One number per coordinate and one per velocity."""
 
-    q: Annotated[
-        PerName[NotNegative],
-        Field(description="coordinates [units of the plant]: one for all, list in the plant's order, or by name"),
-    ] = 0.0
-    v: Annotated[PerName[NotNegative], Field(description="velocities [units of the plant per s], written as q is")] = (
-        0.0
+    q: PerName[NotNegative] = described(
+        0.0, "coordinates [units of the plant]: one for all, list in the plant's order, or by name"
     )
+    v: PerName[NotNegative] = described(0.0, "velocities [units of the plant per s], written as q is")
 
     def ready(self, plant: Plant, problems: Notes, field: str) -> tuple[float, ...]:
         """The numbers of all coordinates, then those of all velocities, shape (2n,).
@@ -103,12 +101,8 @@ class PerCoordinate:
 class SceneFile(Rules):
     """A scene of MuJoCo that moves in place of the plant: exactly one of mjcf, urdf."""
 
-    mjcf: Annotated[FileName | None, Field(description="MJCF file, relative to the config's folder; needs mujoco")] = (
-        None
-    )
-    urdf: Annotated[FileName | None, Field(description="URDF that MuJoCo reads, relative to the config's folder")] = (
-        None
-    )
+    mjcf: FileName | None = described(None, "MJCF file, relative to the config's folder; needs mujoco")
+    urdf: FileName | None = described(None, "URDF that MuJoCo reads, relative to the config's folder")
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Broken:
@@ -136,45 +130,28 @@ LONGEST_DELAY = 50  # longest delay [periods]; a longer one is most likely a wro
 class Realism(Rules):
     """Effects of a real machine that its model does not have; an effect that is left out is zero."""
 
-    noise: Annotated[
-        PerCoordinate, Field(description="standard deviation of the measurement noise, white, new at every tick")
-    ] = PerCoordinate()
-    quantisation: Annotated[PerCoordinate, Field(description="resolution of the measurements; 0: exact")] = (
-        PerCoordinate()
+    noise: PerCoordinate = described(
+        PerCoordinate(), "standard deviation of the measurement noise, white, new at every tick"
     )
-    measured: Annotated[
-        Literal["q", "q and v"],
-        Field(
-            description="q: the law gets positions alone, and speeds by estimation; without that section by differences"
-        ),
-    ] = "q and v"
-    delay: Annotated[Time, Field(description="time from a measurement to the torque computed from it [s]")] = 0.0
-    jitter: Annotated[
-        Time,
-        Field(
-            description="largest random delay that is added to each command, uniform [s]; at most one period",
-        ),
-    ] = 0.0
-    lag: Annotated[
-        PerName[Time],
-        Field(
-            description="time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name"
-        ),
-    ] = 0.0
-    friction: Annotated[
-        Friction | None,
-        Field(
-            description="friction at the actuators, unknown to the law; if given, it takes the place of plant.friction "
-            "in the simulated plant"
-        ),
-    ] = None
-    saturation: Annotated[
-        ScalarOr[Positive, dict[str, Limit]] | None,
-        Field(
-            description="largest torques of the actuators [actuator units]: one number for all, or actuator -> "
-            "symmetric limit or [lower, upper]; the law knows only law.limits"
-        ),
-    ] = None
+    quantisation: PerCoordinate = described(PerCoordinate(), "resolution of the measurements; 0: exact")
+    measured: Literal["q", "q and v"] = described(
+        "q and v", "q: the law gets positions alone, and speeds by estimation; without that section by differences"
+    )
+    delay: Time = described(0.0, "time from a measurement to the torque computed from it [s]")
+    jitter: Time = described(0.0, "largest random delay that is added to each command, uniform [s]; at most one period")
+    lag: PerName[Time] = described(
+        0.0, "time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name"
+    )
+    friction: Friction | None = described(
+        None,
+        "friction at the actuators, unknown to the law; if given, it takes the place of plant.friction "
+        "in the simulated plant",
+    )
+    saturation: ScalarOr[Positive, dict[str, Limit]] | None = described(
+        None,
+        "largest torques of the actuators [actuator units]: one number for all, or actuator -> "
+        "symmetric limit or [lower, upper]; the law knows only law.limits",
+    )
     parameter_error: Annotated[
         dict[str, OneOrEach[RelativeError]],
         Field(
@@ -183,14 +160,12 @@ class Realism(Rules):
             json_schema_extra={"default": {}},
         ),
     ] = field(default_factory=dict)
-    machine: Annotated[
-        SceneFile | None,
-        Field(
-            description="MuJoCo moves the machine, here and behind emulated drives: joints by the names of "
-            "coordinates, motors by the joints that they drive, then by name; a scene without motors gets the torques "
-            "at its joints"
-        ),
-    ] = None
+    machine: SceneFile | None = described(
+        None,
+        "MuJoCo moves the machine, here and behind emulated drives: joints by the names of "
+        "coordinates, motors by the joints that they drive, then by name; a scene without motors gets the torques "
+        "at its joints",
+    )
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Broken:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field
 
 from servoctl.run_folder.trajectory import SETTLING_BAND
-from servoctl.tree.fields import Broken, Natural, Positive, PositiveTime, Rules, fault, number_or
+from servoctl.tree.fields import Broken, Natural, Positive, PositiveTime, Rules, described, fault, number_or
 
 METHODS = ("rk4", "dop853", "radau")
 ADAPTIVE = METHODS[1:]  # methods that choose their step from tolerances
@@ -29,22 +29,16 @@ def _not_gone(value: Any) -> Any:
 class Integrator(Rules):
     """How a run is integrated."""
 
-    method: Annotated[
-        Literal["rk4", "dop853", "radau"],
-        BeforeValidator(_not_gone),
-        Field(description="rk4 uses fixed steps, the others keep tolerances"),
-    ] = "rk4"
-    step: Annotated[
-        PositiveTime | None,
-        Field(
-            description="step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "
-            "divides the period"
-        ),
-    ] = None
-    rtol: Annotated[Positive | None, Field(description="relative tolerance [-]; default 1e-10, not with rk4")] = None
-    atol: Annotated[
-        Positive | None, Field(description="absolute tolerance [units of the plant]; default 1e-12, not with rk4")
-    ] = None
+    method: Annotated[Literal["rk4", "dop853", "radau"], BeforeValidator(_not_gone)] = described(
+        "rk4", "rk4 uses fixed steps, the others keep tolerances"
+    )
+    step: PositiveTime | None = described(
+        None,
+        "step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "
+        "divides the period",
+    )
+    rtol: Positive | None = described(None, "relative tolerance [-]; default 1e-10, not with rk4")
+    atol: Positive | None = described(None, "absolute tolerance [units of the plant]; default 1e-12, not with rk4")
 
     def __post_init__(self) -> None:
         if self.method in ADAPTIVE:
@@ -94,20 +88,17 @@ class Settings(Rules):
     """Duration, sampling, integration and seed of a run."""
 
     duration: Annotated[PositiveTime, Field(description="time to simulate [s]")]
-    period: Annotated[
-        PositiveTime | None,
-        Field(description="period of a sampled law with zero-order hold [s]; left out: the law acts continuously"),
-    ] = None
+    period: PositiveTime | None = described(
+        None, "period of a sampled law with zero-order hold [s]; left out: the law acts continuously"
+    )
     integrator: Annotated[Integrator, Field(description="integration method and its step or tolerances")] = field(
         default_factory=Integrator
     )
-    output_step: Annotated[
-        PositiveTime | None, Field(description="spacing of the rows written [s]; left out: every step")
-    ] = None
-    settling_band: Annotated[
-        Positive, Field(description="a task error has settled once it stays below this [units of the row]")
-    ] = SETTLING_BAND
-    seed: Annotated[Natural, Field(description="seed of all random numbers of the run [-]")] = 0
+    output_step: PositiveTime | None = described(None, "spacing of the rows written [s]; left out: every step")
+    settling_band: Positive = described(
+        SETTLING_BAND, "a task error has settled once it stays below this [units of the row]"
+    )
+    seed: Natural = described(0, "seed of all random numbers of the run [-]")
 
     def __post_init__(self) -> None:
         if self.integrator.method == "rk4" and self.integrator.step is None:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeVar, cast, get_args
 
@@ -154,6 +154,11 @@ def _again(error: ErrorDetails) -> InitErrorDetails:
 
 class Root(Section, Rules):
     """All sections together. Its reader checks the rules between sections, on the values as written."""
+
+
+def described(default: Any, description: str) -> Any:
+    """A field of a dataclass that is a section: its default, and its description, with the unit in brackets."""
+    return field(default=default, metadata={"description": description})
 
 
 @dataclass(frozen=True)
