@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import servoctl as sc
-from servoctl.assembly import timing
+from servoctl.assembly import context
 from servoctl.cli import main
 from servoctl.study.limit import Limit, limits_of
 from servoctl.study.points import points_of, read_varies
@@ -31,7 +31,7 @@ def test_the_limit_on_drives_matches_the_closed_form(
     delay: int, feedback: float, critical: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kappa h of first-order feedback, and alpha h of a double pole, by cycles of delay."""
-    monkeypatch.setattr(timing, "DRIVES_DELAY", delay)
+    monkeypatch.setattr(context, "DRIVES_DELAY", delay)
     found = limits("two_mass_spring_drive", [FEEDBACK, NO_LAG], f"{P}=0.0002:0.01")
     (step,) = found["stability limit"].crossings  # the run has no period: what a step of rk4 bears
     assert 0.001 / step == pytest.approx(2.7853, abs=5e-4)
