@@ -192,6 +192,11 @@ class CompiledTick(Struct):
             self.share("rest", test.in_steps.rest)
         self._torques = limits, pose, ladder, test  # kept alive
 
+    def raise_failure(self) -> None:
+        super().raise_failure()
+        _, pose, *_ = self._torques
+        pose.struct.raise_failure()
+
     def take_rules(self, rules: Sequence[Rule], phase: Phase) -> None:
         """Judges those of these rules that hold in a phase, and no others, in every tick that C decides."""
         rules = [rule for rule in rules if phase in rule.phases]

@@ -9,6 +9,7 @@ import pytest
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
 from hil.core.library import library
+from hil.loop import nanoseconds
 from hil.recorder import InMemory
 from hil.safety import EventKind
 from tests.faces import answer, on_rig
@@ -82,6 +83,24 @@ def test_what_the_users_code_raises_ends_the_run_at_the_tick_where_it_does_in_py
     assert left["code"] == 3 and facts["ticks_in_c"] > 60 and not kind.failures
     (event,) = [event for event in left["events"] if event.kind is EventKind.EXCEPTION]
     assert type(failure).__name__ in event.detail and "of opaque_code.py" in event.detail
+
+
+def test_an_exception_while_c_holds_the_pose_ends_the_run_at_once() -> None:
+    """In stage zero the law comes first in C, then what holds the pose."""
+    kept: list[int] = []
+
+    def fail() -> None:
+        Awkward.failures.extend([ArithmeticError("a pose that fails"), None])
+        kept.append(emulator.clock.now())
+
+    setup = load("two_mass_spring_drive", ["hil.tick=c", PLANT, "hil.emulation.parameters.host=0"], "vm")
+    emulator = make_emulator(setup, "vm")
+    emulator.world.after(nanoseconds(0.8203), fail)  # in stage zero, while the drives are tested
+    ended = on_rig(setup, emulator, duration=0.15)
+    (event,) = [event for event in ended.events if event.kind is EventKind.EXCEPTION]
+    assert "ArithmeticError: a pose that fails (line " in event.detail and ended.exit_code == 3
+    assert not Awkward.failures and 0 <= event.time - kept[0] < 2_000_000  # two periods
+    assert not emulator.drive("F").motor.enabled
 
 
 def test_without_a_compiler_the_start_on_drives_says_what_is_missing(
