@@ -8,7 +8,7 @@ from config_texts import HEAD, HIL, ROBOT
 
 import servoctl as sc
 from hil.assembly.prepare import load as load_drives
-from hil.replay.replay import replay
+from hil.session.replay import replay
 from servoctl.config import LoadedConfig, dump, load_config
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError

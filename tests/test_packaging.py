@@ -42,9 +42,8 @@ LEVELS = (
     ("hil.recorder",),
     ("hil.view",),
     ("hil.assembly",),
-    ("hil.tick",),
     ("hil.rig",),
-    ("hil.session", "hil.replay"),
+    ("hil.session",),
     ("servoctl.cli",),
     ("servoctl.__main__",),
 )

@@ -22,15 +22,12 @@ from servoctl.errors import CompileError
 _FOLDER = Path(__file__).parent / "c"
 
 SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
-"""Whether the tick in C may send and receive on sockets itself; `c/linux.h` has the numbers of x86, ARM and RISC-V."""
+"""Whether the tick in C may send and receive on sockets itself; `sockets.c` has the numbers of x86, ARM and RISC-V."""
 
-TICK = (
-    *("common.c", "samples.c", "window.c", "sense.c", "frames.c", "read.c"),
-    *("limits.c", "hold.c", "ladder.c", "test.c", "tick.c"),
-)
+TICK = "common.c", "samples.c", "window.c", "sense.c", "frames.c", "limits.c", "hold.c", "test.c", "tick.c"
 """The files of a tick from frames to frames, in order."""
 
-HEADERS = ("sensing.h", "torques.h", "tick.h", "log.h", *(("sockets.h", "stretch.h") if SOCKETS else ()))
+HEADERS = ("tick.h", "sockets.h") if SOCKETS else ("tick.h",)
 
 
 SHARED: dict[str, int] = {
@@ -145,8 +142,8 @@ def _members(table: Table) -> str:
 
 def source() -> str:
     """All of the C."""
-    code = template("libc.h") + header() + text(*TICK, "log.c")
-    return code + text("linux.h", "sockets.c", "stretch.c") if SOCKETS else code
+    code = template("libc.h") + header() + text(*TICK)
+    return code + text("sockets.c") if SOCKETS else code
 
 
 def text(*names: str) -> str:

@@ -21,6 +21,7 @@ from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake
+from hil.rig.machine import machine_of
 from hil.rig.ticks_in_c import TicksInC
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder, Rung
@@ -28,7 +29,6 @@ from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import UNPOWERED, Stage
 from hil.safety.stages import Stages
-from hil.tick.machine import machine_of
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 

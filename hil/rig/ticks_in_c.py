@@ -22,12 +22,12 @@ from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
 from hil.recorder.memory import Ring
 from hil.rig.dispatch import Dispatch
+from hil.rig.machine import CompiledTick, frame_reader
+from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
 from hil.safety.limits import Limits
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
 from hil.sensing.sensing import Sensing
-from hil.tick.machine import CompiledTick, frame_reader
-from hil.tick.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
 from servoctl.types import Array
 
 PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone

@@ -21,7 +21,7 @@ class AxisMotion:
     """What was measured and sent since the drives began to be enabled; arrays have shape (m,).
 
     Args:
-        struct: A `proof` of `hil/core/c/torques.h`.
+        struct: A `proof` of `hil/core/c/tick.h`.
         hold: Torques and inertia at the pose at which they are enabled.
         positions: Displacements there.
         speed_step: Smallest steps of the speeds [joint unit/s].

@@ -11,9 +11,9 @@ from hil.loop.timing import Distribution, TickStatistics
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import ColumnLayout
 from hil.rig.rig import CanRig
+from hil.rig.sockets import TickLog
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
-from hil.tick.sockets import TickLog
 from servoctl.types import Array
 
 

@@ -28,6 +28,7 @@ from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import STAGES, ColumnLayout
 from hil.rig.dispatch import Dispatch
 from hil.rig.rig import CanRig
+from hil.rig.sockets import SocketTicks
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import Phase, Stage
@@ -47,7 +48,6 @@ from hil.session.reporter import (
     save_drawing,
     timing_figures,
 )
-from hil.tick.sockets import SocketTicks
 from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line

@@ -10,7 +10,7 @@ from servoctl.cli.console import ExitCode, ProgressBar, note, say, say_json, say
 from servoctl.cli.options import AsJson, Classes
 
 if TYPE_CHECKING:
-    from hil.replay.replay import Replay
+    from hil.session.replay import Replay
 
 
 def replay(
@@ -32,8 +32,8 @@ def replay(
 
     Also compares the logged torques with the frames in can.blf. Exit code 4: they differ.
     """
-    from hil.replay.replay import CONFIG
-    from hil.replay.replay import replay as again
+    from hil.session.replay import CONFIG
+    from hil.session.replay import replay as again
     from servoctl.config import load_config
 
     if (run / CONFIG).is_file() and (run / CONFIG).stat().st_size:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hil.recorder.columns import STAGES
-from hil.replay.replay import replay
 from hil.safety.events import EventKind
 from hil.sensing.gravity import task_errors
 from hil.session.accuracy import explained_errors
+from hil.session.replay import replay
 from hil.session.run import HilRun
 from hil.session.start import Request, start
 from servoctl.config import load_config, shipped_configs

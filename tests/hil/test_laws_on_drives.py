@@ -8,8 +8,8 @@ import pytest
 import servoctl as sc
 from hil.assembly.prepare import load
 from hil.loop.controller import Controller
-from hil.replay.replay import replay
 from hil.safety import EventKind
+from hil.session.replay import replay
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import shipped_configs

@@ -11,9 +11,9 @@ from hil.assembly.emulation import in_lockstep
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.prepare import load
 from hil.loop import Tick
-from hil.replay.replay import replay
 from hil.safety import EventKind
 from hil.safety.plan import Stage
+from hil.session.replay import replay
 from hil.session.run import HilRun
 from servoctl.config.load import find_config
 from servoctl.errors import ConfigError, RunFolderError

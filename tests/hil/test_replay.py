@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hil.replay.replay
+import hil.session.replay
 import servoctl
 from hil.bus.load import FrameTraffic
 from hil.drives import base
@@ -16,7 +16,7 @@ from hil.drives.base import Ids
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from hil.recorder import Recorder, read_frames
-from hil.replay.replay import OTHER_ENGINE, decoded, replay
+from hil.session.replay import OTHER_ENGINE, decoded, replay
 from servoctl.cli import main
 from servoctl.config import dump
 from servoctl.config.document import Problem
@@ -67,7 +67,7 @@ def test_one_unit_in_the_last_place_is_found(tmp_path: Path) -> None:
     u[9] = np.nan
     found = replay(changed(folder, {"u.F": u}))
     assert found.differing == 2
-    assert found.first == hil.replay.replay.Difference(7, 0.035, "F", u[7], true)
+    assert found.first == hil.session.replay.Difference(7, 0.035, "F", u[7], true)
     assert np.isnan(found.largest["F"])
     u[9] = 0.0
     found = replay(changed(folder, {"u.F": u}))
@@ -77,7 +77,7 @@ def test_one_unit_in_the_last_place_is_found(tmp_path: Path) -> None:
 
 def test_on_another_engine_a_tolerance_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = changed(simulated(tmp_path / "run"), engine="c")
-    monkeypatch.setattr(hil.replay.replay, "take_engine", lambda *_: None)  # as where no compiler is found
+    monkeypatch.setattr(hil.session.replay, "take_engine", lambda *_: None)  # as where no compiler is found
     u = load_run(folder)["u.F"]
     almost = u + 0.5 * OTHER_ENGINE * np.abs(u).max()
     found = replay(changed(folder, {"u.F": almost}))
@@ -255,11 +255,11 @@ def test_frames_that_end_before_the_rows_do_are_no_difference_where_the_run_was_
         main(["hil", "two_mass_spring_drive", "--duration", "0.1", "--engine", "vm", "--out", str(tmp_path / "run")])
     whole = replay(tmp_path / "run")
     frames = list(read_frames(tmp_path / "run"))
-    monkeypatch.setattr("hil.replay.replay.read_frames", lambda folder: frames[: len(frames) // 2])
+    monkeypatch.setattr("hil.session.replay.read_frames", lambda folder: frames[: len(frames) // 2])
     assert replay(tmp_path / "run").other_samples > 100, "a run that says it is whole must have them all"
     run = load_run(tmp_path / "run")
     cut_off = dataclasses.replace(run, metadata=run.metadata | {"status": "running"})
-    monkeypatch.setattr("hil.replay.replay.load_run", lambda folder: cut_off)
+    monkeypatch.setattr("hil.session.replay.load_run", lambda folder: cut_off)
     cut = replay(tmp_path / "run")
     assert cut.other_samples == 0
     assert 0 < cut.samples < whole.samples

@@ -12,7 +12,7 @@ from hil.frame import SENT
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.files import FrameLog
-from hil.replay.replay import replay
+from hil.session.replay import replay
 from servoctl.cli import main
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory

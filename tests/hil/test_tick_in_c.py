@@ -18,11 +18,11 @@ from hil.frame import Frame
 from hil.loop import Reading, Tick
 from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.registry import build
+from hil.rig.machine import fill_encoding, fill_message, frame_reader, watched_ids
 from hil.rig.ticks_in_c import in_order
 from hil.safety.plan import Stage
 from hil.safety.stages import Stages
 from hil.session.run import HilRun
-from hil.tick.machine import fill_encoding, fill_message, frame_reader, watched_ids
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 from tests.faces import column_bytes, on_drives, with_frames

@@ -25,9 +25,9 @@ from hil.loop import SECOND, Ahead, Tick, WallClock
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.recorder.memory import FRAME, unpacked
-from hil.replay.replay import replay
 from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage
+from hil.session.replay import replay
 from hil.session.run import HilRun
 from tests.hil.interfaces import keys_of
 from tests.hil.opaque_code import PLANT, TERM, Awkward, Grumpy

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from hil.replay.replay import replay
+from hil.session.replay import replay
 from servoctl.check.report import check
 from servoctl.check.ultimate_bounds import dead_zone_time, leakage_rms, radius, settled
 from servoctl.engine.kernel import Kernel, inputs

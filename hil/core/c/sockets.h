@@ -22,3 +22,35 @@ typedef struct {
 long long sockets_now(const tick_sockets *s);
 int sockets_take(tick *k, tick_sockets *s, int number);
 int sockets_send(tick_sockets *s, const tick_frame *frames, int count);
+
+/* Several ticks in one call. */
+
+typedef struct { /* a ring of hil.recorder.memory, to put records into */
+  unsigned long long *counts; /* number of records put, then of those lost; after eight numbers, of those taken */
+  unsigned char *slots;
+  unsigned long long size, capacity;
+} tick_ring;
+
+typedef struct { /* a frame that feeds the watchdog of a drive */
+  tick_frame frame;
+  long long every, ticks; /* it is sent every so many ticks; ticks up to now */
+} tick_feed;
+
+typedef struct {
+  tick_ring rows, frames;
+  int feeds;
+  tick_feed *feed;
+  const double *live; /* values of gains that may change, at the end of a row */
+  int lives, wake;    /* wake: descriptor with a byte after each signal; -1: none */
+  int decides;        /* whether C decides the torques; if not, a tick ends after its read */
+  int innovation, innovations;
+  double outlier, duration;      /* of an innovation; of the task [s] */
+  unsigned long long ends;       /* bit: status of the law after which Python looks at the tick */
+  long long period, wait;        /* of the ticks; longest time after the beginning of one to wait for samples [ns] */
+  long long deadline, task_time; /* of the next tick [ns] */
+  int ticks, unknown;            /* done, and frames with an id of no node */
+  tick_times last;               /* of the last tick, or of the one that was begun */
+} tick_stretch;
+
+int stretch_act(tick *k, tick_sockets *s, tick_stretch *x);
+int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most);

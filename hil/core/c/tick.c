@@ -1,5 +1,31 @@
 /* The steps of a tick, and the whole one. */
 
+/* The reading of a tick: the state of the machine from the frames. */
+
+/* Number of a bus on which a sample of this tick is missing; -1: none is. */
+int tick_missing(const tick *k)
+{
+  for (int i = 0; i < k->channels; ++i) {
+    const tick_channel *each = &k->channel[i];
+    if (each->awaited && k->sample_time[i] < (each->synced ? *k->began : *k->written)) return each->bus;
+  }
+  return -1;
+}
+
+/* Whether Python reacts to the reading: to a verdict, a state that is not known, a drive that mutes its bus, or an
+   exception. */
+int tick_asks(const tick *k) { return k->sensing->verdicts || !k->sensing->valid || k->mute || *k->failed; }
+
+/* Computes the state of the machine; returns whether Python reacts to it. */
+int tick_sense(tick *k, long long now)
+{
+  k->mute = 0;
+  for (int i = 0; i < k->m; ++i) k->silences[i] = k->alive[i] ? seconds(now - k->alive[i]) : 0.0;
+  for (int i = 0; i < k->channels; ++i) k->mute = k->mute || (k->channel[i].mutes && k->sample_time[i] < *k->written);
+  sense_read(k->sensing, seconds(now), now, *k->due, k->free, *k->began, *k->written);
+  return tick_asks(k);
+}
+
 /* Begins a tick: what is taken from now on can be undone. */
 void tick_begin(tick *k, long long began)
 {
@@ -197,4 +223,74 @@ int tick_frames(tick *k, const tick_frame *in, int count, long long began, long 
     }
   }
   return tick_sense(k, sensed) || tick_decide(k, decided, elapsed, task_time) ? GIVEN_BACK : 0;
+}
+
+/* The row of a tick that was done in C, and the durations of its parts. */
+
+/* Counts a duration [ns] in a block of hil.loop.timing: number, least, most, sum, squares in two words, bins. */
+void log_count(unsigned long long *counts, long long duration)
+{
+  unsigned long long d = duration < 0 ? 0 : (unsigned long long)duration, high = d >> 32, low = d & 0xFFFFFFFFu;
+  unsigned long long mixed = high * low, squared = low * low + (mixed << 33);
+  int shift = 0;
+  if (!counts[0] || d < counts[1]) counts[1] = d;
+  if (d > counts[2]) counts[2] = d;
+  ++counts[0];
+  counts[3] += d;
+  counts[5] += high * high + (mixed >> 31) + (squared < mixed << 33);
+  counts[4] += squared;
+  counts[5] += counts[4] < squared;
+  while (d >> shift >= 2 << BITS) ++shift;
+  ++counts[HEAD_COUNTS + (shift << BITS) + (d >> shift)];
+}
+
+static void count_times(const tick *k, tick_log *g, const tick_times *when)
+{
+  long long slack = when->deadline + g->nominal - when->written;
+  log_count(g->lateness, when->began - when->deadline);
+  log_count(g->execution, when->written - when->began);
+  if (g->marks[0] >= 0) log_count(g->period, when->began - g->marks[0]);
+  g->marks[0] = when->began;
+  if (slack < g->marks[1]) g->marks[1] = slack;
+  g->marks[2] = 0;
+  for (int i = 0; i < k->channels; ++i) log_count(g->ages + i * g->block, llrint(k->ages[i] * SECOND));
+  log_count(g->read, when->read - when->began);
+  log_count(g->law, when->decided - when->read);
+  log_count(g->write, when->written - when->decided);
+}
+
+static double *put(double *place, const double *values, int count)
+{
+  memcpy(place, values, count * sizeof *values);
+  return place + count;
+}
+
+/* Counts a tick and writes its row, without the columns of the simulated plant and of live gains. */
+void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
+{
+  double *state = g->numbers + 1, *command = state + g->state;
+  g->numbers[0] = seconds(when->began);
+  put(state, k->law.arguments[1], g->state);
+  put(command, k->law.results[0], g->command);
+  put(command + g->inputs, k->torques, k->m);
+  for (int i = 0; i < g->disturbances && g->stage != g->task; ++i) command[g->disturbance + i] = NAN;
+  g->values.arguments[0][0] = when->task_time;
+  put(g->values.arguments[2], k->law.arguments[2], g->parameters); /* live gains may have changed them */
+  g->values.function((const double **)g->values.arguments, g->values.results);
+  for (int i = 0; i < g->sources; ++i) *row++ = g->numbers[g->source[i]];
+  *row++ = seconds(when->elapsed);
+  *row++ = when->task_time;
+  *row++ = seconds(when->began - when->deadline);
+  *row++ = 0.0; /* no period was skipped */
+  *row++ = g->stage;
+  *row++ = seconds(when->read - when->began);
+  row = put(row, k->law.results[0], k->m);
+  row = put(row, k->ages, k->channels);
+  row = put(row, k->position, k->m);
+  row = put(row, k->velocity, k->m);
+  row = put(row, k->torque, k->m);
+  row = put(row, k->carried, k->m);
+  *row++ = k->sensing->residual;
+  for (int i = 0; i < g->gauges; ++i) *row++ = k->gauges[g->gauge[i]];
+  count_times(k, g, when);
 }

@@ -1,4 +1,143 @@
-/* Tables and state of the tick in C; constants are those of SHARED in hil.core.library. Python reads this file as it stands, so it has no preprocessor lines. */
+/* Structs and functions of the tick in C: sensing, the torques that are sent, the tick, its row. Constants are those of
+   SHARED in hil.core.library. Python reads this file as it stands, so it has no preprocessor lines. */
+
+/* Sensing: what it remembers, what it reads, and its verdicts. */
+
+typedef void (*tick_function)(const double **arguments, double **results);
+
+typedef struct { /* a compiled function with its buffers */
+  tick_function function;
+  double **arguments, **results;
+} tick_call;
+
+enum { ASKED = 8 }; /* number of SYNCs and commands that are remembered; an older reply is stale */
+
+/* What the last windows showed of a motor: its torque arrives; one window of neither; from LOST on: in so many windows
+   none of it arrives; nor does it, and friction does not explain that; anything else. Stage zero has not proved the
+   motor, and nor has its motion since; nor that, and the last window went against it. */
+enum { ARRIVES = 0, BETWEEN = 1, LOST = 2, NOT_FRICTION = -1, OTHER = -2, UNPROVED = -3, AGAINST = -4 };
+
+/* Windows within which a disturbance that comes at once is there: the one in which it comes, and two more. */
+enum { WINDOWS = 3 };
+
+typedef struct { /* what is wrong: hil.core.constants.Found, and the numbers that its sentence needs */
+  int found, channel, stops, cause;
+  double numbers[3];
+} sense_verdict;
+
+typedef struct { /* a measured displacement, and what a sample of it is checked by: hil.sensing.channels.Channel */
+  int feedback;              /* ON_SYNC, ON_CYCLIC or ON_REPLY */
+  double resolution, speed_limit, leap, interval, visible, held, position_error, speed_error, weight;
+  double filter_time;            /* time constant of its rate filter [s] */
+  int first_factor, factors;     /* of its row of the Jacobian, where that is constant */
+} sense_channel;
+
+typedef struct { /* the windows in which the motion is compared with the model: hil.sensing.tracking.TrackingMonitor */
+  int n, m, estimated, most_windows[2];
+  double window, quick, longest, lag, share, level_model, rate_model;
+  const double *limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction;
+  tick_call disturbance; /* t, q, v = 0, parameters, acceleration -> d and the shares */
+  tick_call floor;       /* t, q -> the largest d that errors of the samples alone can cause */
+  int beyond, lacking, windows, stopped, halved;
+  double window_elapsed, half_elapsed, quick_elapsed;
+  sense_verdict verdict;
+  /* ARRAYS of tracking */
+} tracking;
+
+typedef struct { /* hil.sensing.sensing.Sensing */
+  int n, m, channels, filtered, linear, constant, predicts;
+  long long period, now, read; /* period of the ticks; times of the last finite state, and of the last reading [ns] */
+  double skew, old, residual_tolerance;   /* NaN: by the resolutions */
+  double ahead;  /* time by which the law gets the state ahead [s]; 0: it gets that of now */
+  int evenly;    /* whether it gets the positions at the moment when the tick was due instead */
+  sense_channel *channel;
+  const int *factor_index;
+  const double *factor;
+  tick_call predict;     /* times t and h, state, u, parameters -> the state after h */
+  tick_call coordinates; /* of hil.sensing.coordinates */
+  tick_call positions;   /* q -> displacements, where they are not linear */
+  tick_call speeds_at;   /* t, q, v -> their rates, where the Jacobian is not constant */
+  tracking *tracking;    /* 0: the motion is not compared with the model */
+  int contradictions;    /* ticks in a row in which redundant measurements contradict each other */
+  int valid;             /* whether every channel has sent a sample, all is measured and all numbers are finite */
+  double residual;       /* largest disagreement of redundant measurements */
+  int verdicts, placed;  /* placed: whether `predicted` has the displacements of this tick */
+  sense_verdict *verdict;
+  /* ARRAYS of sensing */
+} sensing;
+
+int sense_read(sensing *s, double t, long long now, long long due, int free, long long sync, long long command);
+void track_begin(tracking *w);
+int track_judge(tracking *w, double t, double elapsed, const double *q, const double *innovation, const double *u,
+                const double *positions, const double *made, const double *speeds);
+int track_arrivals(tracking *w, int is_long, double elapsed, const double *sent, const double *speeds);
+void track_cause(tracking *w, const double *d, const double *first, const double *second, const int *still,
+                 sense_verdict *found);
+
+/* The torques that are sent. */
+
+typedef struct { /* hil.safety.limits.Limits */
+  int m, timed;   /* timed: whether `now` tells how much time has passed; if not, it is one period */
+  double period;  /* of the loop: the longest time that counts [s] */
+  long long last; /* when the last torques were computed [ns]; 0 before the first */
+  /* ARRAYS of limits */
+} limits;
+
+void limits_apply(limits *l, long long now, const double *held);
+void limits_keep(limits *l, long long now);
+
+typedef struct { /* hil.safety.pose_hold.PoseHold */
+  int n, m, at_rest, is_sound;         /* at_rest: whether `hold` has the results of a pose at rest */
+  double t;                            /* at which the model is evaluated [s] */
+  tick_call hold;                      /* t, q, v, parameters -> u, the remaining acceleration, W */
+  double period, stiffness, damping, integral_gain; /* of the loop [s]; of the feedback */
+  double stop_rate, stop_decay;                     /* of a stop [1/s]; what a period leaves of a speed */
+  double spring, slowing, wall, wall_damping;       /* while a hand guides the machine */
+  double blind_time, blind_share;                   /* of a motor that is braked blindly */
+  /* ARRAYS of pose */
+} pose;
+
+enum { HELD, NO_EQUATIONS, NO_POSE }; /* there are torques, the model has no equations of motion, or no pose is known */
+
+int pose_weigh(pose *p);
+int pose_stand(pose *p, int learns);
+void pose_keep_stand(pose *p);
+int pose_guide(pose *p, int follows);
+void pose_keep_guide(pose *p);
+int pose_balance(pose *p, int sound);
+void pose_stop(pose *p, double decay, double elapsed, int limited);
+void pose_keep_stop(pose *p);
+
+typedef struct { /* hil.safety.ladder.Ladder */
+  int m, still_ticks;
+  double left, fastest, next_fastest; /* largest speed of any joint in the stop [joint unit/s] */
+  /* ARRAYS of ladder */
+} ladder;
+
+int ladder_watch(ladder *l);
+void ladder_keep(ladder *l);
+
+/* What the test of the drives shows of one: the wrong polarity, too much torque, none, or too much motion; or nothing, but
+   its round is to be judged. */
+enum { SHOWS_REVERSED = 1, SHOWS_EXCESS, SHOWS_NOTHING, SHOWS_MOTION, SHOWS_ROUND };
+
+typedef struct { /* hil.safety.proof.TorqueProof */
+  int m, together;                                /* together: whether motors are redundant */
+  int quarter, late, judged, round_tick;          /* of a round, in ticks; round_tick: -1: there is none */
+  long long samples, room;                        /* rows that are written, and for which there is memory */
+  double period, certain, *rows;                  /* rows of hil.safety.axis_motion */
+  int shows, drive;                               /* the last finding, and the drive */
+  double response;                                /* of that drive: the share of its torque that acts */
+  /* ARRAYS of proof */
+} proof;
+
+int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds, const double *held);
+int proof_judge(proof *p, long long now);
+void proof_torques(proof *p);
+void proof_keep(proof *p);
+void proof_sent(proof *p, long long now, const double *torques);
+
+/* The tick: tables and state. */
 
 typedef struct { /* an integer or a float of single precision in a payload; first -4 to -1: in the id */
   int first, size, shift, kind, big; /* kind 0: unsigned, 1: signed, 2: float */
@@ -114,3 +253,27 @@ typedef struct { /* a frame as hil.recorder.memory.FRAME has it */
 
 int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long sensed, long long decided,
                 double elapsed, double task_time);
+
+/* The row of a tick. */
+
+typedef struct { /* what a tick records: hil.session.logbook */
+  int columns, sources, state, command, inputs, parameters, block, gauges;
+  const int *source; /* of the first columns: index into `numbers` */
+  const int *gauge;  /* of the columns of gauges: index into those of `tick` */
+  double *numbers;   /* time, state, command, and the results of `values` */
+  double *unused;    /* a row that finds no room */
+  tick_call values;
+  int stage, task;               /* number of the stage, and that of the task */
+  int disturbance, disturbances; /* where the law's observer is in the command; outside the task it stands still */
+  unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* in blocks of hil.loop.timing */
+  long long *marks; /* of hil.loop.timing: beginning of the last tick, least slack, late ticks in a row */
+  long long nominal;
+} tick_log;
+
+typedef struct { /* when the parts of a tick ended, on the run's clock [ns] */
+  long long deadline, began, elapsed, read, decided, written;
+  double task_time; /* [s] */
+} tick_times;
+
+void log_count(unsigned long long *counts, long long duration);
+void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row);

@@ -26,7 +26,7 @@ from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, Distribution, TickStatistics
 from hil.recorder.columns import ColumnLayout
 from hil.recorder.memory import FRAME, Ring, unpacked
-from hil.tick.machine import CompiledTick
+from hil.rig.machine import CompiledTick
 from servoctl.simulation.control_tick import LogCall
 from servoctl.types import Array
 
@@ -43,7 +43,7 @@ def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanB
 
 
 class TickLog:
-    """A `tick_log` of `c/log.h` with its arrays.
+    """A `tick_log` of `c/tick.h` with its arrays.
 
     Args:
         values: The log part of a row, on the arrays of the table.
@@ -114,7 +114,7 @@ BETWEEN, READ, AFTER_READ = 0, 1, 2
 
 
 class SocketTicks:
-    """The buses as a `tick_sockets` of `c/sockets.h`, and ticks on them as a `tick_stretch` of `c/stretch.h`.
+    """The buses as a `tick_sockets` of `c/sockets.h`, and ticks on them as a `tick_stretch`.
 
     Args:
         buses: Name -> bus, in the order of their numbers.

@@ -1,1 +1,0 @@
-"""The law of a finished run once more, on its logged states."""

@@ -1,1 +1,0 @@
-"""The tick of a run in C: frames in, frames out."""
