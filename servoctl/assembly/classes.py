@@ -225,8 +225,7 @@ FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of an MJCF's `<com
 
 def class_stamps(paths: Iterable[str | None], folder: Path) -> list[Stamp]:
     """Stamps of the files of some class paths, and of what other files of their folders have imported."""
-    modules = [(path or "").rpartition(":")[0] for path in paths]
-    files = [folder / module for module in modules if module.endswith(".py")]
+    files = [folder / path.rpartition(":")[0] for path in paths if path is not None and ".py:" in path]
     return [stamp(each) for file in files for each in (file, *siblings(file.parent))]
 
 

@@ -153,7 +153,7 @@ def _ground_key(loaded: LoadedConfig, waiting: bool) -> tuple[Any, ...]:
         config.initial, config.references, waiting,
         [stamp(folder / reference.file) for reference in config.references.values() if reference.file],
         [stamps(folder / str(robot.urdf or robot.mjcf)) for robot in config.plant.every_robot.values()],
-        class_stamps([config.plant.class_, *(entry.class_ for entry in config.task)], folder),
+        class_stamps([config.plant.class_, *[entry.class_ for entry in config.task]], folder),
     )  # fmt: skip
 
 
