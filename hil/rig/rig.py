@@ -69,7 +69,6 @@ class CanRig(DriveRig):
         self.measured = [np.nan] * (3 * len(self._drives))
         self.off = not self.sends
         self.switch_off = SwitchOff(dispatch, self._drives, self._period)
-        self.ladder = Ladder(self._drives)
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
@@ -78,6 +77,9 @@ class CanRig(DriveRig):
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
         self._truth, self.true = environment.truth, list[float]()
         hold = setup.gravity_compensation(0.0, start.q, start.v)  # of the start pose, while watchdogs are tested
+        inertia = np.diag(hold.inertia)
+        response = np.divide(self._period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
+        self.ladder = Ladder(self._drives, response)
         self._holding, self._let_go = hold.u.tolist(), let_go(hold, setup.sensing.displacements.units)
         self.bring_up = BringUp(dispatch, nanoseconds(values.period))
         self._enabling: Handshake | None = None

@@ -14,6 +14,7 @@ from hil.core.structs import Calls, Struct
 from hil.drives.base import Drive
 from hil.frame import Frame
 from hil.loop import SECOND
+from servoctl.types import Array
 
 STILL = 0.01  # a joint stands still below this share of its speed limit
 LEFT = 0.04  # it has stopped only below this share of the largest speed of any joint in the stop, unless that is noise
@@ -39,10 +40,15 @@ class Rung(IntEnum):
 
 
 class Ladder:
-    """The step of each drive."""
+    """The step of each drive.
 
-    def __init__(self, drives: Sequence[Drive]) -> None:
-        self._drives = drives
+    Args:
+        response: Change of each joint's speed in a period by a torque of one, shape (m,) [joint unit/s per actuator
+            unit]: no loop holds a light joint more still than a step of its torque on the wire moves it.
+    """
+
+    def __init__(self, drives: Sequence[Drive], response: Array) -> None:
+        self._drives, self._response = drives, response
         self.rungs = [Rung.LOOP] * len(drives)  # step of each drive
         self._since = [0] * len(drives)
         self.distrusted: set[int] = set()  # numbers of the drives whose encoder is not trusted
@@ -64,10 +70,12 @@ class Ladder:
 
     def _resolve(self) -> None:
         """Takes the speeds below which joints only show noise, which are known after the bring-up."""
-        steps = np.array([drive.quantum()[1] for drive in self._drives])
+        _, steps, torques = np.array([drive.quantum() for drive in self._drives]).T
         limits = np.array([drive.settings.speed_limit for drive in self._drives])
         # fmax: a step not on the wire is NaN
-        self.struct.arrays["noise"][:], self._resolved = np.fmax(SHOWN * steps, NOISE * limits), True
+        noise = np.fmax(SHOWN * steps, NOISE * limits)
+        moved = np.minimum(np.nan_to_num(torques) * self._response, STILL * limits)
+        self.struct.arrays["noise"][:], self._resolved = np.maximum(noise, moved), True
 
     def brake(self, number: int, now: int, must: bool) -> None:
         """Closes the brake of a drive, if it has one.

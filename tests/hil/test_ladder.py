@@ -74,7 +74,7 @@ def bench(*changes: dict[str, object]) -> tuple[Ladder, list[Silent]]:
         drive.settings = drive_settings("odrive", **change)  # type: ignore[arg-type]
     for drive in drives:
         drive.condition = Condition.ENABLED
-    return Ladder(drives), drives
+    return Ladder(drives, np.zeros(len(drives))), drives
 
 
 def test_a_drive_never_goes_up_the_ladder() -> None:
@@ -116,6 +116,20 @@ def enabled_cia402() -> Any:
     drive.accept(Frame(0x705, bytes([codec.OPERATIONAL])))
     drive.accept(Frame(0x285, bytes.fromhex("371200000000")))
     return drive
+
+
+@pytest.mark.parametrize(("moved", "stands"), [(0.0, False), (0.02, True), (10.0, True)])
+def test_a_joint_stands_that_a_step_of_its_torque_on_the_wire_moves_faster(moved: float, stands: bool) -> None:
+    """Below 1 % of its speed limit, 0.04: a light joint coasts until a whole step of torque is wanted."""
+    drives = [Silent(drive_settings("odrive"), 0.0025)]
+    ladder = Ladder(drives, np.array([moved / drives[0].quantum()[2]]))
+    ladder.begin()
+    for speed in (0.1, 0.015, 0.015, 0.015):
+        ladder.watch([speed], [True])
+    assert ladder.stands(0) is stands
+    for _ in range(4):
+        ladder.watch([0.045], [True])
+    assert not ladder.stands(0)
 
 
 def test_a_drive_that_has_left_nmt_operational_is_not_confirmed_off_by_that() -> None:

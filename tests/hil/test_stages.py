@@ -27,7 +27,7 @@ class Bench(DriveRig):
 
     def __init__(self) -> None:
         self._drives: list[Drive] = [Silent(settings("u1"), 0.0025), Silent(settings("u2"), 0.0025)]
-        self.ladder = Ladder(self._drives)
+        self.ladder = Ladder(self._drives, np.zeros(len(self._drives)))
         self.disabled = 0
         self.reports: list[EventKind] = []
         self.refuses, self.stubborn, self.pose = False, False, list[tuple[str, str]]()
