@@ -82,6 +82,7 @@ class WireSteps:
     def __call__(self, torques: Array) -> Array:
         """Torques within the limits, which their frames carry exactly, shape (m,) [actuator units]."""
         wanted = np.clip(torques + self.rest, -self._limits, self._limits)
-        carried = self._carried(wanted)
+        # the torque in the frame of a limit may be above the limit, by rounding alone
+        carried: Array = np.clip(self._carried(wanted), -self._limits, self._limits)
         self.rest[:] = wanted - carried
         return carried

@@ -271,7 +271,7 @@ class HilRun:
             reporter.report_exception(error)
         finally:
             self._off()
-            self._record_aftermath()
+            self._attempt(self._record_aftermath, None)  # a machine that has failed may fail again
 
     def _decide(self, tick: Tick, reading: Reading) -> Array | None:
         environment, stages = self.environment, self.stages

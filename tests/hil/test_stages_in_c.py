@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hil.assembly.emulation import POWER_UP, environment_of, make_emulator
@@ -28,6 +29,9 @@ LIMITED = {
     )
     for word, key, value in (("weak", "torque_limit", 8.0), ("slow", "torque_rate_limit", 100.0))
 }
+LIMITED["tight robots"] = Rig(
+    ROBOTS.config, (*ROBOTS.overrides, *(f"hil.drives.u{i}.torque_limit=8.2" for i in range(1, 7)))
+)
 """Machines whose torques, or their changes, have limits that bind in a stop."""
 MACHINES = {"robots": ROBOTS, **{name: RIGS[name] for name in ("V rack mit", "V rack moteus", "V rack odrive", "L")}}
 """Machines whose drives answer SYNC, commands, or nothing; with gravity and brakes; with an encoder node."""
@@ -123,6 +127,15 @@ def test_a_stop_whose_torques_the_limits_scale_is_equal_to_the_bit(machine: str)
     """Some torques stay within their limits: those are changed too, with the same share."""
     _, counted = compare(machine, Stage.FULL, duration=0.8)
     assert counted.limited > 5
+
+
+@pytest.mark.slow
+def test_a_limit_of_whole_steps_ends_no_stop_and_saturates_no_drive() -> None:
+    """8.2 N m are 328 steps, but 1000 * (8.2 / 50) / 0.5 is 327.99999999999994, and the way back 8.200000000000001."""
+    push = {"kind": "push", "drive": "u1", "torque": 8.0, "at": 0.1, "since": "engaged"}
+    left, _ = compare("tight robots", Stage.FULL, push, duration=0.3)
+    assert left["counts"].keys() == {"stage", "proved", "tracking"}
+    assert abs(np.frombuffer(left["columns"]["sent.u3"])).max() == pytest.approx(8.2, abs=1e-12)
 
 
 @cache

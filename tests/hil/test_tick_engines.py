@@ -103,6 +103,19 @@ def test_an_exception_while_c_holds_the_pose_ends_the_run_at_once() -> None:
     assert not emulator.drive("F").motor.enabled
 
 
+def test_an_emulated_machine_that_goes_on_failing_ends_the_run_once_and_leaves_a_whole_summary() -> None:
+    setup = load("two_mass_spring_drive", ["plant.parameters.host=0", PLANT, "hil.emulation.parameters.host=1"], "vm")
+    emulator = make_emulator(setup, "vm")
+    fail = partial(Awkward.failures.extend, 100_000 * [ArithmeticError("a machine that fails")])
+    ended = on_rig(setup, emulator, duration=0.15, engaged=lambda: emulator.world.after(50_300_000, fail))
+    assert Awkward.failures
+    Awkward.failures.clear()
+    (event,) = [event for event in ended.events if event.kind is EventKind.EXCEPTION]
+    assert "ArithmeticError: a machine that fails (line " in event.detail and ended.exit_code == 3
+    facts = ended.trajectory.metadata
+    assert facts["status"] == "stopped" and facts["steps"] > 700 and facts["drives"]["F"]
+
+
 def test_without_a_compiler_the_start_on_drives_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,7 +77,7 @@ int tick_act(tick *k)
 static double in_steps(tick *k, int i, double torque)
 {
   double most = k->pose->torque_limits[i], wanted = smaller(larger(torque + k->rest[i], -most), most);
-  double carried = tick_encode(&k->encoding[i], wanted);
+  double carried = smaller(larger(tick_encode(&k->encoding[i], wanted), -most), most);
   k->unsent[i] = wanted - carried;
   return carried;
 }
