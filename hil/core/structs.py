@@ -71,10 +71,10 @@ class Struct:
         return blocks
 
     def share(self, name: str, array: Array) -> None:
-        """Takes an array for one of the struct's."""
+        """Takes an array for one of the struct's, which is kept alive until another takes its place."""
         (kind,) = [kind for kind, dtype in DTYPES.items() if array.dtype == dtype]
         self.arrays[name] = array
-        setattr(self.c, name, self.pointer(kind, array))
+        setattr(self.c, name, self.ffi.cast(f"{kind} *", array.ctypes.data))
 
     def pointer(self, kind: str, array: Array) -> Any:
         """Address of an array, which is kept alive."""

@@ -2,6 +2,7 @@
 
 import math
 import random
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -21,6 +22,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.hil.fixed_observer import Fixed
+from tests.hil.one_joint import OneJoint
 from tests.hil.opaque_code import Crank
 from tests.hil.textbook_sensing import Textbook, Verdict, Windows
 
@@ -212,3 +214,13 @@ def test_samples_in_c_are_judged_and_combined_as_the_textbook_does_it(name: str)
         read(machine, seed, counts)
     expected = {Found.POSITION, Found.VELOCITY, Found.JUMP, Found.STUCK, Found.SCALE}
     assert set(counts) >= expected | ({Found.CONTRADICTION} if name == "coordinated robots" else set())
+
+
+def test_samples_of_an_earlier_run_are_freed_when_another_run_takes_the_sensing() -> None:
+    sensing = OneJoint(Channel("u1", 1e-3)).sensing
+    first, second = np.zeros(1), np.ones(1)
+    earlier = weakref.ref(first)
+    sensing.share({"position": first})
+    sensing.share({"position": second})
+    del first
+    assert earlier() is None and sensing.struct.c.position[0] == 1.0
