@@ -10,6 +10,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
+import hil
 from hil.assembly.emulation import POWER_UP, Environment
 from hil.assembly.prepare import load
 from hil.bus import Bus, Health
@@ -26,6 +27,8 @@ from servoctl.errors import RigError
 CONFIG = "two_mass_spring_drive"
 SHORT = ("hil.safety.zero_time=0.02", "hil.safety.ramp_time=0.1")
 """The bring-up takes 0.12 s instead of 0.7 s."""
+PLANT = f'plant.class="{(Path(hil.__file__).parents[1] / "plants" / "two_mass_spring.py").as_posix()}:TwoMassSpring"'
+"""Its class by the file: a user may have a package of the name `plants`."""
 DURATION = 0.1  # [s] time in the task
 RECORDED = Path(__file__).parent / "recorded"  # folder with the frames
 
@@ -61,7 +64,7 @@ def first_difference(overrides: tuple[Override, ...] = (), engine: str = "auto")
         engine: Engine of the law and the sensing.
     """
     recorded = list(read_frames(RECORDED))
-    setup, world = load(CONFIG, (*SHORT, *overrides), engine), World()
+    setup, world = load(CONFIG, (*SHORT, PLANT, *overrides), engine), World()
     (name,) = setup.settings.buses
     bus = PlayedBus(name, world, [frame for _, sent, frame, _ in recorded if not sent])
     environment = Environment({name: bus}, VirtualClock(world), emulated=True, lockstep=True)

@@ -1,6 +1,8 @@
 """A recorded run is played before a real bus opens, and must send the same frames."""
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,6 +24,12 @@ def test_the_recorded_frames_are_those_of_a_run_on_emulated_drives(tmp_path: Pat
 @pytest.mark.parametrize("engine", ["auto", "vm"])
 def test_the_run_that_is_played_sends_the_same_frames_on_every_engine(engine: str) -> None:
     assert golden.first_difference(engine=engine) == ""
+
+
+def test_a_package_of_the_user_that_is_called_plants_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plants", ModuleType("plants"))
+    monkeypatch.delitem(sys.modules, "plants.two_mass_spring", raising=False)
+    assert golden.first_difference() == ""
 
 
 @pytest.mark.parametrize(
