@@ -63,13 +63,18 @@ def on_drives(config: str | Path, *sets: str | Path, out: Path | None = None, **
         config: Name or file.
         sets: Overrides `PATH=VALUE`, or files.
         out: Run folder; None: in memory.
-        asked: Fields of a `Request`; by default `engine="vm"`, which needs no compiler.
+        asked: Fields of a `Request`; by default `engine="vm"`, on which no law is compiled.
     """
     return start(Request(config, sets, **{"engine": "vm", **asked})).run(out, lambda event: None)
 
 
 def with_frames(config: str | Path, *sets: str | Path, **asked: Any) -> tuple[RunResult, list[Any]]:
     """As `on_drives` in memory, and the frames of the run."""
+    return frames_of(lambda: on_drives(config, *sets, **asked))
+
+
+def frames_of(run: Callable[[], RunResult]) -> tuple[RunResult, list[Any]]:
+    """The result of a run in memory, and its frames."""
     kept: list[InMemory] = []
     usual = InMemory.close
 
@@ -79,7 +84,7 @@ def with_frames(config: str | Path, *sets: str | Path, **asked: Any) -> tuple[Ru
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InMemory, "close", close)
-        result = on_drives(config, *sets, **asked)
+        result = run()
     (recorder,) = kept
     return result, recorder.frames
 

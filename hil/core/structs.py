@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.core.library import ARRAYS, DTYPES, Table, library
+from hil.core.compiled import ARRAYS, DTYPES, Table, library
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 
@@ -48,7 +48,7 @@ class Struct:
 
     Args:
         kind: Its name in C.
-        sizes: Size -> number, for the sizes of its arrays in `hil.core.library.ARRAYS`.
+        sizes: Size -> number, for the sizes of its arrays in `hil.core.compiled.ARRAYS`.
         calls: What makes its calls.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.assembly.setup import RigSetup
 from hil.codecs.field import Field
-from hil.core.library import BLOCKS, STATE
+from hil.core.compiled import BLOCKS, STATE
 from hil.core.structs import Struct
 from hil.drives.base import Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES

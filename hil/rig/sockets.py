@@ -17,7 +17,7 @@ import numpy as np
 
 from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
-from hil.core.library import SOCKETS
+from hil.core.compiled import SOCKETS
 from hil.drives.base import Drive, Feedback, Node
 from hil.frame import SENT, Frame
 from hil.loop import Clock, Tick, WallClock

@@ -54,7 +54,7 @@ LONGEST = 0.04  # [s] longest quarter of a round where speeds are coarse
 HIDDEN = 4.0
 """A response counts as that of the wrong polarity if it is so many times its error beyond; 3 where speeds show it."""
 
-JUDGED = 4  # ticks after which a round is judged again
+JUDGED = 4  # ticks after which a round is judged again, from its middle on
 LATE = 3  # largest number of periods after which the samples show a torque: frames and samples are late
 
 

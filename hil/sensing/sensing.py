@@ -1,10 +1,10 @@
 """How the state of the machine follows from the samples of a tick.
 
 Design: C computes it, from the samples in the arrays of a struct to the state and to verdicts on what is wrong; here
-these become sentences. The state of sensing lives in that struct alone, whoever has read the frames. Each sample is
-checked by itself, then extrapolated to the present instant with its speed, and only then are the samples combined. So
-one bad sample is simply left out. A channel without a new sample for `OLD` periods follows the model instead, with the
-torques that were sent; the safety rules limit how old a sample may become.
+these become sentences. The state of sensing lives in that struct alone, whether C or Python has read the frames. Each
+sample is checked by itself, then extrapolated to the present instant with its speed, and only then are the samples
+combined. So one bad sample is simply left out. A channel without a new sample for `OLD` periods follows the model
+instead, with the torques that were sent; the safety rules limit how old a sample may become.
 """
 
 import math

@@ -9,7 +9,7 @@ import pytest
 
 import servoctl
 from hil.core import structs
-from hil.core.library import library
+from hil.core.compiled import library
 from servoctl.cli import main
 from servoctl.cli.doctor import examine
 from servoctl.engine import background, compiler

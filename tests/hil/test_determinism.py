@@ -19,7 +19,7 @@ NOISY = ("hil.emulation.encoder_noise=2e-5", *SHORT)
 
 
 def in_memory(*overrides: str) -> tuple[list[tuple[int, bool, Frame, int]], dict[str, bytes]]:
-    """Frames and columns of a run; on the virtual machine, which is there without a compiler."""
+    """Frames and columns of a run; on the virtual machine, whose numbers no compiler changes."""
     ended, frames = with_frames(CONFIG, *NOISY, *overrides, duration=DURATION)
     assert ended.exit_code == 0
     return frames, column_bytes(ended.trajectory)

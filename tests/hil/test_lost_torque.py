@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.core.library import library
+from hil.core.compiled import library
 from hil.sensing.channels import Channel
 from hil.sensing.tracking import LONGEST, VISIBLE, TrackingMonitor
 from tests.hil.faults.carts.run import play as play_cart

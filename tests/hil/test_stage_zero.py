@@ -154,6 +154,16 @@ def test_friction_that_keeps_an_axis_from_being_proved_does_not_stop_a_sound_one
     assert named(played) == [("unproved", "tau3")] and played.exit_code == 0
 
 
+@pytest.mark.parametrize("friction", [0.2, 0.245, 0.285, 0.544])
+def test_friction_that_gives_way_in_the_first_quarter_of_a_round_turns_no_torque_round(friction: float) -> None:
+    """A joint that is called reversed is driven by twice the torque that holds it, to 6 rad/s and more."""
+    begun = start(Request("arm_on_drives", (f"hil.emulation.coulomb_friction={friction}",), "ramp", 0.05))
+    ended = begun.run(None, lambda event: None)
+    assert ended.exit_code == 0 and not [event for event in ended.events if event.kind is EventKind.REVERSED]
+    speeds = [ended.trajectory[f"true_v.joint{joint}"] for joint in range(1, 7)]
+    assert np.abs(speeds).max() < 0.2
+
+
 def test_an_unproved_axis_that_moves_against_its_torque_is_stopped_by_both_ticks_alike() -> None:
     wrong = "hil.faults=[{kind: torque_constant, drive: tau3, factor: -1, since: power_on}]"
     sets = (*RIGS["S"].overrides, wrong, "hil.emulation.coulomb_friction=0.15")

@@ -9,32 +9,23 @@ import pytest
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
 from hil.loop import nanoseconds
-from hil.recorder import InMemory
 from hil.safety import EventKind
-from tests.faces import on_rig
+from tests.faces import frames_of, on_rig
 from tests.hil.emulation import SHORT
 from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 
 
 def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
     """What a run leaves, and its summary."""
-    kept: list[InMemory] = []
     setup = load("two_mass_spring_drive", [f"hil.tick={tick}", *SHORT, *sets], engine)
     emulator, evaluated = make_emulator(setup, "vm"), setup.loop.evaluations
-    usual = InMemory.close
-
-    def close(self: InMemory, *arguments: Any) -> Any:
-        kept.append(self)
-        return usual(self, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InMemory, "close", close)
-        ended = on_rig(setup, emulator, duration=0.15, engaged=lambda: emulator.world.after(50_300_000, engaged))
+    begun = partial(emulator.world.after, 50_300_000, engaged)
+    ended, frames = frames_of(lambda: on_rig(setup, emulator, duration=0.15, engaged=begun))
     facts = ended.trajectory.metadata
     last = facts["steps"] if ended.exit_code else None  # after an exception the law has no further task time
     columns = ended.trajectory.columns.items()
     left = {
-        "columns": {name: column[:last].tobytes() for name, column in columns}, "frames": kept[0].frames,
+        "columns": {name: column[:last].tobytes() for name, column in columns}, "frames": frames,
         "events": ended.events, "code": ended.exit_code, "timing": facts["timing"],
         "evaluations": facts["evaluations"] - evaluated,
     }  # fmt: skip

@@ -10,8 +10,8 @@ import pytest
 
 from hil.assembly.emulation import in_lockstep
 from hil.assembly.prepare import load
+from hil.core.compiled import library
 from hil.core.constants import GIVEN_BACK, UNKNOWN
-from hil.core.library import library
 from hil.drives.base import Condition, Drive
 from hil.drives.wire import Message
 from hil.frame import Frame

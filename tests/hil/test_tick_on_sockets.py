@@ -18,8 +18,8 @@ import pytest
 from hil.assembly.prepare import load
 from hil.bus.open import START
 from hil.bus.python_can import PythonCanBus
+from hil.core.compiled import SOCKETS, library
 from hil.core.constants import GIVEN_BACK
-from hil.core.library import SOCKETS, library
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Ahead, Tick, WallClock
 from hil.recorder import read_frames

@@ -163,13 +163,15 @@ static int find_moved(proof *p, long long now)
   return fabs(p->travel[worst]) > p->most_travel[worst] ? shows(p, SHOWS_MOTION, worst) : 0;
 }
 
-/* Judges the ticks up to this one: what they show of a drive; SHOWS_ROUND: the present round is to be judged. */
+/* Judges the ticks up to this one: what they show of a drive; SHOWS_ROUND: the present round is to be judged. Up to its
+   middle a torque hardly differs from the constant and linear parts that the model may lack, and friction that gives way
+   looks like one that acts the wrong way. */
 int proof_judge(proof *p, long long now)
 {
-  int over = p->round_tick >= 4 * p->quarter + p->late;
+  int over = p->round_tick >= 4 * p->quarter + p->late, half = p->round_tick >= 2 * p->quarter;
   p->shows = 0;
   if (find_driven(p, now) || find_moved(p, now)) return p->shows;
-  return p->round_tick >= 0 && (over || (p->round_tick >= p->quarter && p->round_tick % p->judged == 0)) ? SHOWS_ROUND : 0;
+  return p->round_tick >= 0 && (over || (half && p->round_tick % p->judged == 0)) ? SHOWS_ROUND : 0;
 }
 
 /* The torques of the test in this tick, in `torques`; `ahead` has the motion that they have caused by the model. */

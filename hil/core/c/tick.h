@@ -1,5 +1,5 @@
 /* Structs and functions of the tick in C: sensing, the torques that are sent, the tick, its row. Constants are those of
-   SHARED in hil.core.library. Python reads this file as it stands, so it has no preprocessor lines. */
+   SHARED in hil.core.compiled. Python reads this file as it stands, so it has no preprocessor lines. */
 
 /* Sensing: what it remembers, what it reads, and its verdicts. */
 
