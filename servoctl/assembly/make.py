@@ -48,9 +48,9 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long
-from servoctl.simulation.loop_stages import functions_key
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import PassiveStabilisation, System
+from servoctl.simulation.traced_loop import functions_key
 from servoctl.types import State
 
 Reach = Callable[[], TaskMap | None]  # what the actuators can do, evaluated when it is asked for

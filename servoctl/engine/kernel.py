@@ -78,6 +78,7 @@ class Kernel:
         # outputs: name -> shape, in order
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
         self._library: Library | None = None
+        self._derivatives: dict[str, Kernel] = {}
         self._call = _Call(self)
 
     @classmethod
@@ -94,12 +95,16 @@ class Kernel:
         function = ca.Function(name, given, [results[output] for output in outputs], list(self.inputs), list(outputs))
         return Kernel(function, self.inputs, {output: self.outputs[output] for output in outputs})
 
-    def derivative(self, name: str, by: str) -> "Kernel":
+    def derivative(self, by: str) -> "Kernel":
         """The derivative of the first output, a vector, by an input that is a vector, shape (values, entries)."""
+        if by in self._derivatives:
+            return self._derivatives[by]
         given = self.function.sx_in()
         value, x = self.function.call(given)[0], given[list(self.inputs).index(by)]
+        name = f"{self.function.name()}_by_{by}"
         function = ca.Function(name, given, [ca.densify(ca.jacobian(value, x))], list(self.inputs), [name])
-        return Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
+        made = self._derivatives[by] = Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
+        return made
 
     def called(self) -> Any:
         """The CasADi function as one that is never inlined, so that its code appears once."""

@@ -4,29 +4,21 @@ Design: every function starts on CasADi's virtual machine. `program` is the C of
 library of it; a compilation in the background is taken between two steps, while the run goes on.
 """
 
-from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Self
 
 import casadi as ca
 
-from servoctl.engine import stored
 from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
-from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import BufferedCall, Kernel
-from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.stored import DeferredFunction
-from servoctl.expression import parse
-from servoctl.laws.secondary import SecondaryTerm
-from servoctl.mechanics.plant import Plant
 from servoctl.simulation.control_tick import ControlTick
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.simulation.traced_loop import TracedLoop
-from servoctl.types import Array
 
 ROUNDING = "until then by vm; two runs may differ by rounding (--engine c and --engine vm repeat to the bit)"
 """What a summary says about a change of the engine."""
@@ -36,25 +28,7 @@ AFTERWARDS = "the run ended on engine vm before the compiler was done; it finish
 
 
 class Loop(TracedLoop):
-    """Evaluates plant, law and whole steps compiled.
-
-    Args:
-        system: Plant and law.
-        in_numpy: Whether the plant is evaluated by its own NumPy code; one that cannot be traced is anyway.
-    """
-
-    def _stored_under(self) -> str | None:
-        if not self.traced:
-            return None
-        system = self.system
-        parts = (system.law, system.passive, system.friction, system.estimator)
-        secondary = None if system.law is None else system.law.term(SecondaryTerm)
-        equations = [system.inputs, None if secondary is None else secondary.null_space]
-        return stored.key_of(
-            lambda: system.model.fingerprint,
-            *(partial(structure_fingerprint, part) for part in parts),
-            *(partial(fingerprint, each, _named(system.model.plant, each)) for each in equations),
-        )
+    """Evaluates plant, law and whole steps compiled."""
 
     def __init__(self, system: System, in_numpy: bool = False) -> None:
         super().__init__(system, in_numpy)
@@ -63,25 +37,8 @@ class Loop(TracedLoop):
         self.compilation: Compilation | None = None  # makes the library while a run goes on; None: nothing does
         self.switched: float | None = None  # time of the run at which it went over to C [s]; None: it did not
 
-    @cached_property
-    def _jacobian(self) -> Kernel:
-        """(t, x, p) -> dx'/dx; on the virtual machine, because derivatives of decompositions have no C."""
-        return self.slopes_kernel.derivative("jacobian", "x")
-
-    @cached_property
-    def _held_jacobian(self) -> Kernel:
-        """(t, x, p, command) -> dx'/dx."""
-        return self.held_slopes_kernel.derivative("held_jacobian", "x")
-
-    def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
-        if not self.differentiable:
-            return None
-        if command is None:
-            return self._jacobian(t, x, self.parameters)[0]
-        return self._held_jacobian(t, x, self.parameters, command)[0]
-
     @property
-    def engine(self) -> str:  # type: ignore[override]
+    def engine(self) -> str:
         """`c` once a loop that shares these functions and steps runs on C, else `vm`; `numpy` if that was asked for."""
         if self._in_numpy:
             return "numpy"
@@ -159,12 +116,6 @@ class Loop(TracedLoop):
             kernel.run_on(Program([kernel.function]).load())
         return self._tick(kernel)
 
-    def control(self, t: float, x: Array) -> Array:
-        if "rates_kernel" in self.derived and "control_kernel" not in self.derived:
-            # a continuous run has whole rows; the function of commands alone would be traced for its start only
-            return self.rates(t, x)[1][: self.layout.command_size]
-        return super().control(t, x)
-
     def control_tick(self) -> ControlTick:
         return self._tick(self.control_kernel)
 
@@ -190,6 +141,11 @@ class Loop(TracedLoop):
         return other
 
     def end_compilation(self, finish: bool) -> dict[str, Any]:
+        """Facts about the change of the engine during a run, which ends now; empty without one.
+
+        Args:
+            finish: Whether a compilation for this loop that still goes on may finish alone, for the next run.
+        """
         facts: dict[str, Any] = {}
         if self.switched is not None:
             facts = {"t": self.switched, "to": "c", "note": ROUNDING}
@@ -256,16 +212,3 @@ class Loop(TracedLoop):
         x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
         following = self._held_step(None, t, x, h, p, command)
         return ca.Function("held_step", [x, t, h, p, command], [following])
-
-
-def _named(plant: Plant, equations: Any) -> dict[str, Any]:
-    """What equations read from a plant by name, parameters and coordinates apart: name -> value.
-
-    Args:
-        equations: Name -> equation; anything else reads nothing.
-    """
-    names: set[str] = set()
-    for equation in equations.values() if isinstance(equations, Mapping) else ():
-        names |= (parse(equation) if isinstance(equation, str) else equation).names
-    known = {*plant.coordinates, *parameter_fields(plant)}
-    return {name: getattr(plant, name) for name in sorted(names - known) if hasattr(plant, name)}
