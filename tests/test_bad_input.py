@@ -322,11 +322,16 @@ def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) ->
         ({"duration": -1}, "simulate: duration: expected a positive time \\[s\\], got -1"),
         ({"duration": np.inf}, "simulate: duration: expected a positive time \\[s\\], got inf"),
         ({"step": 0}, "simulate: step: expected a positive time \\[s\\], got 0"),
+        ({"duraton": 1}, "simulate: duraton: unknown key \\(did you mean 'duration'\\?\\)"),
+        ({"passive_rank_tolerance": 2}, "simulate: passive_rank_tolerance: expected a number between 0 and 1, got 2"),
         ({"method": "euler"}, "simulate: method: expected one of rk4, dop853"),
         ({"engine": "fortran"}, "simulate: engine: expected one of auto, c, vm, numpy, got 'fortran'"),
-        ({"period": 0.01, "step": 0.003}, "simulate: step: 0.003 does not divide run.period 0.01"),
+        ({"period": 0.01, "step": 0.003}, "simulate: step: 0.003 does not divide period 0.01"),
         ({"method": "cvodes"}, "simulate: method: cvodes is gone \\(use radau, or dop853"),
-        ({"realism": {"lag": 0.01}}, "simulate: realism: needs run.period \\(realism is for sampled laws"),
+        (
+            {"realism": {"lag": 0.01}},
+            "simulate: realism: needs period \\(realism is for sampled laws: give period \\[s\\]",
+        ),
         ({"realism": {"lga": 1}, "period": 0.01}, "simulate: realism.lga: unknown key \\(did you mean 'lag'"),
         (
             {"realism": {"noise": {"q": {"z": 1}}}, "period": 0.01},

@@ -390,6 +390,18 @@ def test_realism_is_a_class_with_the_keys_of_the_section_and_its_refusals() -> N
     ]
 
 
+def test_arrays_of_numpy_are_numbers_for_realism_as_lists_are_and_a_call_has_a_seed() -> None:
+    def simulated(noise: Any, friction: Any, seed: int) -> Any:
+        effects = sc.Realism(noise=sc.PerCoordinate(q=noise), friction=sc.Friction(coulomb=friction))
+        task, law = {"distance": sc.Holonomic("x2 - x1 - 2*l")}, sc.ConstraintFollowing(sc.Baumgarte(4.0, 4.0))
+        how: dict[str, Any] = {"duration": 0.1, "period": 0.002, "seed": seed, "engine": "vm", "realism": effects}
+        return sc.simulate(TwoMassSpring(), task, law, q=[0.0, 0.8], v=[0.3, 0.1], **how)
+
+    of_arrays = simulated(np.array([1e-5, 2e-5]), {"F": np.float32(0.5)}, 1)
+    np.testing.assert_array_equal(of_arrays.u, simulated([1e-5, 2e-5], {"F": 0.5}, 1).u)
+    assert np.abs(of_arrays.u - simulated([1e-5, 2e-5], {"F": 0.5}, 2).u).max() > 1e-6
+
+
 def test_bounds_in_python_know_the_delay_of_the_actuators_as_those_of_a_config(tmp_path: Path) -> None:
     """The mass speeds up to a limit of 1 m/s; commands act 30 ms late."""
     effects, limit = {"delay": 0.03, "lag": 0.004}, 1.0

@@ -1,7 +1,7 @@
 """`simulate`: a simulation from Python, without a config."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -14,12 +14,13 @@ from servoctl.assembly.make import check_settings, make_system
 from servoctl.assembly.realism import check_loop, effects_of
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import NO_SIGNALS, Problems, build_equations
-from servoctl.config.document import Document, FieldPath
+from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.plant import PASSIVE_CORRECTION
 from servoctl.config.problems import validate_as
 from servoctl.config.realism import realism_problems
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
+from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Correction
@@ -30,8 +31,8 @@ from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
-from servoctl.simulation.settings import ADAPTIVE, Settings
-from servoctl.tree.fields import Broken, Root
+from servoctl.simulation.settings import ADAPTIVE, Integrator, Settings
+from servoctl.tree.fields import Broken, Fraction, Root
 from servoctl.tree.per_name import one_per_name
 from servoctl.types import State
 
@@ -44,6 +45,7 @@ class Arguments(Root):
     run: Settings
     realism: Realism | None = None
     estimation: Estimator | None = None
+    passive_rank_tolerance: Fraction | None = None
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Broken:
@@ -51,10 +53,13 @@ class Arguments(Root):
 
 
 class Call(Document):
-    """A call of `simulate`, whose arguments are named as themselves."""
+    """A call of `simulate`: leaves of `run` and of its integrator are arguments of their own."""
 
     def field(self, path: FieldPath) -> str:
         return super().field(path).removeprefix("run.").removeprefix("integrator.")
+
+    def report(self, problems: Iterable[Problem]) -> list[Finding]:
+        return super().report(Problem(path, what.replace("run.period", "period")) for path, what in problems)
 
 
 def _check_types(plant: Any, task: Any, law: Any, engine: str, problems: Problems) -> None:
@@ -91,27 +96,22 @@ def simulate(
     duration: float,
     inputs: Mapping[str, str] | None = None,
     # the loop and its machine
-    period: float | None = None,
     bounds: Mapping[str, Keeps] = MappingProxyType({}),
     estimation: Estimator | None = None,
     realism: Realism | Mapping[str, Any] | None = None,
     passive_correction: Correction | Literal["auto"] | None = "auto",
-    passive_rank_tolerance: float = ConstraintFollowing.passive_rank_tolerance,
+    passive_rank_tolerance: float | None = None,
     projection: bool | Literal["auto"] = "auto",
-    # numbers and files
-    method: str = "rk4",
-    step: float | None = None,
-    rtol: float = 1e-10,
-    atol: float = 1e-12,
-    output_step: float | None = None,
+    # engine and files
     engine: str = "auto",
     out: Path | None = None,
     name: str = "simulation",
+    **run: Any,
 ) -> Trajectory:
     """Simulates a plant under a law, without a config.
 
-    The arguments after the law are in three groups: the motion (`q` to `inputs`), the loop and its machine (`period` to
-    `projection`), numbers and files (`method` to `name`).
+    What a config has under `run` are arguments of the same names: `duration`, `period`, `output_step`, `seed`, and
+    those of its integrator, `method`, `step`, `rtol` and `atol`.
 
     Args:
         plant: The plant.
@@ -123,7 +123,6 @@ def simulate(
         project: Whether to start from the nearest state that satisfies all constraints.
         duration: Time to simulate [s].
         inputs: Actuator -> equation, for an open loop; zero where left out.
-        period: Period of a sampled law [s]; None: the law acts continuously.
         bounds: Name -> bound h >= 0 that the law keeps before every task: a constraint whose violation is h, such as
             `Holonomic("x - 0.1")`, `CoordinateRange`, `CoordinateSpeed`, `DistanceBound`, a `ReactionBound`, or a
             `Bound` of one of them with its own rate.
@@ -134,25 +133,24 @@ def simulate(
             with the keys of a config's `realism`; files are relative to the working folder. Needs a period.
         passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s unless they are
             projected.
-        passive_rank_tolerance: A mechanism direction counts if its pivot exceeds this times |Ahat L^-T|_F.
+        passive_rank_tolerance: A mechanism direction counts if its pivot exceeds this times |Ahat L^-T|_F, for the
+            plant and the law; None: that of the law.
         projection: Whether each step ends with a projection onto the mechanism constraints; `auto`: if their rows are
             dependent and no `passive_correction` is given.
-        method: `rk4`, `dop853` or `radau`.
-        step: Step of rk4 [s]; None: 0.001, or the next shorter step that divides the period.
-        rtol: Relative tolerance of the adaptive methods.
-        atol: Absolute tolerance of the adaptive methods.
-        output_step: Spacing of the rows of a continuous run [s]; None: every step.
         engine: `auto`, `c`, `vm` or `numpy`; without a C compiler, `c` falls back to `vm` with a note.
         out: Run folder to write; None: in memory only.
         name: For titles.
+        run: The other leaves of the section `run` of a config; `step` is for rk4, `rtol` and `atol` are for the other
+            methods.
 
     Raises:
         ConfigError: Wrong arguments; lists all of them.
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
-    how = {"rtol": rtol, "atol": atol} if method in ADAPTIVE else {"step": step}
-    run = {"duration": duration, "period": period, "output_step": output_step, "integrator": {"method": method, **how}}
-    values = _written({"run": run, "realism": realism, "estimation": estimation})
+    values = _written({
+        "run": _section({"duration": duration, **run}), "realism": realism, "estimation": estimation,
+        "passive_rank_tolerance": passive_rank_tolerance,
+    })  # fmt: skip
     problems = Problems(Call("simulate", values, {}, {}))
     _check_types(plant, task, law, engine, problems)
     q = one_per_name(q, plant.coordinates, "coordinate", problems, "q", default=None)
@@ -168,13 +166,16 @@ def simulate(
     _check_estimation(sections.estimation, law, settings)
     context = Context(plant, settings, sections.realism, sections.estimation, problems, NO_SIGNALS)
     check_loop(context)
-    law = _for_loop(law, bounds, context)
+    tolerance = sections.passive_rank_tolerance
+    if tolerance is None:
+        tolerance = (law if isinstance(law, ConstraintFollowing) else ConstraintFollowing).passive_rank_tolerance
+    law = _for_loop(law, bounds, tolerance, context)
     problems.check()
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:
         passive_correction = None if projection is True else PASSIVE_CORRECTION
-    system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
+    system = make_system(plant, task, law, equations, start, passive_correction, tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
     system = dataclasses.replace(system, **effects_of(system, context, Path(), start))
@@ -189,16 +190,26 @@ def simulate(
     return Run(name, loop, start, settings, lambda: task_map, engine=engine).simulate(out)
 
 
+def _section(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `run` with these leaves, without those of an integrator of another kind."""
+    other = ("step",) if leaves.get("method") in ADAPTIVE else ("rtol", "atol")
+    of_integrator = [field.name for field in dataclasses.fields(Integrator) if field.name in leaves]
+    run = {name: value for name, value in leaves.items() if name not in of_integrator}
+    return run | {"integrator": {name: leaves[name] for name in of_integrator if name not in other}}
+
+
 def _written(argument: Any) -> Any:
-    """An argument as a config has it: sections as mappings, numbers of NumPy as those of Python."""
-    if isinstance(argument, np.number):
-        return argument.item()
+    """An argument as a config has it: sections as mappings, numbers and arrays of NumPy as those of Python."""
+    if isinstance(argument, np.generic | np.ndarray):
+        return argument.tolist()
+    if isinstance(argument, list | tuple):
+        return [_written(value) for value in argument]
     known = vars(argument) if dataclasses.is_dataclass(argument) else argument
     return {name: _written(value) for name, value in known.items()} if isinstance(known, Mapping) else argument
 
 
-def _for_loop(law: Law | None, bounds: Mapping[str, Keeps], context: Context) -> Law | None:
-    """The law with bounds and the timing of the loop.
+def _for_loop(law: Law | None, bounds: Mapping[str, Keeps], tolerance: float, context: Context) -> Law | None:
+    """The law with bounds, the rank tolerance of the plant and the timing of the loop.
 
     Raises:
         TaskError: It keeps no bounds.
@@ -209,7 +220,7 @@ def _for_loop(law: Law | None, bounds: Mapping[str, Keeps], context: Context) ->
         return law
     entries = {name: bound if isinstance(bound, Bound) else Bound(bound) for name, bound in bounds.items()}
     kept = Bounds(entries, context.seen, context.estimate_errors) if entries else law.bounds
-    return dataclasses.replace(law, bounds=kept, timings=context.terms)
+    return dataclasses.replace(law, bounds=kept, timings=context.terms, passive_rank_tolerance=tolerance)
 
 
 def _check_estimation(estimation: Estimator | None, law: Law | None, settings: Settings) -> None:

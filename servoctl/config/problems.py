@@ -56,7 +56,9 @@ def validate_as(
         return kind.model_validate({**values, **known}), broken_rules
     except ValidationError as wrong:
         errors = sorted(wrong.errors(include_url=False), key=lambda error: error["type"] == RULE and len(error["loc"]))
-        return None, [_with_default(error) for error in errors] + broken_rules
+        # a list is not too short because its values are wrong
+        told = [error for error in errors if error["type"] != "too_short" or not error["input"]]
+        return None, [_with_default(error) for error in told] + broken_rules
 
 
 _WITHOUT_KEY = {

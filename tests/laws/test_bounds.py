@@ -1,6 +1,8 @@
 """Bounds h >= 0: they hold at every sample, cost nothing where they do not hold, and say what they cost."""
 
 import dataclasses
+from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind
 from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.types import Status
+from servoctl.types import Array, Status
 
 CIRCLE_ONCE = 4.0
 
@@ -225,6 +227,45 @@ REFUSED = [
     ({"rope": sc.ReactionBound("cable", 0.0)}, "bounds.rope.reaction: there is no mechanism row 'cable'"),
     ({"late": sc.Holonomic("1 - t")}, "bounds.late: no input changes the second derivative of late"),
 ]
+
+
+@dataclass(frozen=True)
+class Slider(sc.Plant):
+    """A mass on a guide along y; a rate says the same, but for 1e-4 of the speed."""
+
+    m: float = 2.0
+    coordinates = MappingProxyType({"x": "m", "y": "m"})
+    actuators = MappingProxyType({"F": "N"})
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return self.m * np.eye(2)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(2)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[0.0], [1.0]])
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
+        return {"guide": q[0]}
+
+    def passive_rates(self, q: Array, v: Array, t: float) -> dict[str, Array]:
+        return {"again": v[0] + 1e-4 * v[1]}
+
+
+def test_a_law_counts_mechanism_rows_by_the_rank_tolerance_of_the_call() -> None:
+    """The two rows are one at 1e-3, so the force moves the mass: y'' = F / m, and v^2 <= 2 F / m (1 - y)."""
+    F, m = 4.0, 2.0
+    law = sc.ConstraintFollowing(correction=sc.Baumgarte(20.0, 20.0), limits={"F": F})
+    how: dict[str, object] = {"q": [0.0, 0.5], "duration": 1.2, "period": 0.002, "engine": "vm"}
+    how |= {"bounds": {"end": sc.CoordinateRange.of({"y": (-1.0, 1.0)})}, "passive_correction": None}
+    run = sc.simulate(Slider(m), {"y": sc.Holonomic("y - 2")}, law, **how, passive_rank_tolerance=1e-3)
+    free = run.t < 0.2
+    np.testing.assert_allclose(run["q.y"][free], 0.5 + F / m / 2.0 * run.t[free] ** 2, rtol=1e-6)
+    assert 0.99 < run["q.y"].max() < 1.0
+    assert (run["v.y"] ** 2 <= 2.0 * F / m * (1.0 - run["q.y"])).all()
+    with pytest.raises(TaskError, match=r"no input changes the second derivative of end\.y"):
+        sc.simulate(Slider(m), {"y": sc.Holonomic("y - 2")}, law, **how)  # at 1e-6 nothing moves
 
 
 @pytest.mark.parametrize(("bounds", "sentence"), REFUSED)
