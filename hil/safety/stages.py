@@ -533,8 +533,13 @@ class Stages:
         self._enter(Phase.BRAKING if ladder.braking(now) else Phase.DISABLING, now)
 
     def _braking(self, tick: Tick, reading: Reading) -> list[float]:
-        if not self._rig.ladder.braking(tick.began):
-            self._enter(Phase.DISABLING, tick.began)
+        ladder, now = self._rig.ladder, tick.began
+        if not ladder.braking(now):
+            # an axis without a brake may move again meanwhile, say after a stall of the host: it stops first
+            if not ladder.begun or ladder.all_ended(now):
+                self._enter(Phase.DISABLING, now)
+            elif self._since(now) >= self._plan.stop_time:
+                self._enter(Phase.QUICK_STOP, now)
         return self._brake(tick, reading)
 
     def _disable(self, tick: Tick, reading: Reading) -> list[float]:
