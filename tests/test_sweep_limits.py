@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import servoctl as sc
-from servoctl.assembly import context
+from servoctl.assembly import context, make
 from servoctl.cli import main
 from servoctl.study.limit import Limit, limits_of
 from servoctl.study.points import points_of, read_varies
@@ -40,6 +40,14 @@ def test_the_limit_on_drives_matches_the_closed_form(
     found = limits("two_mass_spring_drive", [CRITICAL, NO_LAG], "hil.period=0.001:0.1")
     (crossing,) = found["stability limit on drives"].crossings
     assert 20.0 * crossing == pytest.approx(critical, abs=5e-4)
+
+
+def test_a_limit_over_the_period_traces_no_loop_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kappa h < 2 of a held first-order feedback, in as many steps of rk4 a period as it takes."""
+    run = sc.load("two_mass_spring", [*SHORT, FEEDBACK, f"{P}=0.03", f"{PERIOD}=0.01"], engine="vm")
+    monkeypatch.setattr(make, "make_loop", None)
+    (limit,) = limits_of(run, read_varies([f"{PERIOD}=0.02:0.15:7"], run))
+    assert limit.crossings == [pytest.approx(2.0 * 0.03, abs=5e-4)]
 
 
 def test_the_limit_over_two_paths_matches_the_closed_form_and_is_drawn() -> None:

@@ -340,10 +340,12 @@ def _projected(ground: Ground, system: System, wanted: Literal[True] | Fixed, pr
 
 
 def _loop(system: System, settings: Settings, engine: str, problems: Problems, once: Once) -> Loop:
-    """The loop of a system; it is traced only if more than parameters is new."""
+    """The loop of a system; it is traced only if more than parameters is new. Its engine depends on the steps too."""
     try:
-        key = ("loop", engine == "numpy", settings.integrator.method, settings.substeps, functions_key(system))
-        loop: Loop = once(key, lambda: make_loop(system, engine))
+        traced, steps = (engine == "numpy", functions_key(system)), (settings.integrator.method, settings.substeps)
+        loop: Loop = once(
+            ("loop", *traced, steps), lambda: once(("traced", *traced), lambda: make_loop(system, engine)).apart()
+        )
         return loop.of(system)
     except ServoctlError as error:
         problems.add(error)

@@ -63,7 +63,8 @@ class Document:
 
     file: str  # path of the file, as messages show it
     values: Mapping[str, Any]  # the top-level mapping
-    lines: Mapping[FieldPath, int]  # path -> line in the file, counted from 1
+    # path -> line in the file, counted from 1; what stands below an overridden value is not there any more
+    lines: Mapping[FieldPath, int]
     # path -> source of an overridden value: `--set PATH=VALUE`, or file and line of a `--set-file`
     settings: Mapping[FieldPath, str]
     problems: tuple[Problem, ...] = ()  # problems found while reading the YAML
@@ -97,11 +98,11 @@ class Document:
 
     def _source(self, path: FieldPath) -> tuple[str, float]:
         """Source of the field, or of the nearest section around it; and its position in a report."""
-        for length in range(len(path), 0, -1):
-            if setting := self.settings.get(path[:length]):
-                return setting, float("inf")
-            if line := self.lines.get(path[:length]):
-                return f"{self.file}:{line}", line
+        around = [path[:length] for length in range(len(path), 0, -1)]
+        if setting := next((self.settings[each] for each in around if each in self.settings), None):
+            return setting, float("inf")
+        if line := next((self.lines[each] for each in around if each in self.lines), None):
+            return f"{self.file}:{line}", line
         return self.file, 0
 
     def _entry_name(self, field: str | int, index: str | int) -> str | int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from servoctl.config.document import Document, FieldPath, Problem
+from servoctl.config.document import Document, Problem
 from servoctl.config.overrides import Override, apply_overrides, apply_values, setting
 from servoctl.config.problems import validate_as
 from servoctl.config.schema import Config
@@ -191,11 +191,6 @@ class LoadedConfig:
     def text(self) -> str:
         """YAML of the config as it ran, for a run folder: all its files have absolute paths."""
         return dump(with_absolute_files(self.config, self.folder))
-
-    @property
-    def lines(self) -> Mapping[FieldPath, int]:
-        """Path -> line in the file, counted from 1; without fields that are overridden by `--set`."""
-        return self.document.lines
 
     def overridden(self, overrides: Sequence[str]) -> "LoadedConfig":
         """The same config with further values replaced.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from servoctl.config.document import NAMED_LISTS, Document, FieldPath
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_document, read_value, shown
@@ -226,18 +226,15 @@ def _with(document: Document, override: str, parts: list[str], reading: ParsedVa
     return Document(
         document.file,
         values,
-        _outside(document.lines, path),
+        document.lines,
         {**_outside(document.settings, path), path: f"--set {override}", path[:first_new]: f"--set {override}"},
         tuple(problem for problem in document.problems if problem.path[: len(path)] != path) + new_problems,
     )
 
 
-T = TypeVar("T")
-
-
-def _outside(sources: Mapping[FieldPath, T], path: FieldPath) -> dict[FieldPath, T]:
+def _outside(settings: Mapping[FieldPath, str], path: FieldPath) -> dict[FieldPath, str]:
     depth = len(path)
-    return {field: source for field, source in sources.items() if field[:depth] != path}
+    return {field: source for field, source in settings.items() if field[:depth] != path}
 
 
 def _assigned(values: Mapping[str, Any], parts: list[str], value: Any) -> tuple[dict[str, Any], FieldPath, int]:

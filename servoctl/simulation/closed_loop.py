@@ -4,6 +4,7 @@ Design: every function starts on CasADi's virtual machine. `program` is the C of
 library of it; a compilation in the background is taken between two steps, while the run goes on.
 """
 
+import copy
 from functools import partial
 from typing import Any, Self
 
@@ -138,6 +139,12 @@ class Loop(TracedLoop):
     def of(self, system: System) -> Self:
         other = super().of(system)
         other.compilation = other.switched = None
+        return other
+
+    def apart(self) -> Self:
+        """This loop, traced once, with compiled functions of its own: its engine is chosen apart."""
+        other = copy.copy(self)
+        other.derived, other._steppers, other._libraries = {}, {}, {}
         return other
 
     def end_compilation(self, finish: bool) -> dict[str, Any]:
