@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from servoctl.assembly import simulate as simulate
     from servoctl.assembly.evaluate import evaluate as evaluate
     from servoctl.assembly.evaluate import fundamental_acceleration as fundamental_acceleration
-    from servoctl.engine.linalg import pinv as pinv
+    from servoctl.engine.decomposition import pinv as pinv
     from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "assembly": "Run load simulate",
     "assembly.evaluate": "evaluate fundamental_acceleration",
-    "engine.linalg": "pinv",
+    "engine.decomposition": "pinv",
     "engine.structured": "Diagonal",
     "engine.symbol": "clip where",
     "estimation.estimator": "Estimator",

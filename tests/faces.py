@@ -17,9 +17,9 @@ from hil.session.run import HilRun, RunResult
 from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.laws.law import AttachedLaw
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Command, State

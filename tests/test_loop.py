@@ -9,8 +9,8 @@ import servoctl as sc
 from hil.loop import SECOND, Clock, Reading, Rig, Tick, TickLoop, VirtualClock
 from hil.loop.controller import Controller
 from servoctl.engine.compiler import compiler
+from servoctl.engine.step import rk4
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.runge_kutta import rk4
 from servoctl.types import Array
 from tests.config_texts import plant_text
 

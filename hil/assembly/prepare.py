@@ -147,7 +147,7 @@ def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
     warnings = [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
     try:
         if has_unknown_gains(system):
-            from servoctl.linear.unknown_gains import held_loops  # a fifth of a second, for such laws alone
+            from servoctl.linear.margins_at import held_loops  # a fifth of a second, for such laws alone
 
             loops = [loop for loop in held_loops(run) if loop.timing.on_drives]
             problems += [f"{where}: law: {loop}" for loop in loops if not loop.stable]

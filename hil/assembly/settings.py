@@ -23,9 +23,8 @@ from servoctl.config.document import FieldPath, Problem
 from servoctl.config.hil import Hil, NodeConfig, Open
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
-from servoctl.errors import ConfigError, ExpressionError
+from servoctl.errors import ConfigError, ExpressionError, remedy
 from servoctl.expression import constant
-from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import FREE_BASE
 from servoctl.mechanics.spatial.plant import Robot

@@ -23,8 +23,7 @@ from hil.bus.load import BusRates
 from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import Clock, nanoseconds
-from servoctl.errors import in_one_line
-from servoctl.expression.suggest import suggestion
+from servoctl.errors import in_one_line, suggestion
 
 REQUEST = 0x1FFF5E50  # id of the question, 29 bits
 REPLY = 0x1FFF5E51  # id of the answer, 29 bits

@@ -21,7 +21,7 @@ from hil.drives.settings import GAUGES, DriveSettings, Quantity
 from hil.drives.wire import HAIR, Expects, Message, Operation, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.tree.fields import NumberField, Section, fault, in_words
 
 

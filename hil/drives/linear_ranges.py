@@ -31,7 +31,7 @@ from hil.drives.wire import (
 )
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.tree.fields import NumberField, Section, fault, in_words
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")

@@ -10,8 +10,7 @@ from pydantic_core import core_schema
 
 from hil.drives.settings import SensorSettings
 from servoctl.config.document import Problem
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, remedy
 from servoctl.tree.fields import NumberField, fault, in_words
 
 T = TypeVar("T", bound=BaseModel)

@@ -9,7 +9,7 @@ from hil.emulator.faults import KINDS, FaultKind, Option, number, time, word
 from hil.emulator.node import Target
 from hil.frame import CLASSIC_SIZE
 from servoctl.config.document import Problem
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.tree.fields import in_words
 
 TIMES = {  # parameters that every kind has

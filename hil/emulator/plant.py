@@ -17,14 +17,13 @@ import numpy as np
 from hil.emulator.contacts import Contacts, Loads, TrueDisplacements
 from hil.loop.clock import SECOND
 from servoctl.config.hil import Emulation
-from servoctl.engine.kernel import BufferedCall, Kernel
-from servoctl.engine.select_engine import run_fast
+from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
+from servoctl.engine.step import rk4
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import remaining
-from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
 

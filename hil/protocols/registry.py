@@ -18,8 +18,7 @@ from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
 from hil.emulator.node import Twin
 from hil.protocols.protocol import Protocol, imported
 from servoctl.config.document import Problem
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, remedy
 
 GROUP = "servoctl.drives"  # group of the entry points that bring protocols
 OWN = "servoctl"  # origin of the protocols in `BUILT_IN`

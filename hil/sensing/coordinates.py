@@ -21,17 +21,16 @@ import numpy as np
 
 from hil.sensing.channels import Displacements
 from servoctl.engine.ccode import BoundCall
-from servoctl.engine.kernel import BufferedCall, Kernel, inputs
-from servoctl.engine.linalg import Decomposition, decompose, frobenius
+from servoctl.engine.decomposition import Decomposition, decompose, frobenius
+from servoctl.engine.kernel import BufferedCall, Kernel, inputs, run_fast
+from servoctl.engine.linalg import largest
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.products import largest
-from servoctl.engine.select_engine import run_fast
 from servoctl.engine.trace import trace
 from servoctl.errors import ConfigError, PlantError, TraceError
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 STEPS = 2  # Gauss-Newton steps

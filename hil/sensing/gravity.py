@@ -7,7 +7,8 @@ import numpy as np
 
 from hil.sensing.prediction import StateFunction
 from servoctl.engine.ccode import BoundCall
-from servoctl.engine.linalg import decompose, frobenius, solve_upper
+from servoctl.engine.decomposition import decompose, frobenius
+from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
 from servoctl.mechanics.initial import consistency

@@ -13,13 +13,12 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.kernel import BufferedCall, Kernel
-from servoctl.engine.select_engine import run_fast
+from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
+from servoctl.engine.step import rk4
 from servoctl.engine.symbol import symbols, where
 from servoctl.engine.trace import trace
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
-from servoctl.simulation.runge_kutta import rk4
 from servoctl.types import Array, State
 
 Function = Callable[..., Any]  # (state, matrices, *further arrays) -> a tuple of arrays, on numbers or symbols

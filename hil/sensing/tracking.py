@@ -30,8 +30,8 @@ from hil.sensing.channels import Channel
 from hil.sensing.findings import implausibility
 from hil.sensing.prediction import StateFunction
 from servoctl.engine.ccode import BoundCall
+from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.engine.kernel import BufferedCall
-from servoctl.engine.linalg import decompose, frobenius
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.types import Array, State

@@ -11,15 +11,13 @@ from servoctl.assembly.values import Problems, build_equation
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
-from servoctl.errors import TaskError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import TaskError, remedy
 from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed, limit_pair
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.shapes import Clearance, SweptSphere
-from servoctl.mechanics.shapes.link_poses import link_problems
+from servoctl.mechanics.shapes import Clearance, SweptSphere, link_problems
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.mechanics.spatial.task import DistanceBound

@@ -18,9 +18,8 @@ from servoctl.config.schema import LawConfig, TermConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import symbols
-from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
+from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import RESERVED
-from servoctl.expression.suggest import remedy, suggestion
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput

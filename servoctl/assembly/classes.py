@@ -27,9 +27,8 @@ import numpy as np
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig, class_files, data_files
 from servoctl.engine.parameters import annotated, parameter_fields
-from servoctl.errors import ConfigError, ServoctlError, in_one_line
+from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import constant
-from servoctl.expression.suggest import remedy, suggestion
 from servoctl.mechanics.spatial.urdf import mesh_file
 from servoctl.mechanics.spatial.xml_file import read_xml
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from servoctl.assembly.diagnosis import SMALLER, fast_motion, growth_of, of_task
 from servoctl.assembly.gains import all_gains
-from servoctl.engine.linalg import decompose
+from servoctl.engine.decomposition import decompose
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.tasks import FRAME_FORMS, Task
-from servoctl.errors import TaskError
+from servoctl.errors import TaskError, remedy
 from servoctl.expression import Expression, constant, parse
-from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Axis, CentreOfMass, Distance, Orientation, Pose, Position, Posture

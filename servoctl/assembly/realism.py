@@ -12,8 +12,7 @@ from pydantic import TypeAdapter
 from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
-from servoctl.errors import ConfigError, ServoctlError, in_one_line
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy
 from servoctl.finding import Finding
 from servoctl.mechanics.friction import FIELDS, friction_of
 from servoctl.mechanics.model import Model, structure_of

@@ -21,7 +21,7 @@ from servoctl.assembly.references import unreached
 from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.assembly.values import Results
 from servoctl.config.load import LoadedConfig
-from servoctl.engine.linalg import decompose, frobenius
+from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.secondary import SecondaryTerm

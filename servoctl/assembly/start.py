@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose
+from servoctl.engine.decomposition import decompose
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.law import AttachedLaw
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.hierarchy import Contradiction, PassiveLevel, contradictions
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.task_map import TaskMap, sample_task_map
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop

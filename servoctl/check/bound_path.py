@@ -32,8 +32,8 @@ from servoctl.errors import ServoctlError
 from servoctl.finding import Finding
 from servoctl.laws import barrier
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import nearest, pose_inside
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.reference.curve import too_fast
 from servoctl.types import Array, State

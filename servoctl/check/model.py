@@ -35,14 +35,13 @@ from servoctl.errors import ServoctlError
 from servoctl.expression import per_second
 from servoctl.finding import Finding
 from servoctl.mechanics.actuator_parameters import armature_of
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.division import parts_in_words
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.hierarchy import largest, level_report, motions
 from servoctl.mechanics.initial import consistency
+from servoctl.mechanics.model import parts_in_words
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.description import IMPOSSIBLE
 from servoctl.mechanics.spatial.model import WORLD
 from servoctl.mechanics.spatial.plant import Robot

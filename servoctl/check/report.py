@@ -28,7 +28,7 @@ from servoctl.errors import TaskError
 from servoctl.finding import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.own_term import AttachedOwnTerm
-from servoctl.linear.unknown_gains import HeldLoop, held_loops
+from servoctl.linear.margins_at import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.curve import Signal, jumps, peak_rate
 from servoctl.run_folder.values import without_round_off

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag
 from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping, name_problems
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.laws.barrier import LARGEST
 from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (

@@ -16,8 +16,7 @@ from servoctl.config.overrides import Override, apply_overrides, apply_values, s
 from servoctl.config.problems import validate_as
 from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy, suggestion
+from servoctl.errors import ConfigError, remedy, suggestion
 from servoctl.finding import Finding, Severity
 from servoctl.tree.fields import fields_of, names_a_file, with_fields
 

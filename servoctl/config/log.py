@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
 
-from servoctl.errors import ExpressionError
+from servoctl.errors import ExpressionError, remedy
 from servoctl.expression import constant
-from servoctl.expression.suggest import remedy
 from servoctl.tree.fields import LIST, MAPPING, Positive, Section, fault, in_words, list_or_not
 
 UNITS: dict[str, tuple[str, float]] = {

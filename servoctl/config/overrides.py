@@ -11,8 +11,7 @@ from typing import Any
 
 from servoctl.config.document import NAMED_LISTS, Document, FieldPath
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_document, read_value, shown
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, remedy
 from servoctl.tree.fields import in_words
 
 NAMES = ("name", "actuator", "coordinate")  # keys that identify an entry of a list

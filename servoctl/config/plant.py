@@ -10,7 +10,7 @@ from servoctl.config.bounds import ShapeConfig
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import given, has_robot, mapping
 from servoctl.config.robot import NEEDS_ROBOT, PARTS, PLANT_KINDS, BodyConfig, FrameConfig, LoopConfig, RobotConfig
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.friction import Friction

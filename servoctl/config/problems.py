@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
 from servoctl.config.schema import Config
-from servoctl.expression.suggest import remedy, suggestion
+from servoctl.errors import remedy, suggestion
 from servoctl.tree.fields import FAULT, LIST, MAPPING, RULE, SCALAR, Root, in_words
 
 S = TypeVar("S", bound=Root)

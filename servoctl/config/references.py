@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from servoctl.errors import ExpressionError
+from servoctl.errors import ExpressionError, remedy
 from servoctl.expression import parse
-from servoctl.expression.suggest import remedy
 from servoctl.tree.fields import Broken, FileName, NumberField, OneOf, Real, Ruled, number_or
 
 FILE_KEYS = ("time", "columns", "spline")

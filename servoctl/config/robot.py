@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field, StrictBool
 
 from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.tree.fields import (
     Broken,
     FileName,

@@ -21,8 +21,8 @@ from servoctl.config.references import ReferenceConfig
 from servoctl.config.robot import Initial, robot_problems
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task, row_count, task_problems
 from servoctl.config.tune import Tune
+from servoctl.errors import remedy
 from servoctl.estimation.estimator import Estimator
-from servoctl.expression.suggest import remedy
 from servoctl.laws.configured import ConstraintFollowing, OnInfeasible
 from servoctl.laws.observer import Observer
 from servoctl.laws.robust_design import Adaptive, Robust

@@ -12,7 +12,7 @@ from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping, name_problems, task_entries
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.tree.fields import (
     Broken,
     ClassPath,

@@ -1,8 +1,12 @@
 """A compilation beside a run, which starts on the virtual machine and goes over to C when the library is ready.
 
-Design: a run shorter than `SHORT` starts no compiler. After that, a thread writes the source, and a process
-(`engine.detached`) compiles it into the cache. The run asks between two steps whether the library is there. If the run
-ends earlier, the process finishes alone, so that the next run finds the library; after Ctrl-C it is ended.
+Design: a run shorter than `SHORT` starts no compiler. After that, a thread writes the source, and a process compiles it
+into the cache. The run asks between two steps whether the library is there. If the run ends earlier, the process
+finishes alone, so that the next run finds the library; after Ctrl-C it is ended.
+
+The process needs nothing of the run but its standard input, takes at most `PROCESSOR_TIME`, politely to other
+processes, and one process works for a key at a time. SIGTERM to its session ends it and the compiler, and removes its
+files.
 """
 
 import atexit
@@ -12,11 +16,13 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from servoctl.engine import cache, compiler, detached
+from servoctl.engine import cache, compiler
 from servoctl.errors import CompileError
 
 if TYPE_CHECKING:
@@ -24,6 +30,9 @@ if TYPE_CHECKING:
 
 SHORT = 1.0  # [s] a run that takes less than this on the virtual machine starts no compiler
 SWITCH = "SERVOCTL_FINISH_COMPILING"  # environment variable; `0`: a compilation ends with its run
+
+PROCESSOR_TIME = 60  # [s] most processor time of a compilation in the background
+NICE = 5  # how far the process steps back behind others
 
 LONGEST_END = 2.0
 """Longest wait for the end of the work, or for the source: that of a large law takes half a second to write [s]."""
@@ -110,7 +119,7 @@ class Compilation:
                 return
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(
-                detached.command(),
+                _command(),
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
@@ -126,3 +135,36 @@ class Compilation:
         errors = self._process.communicate()[1].strip().splitlines()
         if self._process.returncode != 0:
             raise CompileError(errors[-1] if errors else f"the compiler ended with {self._process.returncode}")
+
+
+def _command() -> list[str]:
+    """The command that reads `{"key": .., "source": ..}` from standard input; on failure its last line says why."""
+    root = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.insert(0, {root!r}); from {__name__} import compile_into_cache as work; work()"
+    return [sys.executable, "-IS", "-c", code]
+
+
+def compile_into_cache() -> None:
+    """Compiles what standard input asks for; the whole work of the process."""
+    import fcntl
+    import resource
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    request = json.loads(sys.stdin.read())
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = PROCESSOR_TIME if hard == resource.RLIM_INFINITY else min(PROCESSOR_TIME, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    os.nice(NICE)
+    key, lock = request["key"], cache.lock_file(request["key"])
+    try:
+        with lock.open("w") as locked, tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
+            fcntl.flock(locked, fcntl.LOCK_EX)
+            built = Path(folder) / "code.so"
+            if cache.find(key) is None:
+                compiler.build(request["source"], built, session=False)
+                if cache.put(key, built) == built:
+                    raise CompileError(f"{cache.folder()}: the library cannot be written")
+    except (CompileError, OSError) as error:
+        sys.exit(" ".join(str(error).split()))
+    finally:
+        cache.drop(lock)

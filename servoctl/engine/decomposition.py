@@ -19,9 +19,9 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.cost import decomposition_cost, decomposition_numbers
+from servoctl.engine.linalg import WORTH, called, is_finite, product, project, solve_upper, sum_of_squares
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.products import WORTH, called, is_finite, product, project, solve_upper, sum_of_squares
+from servoctl.engine.ops import decomposition_cost, decomposition_numbers
 from servoctl.engine.structured import blocks
 from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array

@@ -9,12 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from servoctl.engine.compiler import LONG
-from servoctl.engine.cost import Cost
 from servoctl.engine.decomposition import decompose_function, written_decomposition
 from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.loops import Operation
 from servoctl.engine.numpy_call import is_numpy_call
-from servoctl.engine.ops import CFunction, Op, definition, instance, op_of, same, sizes_of, template
+from servoctl.engine.ops import CFunction, Cost, Op, definition, instance, op_of, same, sizes_of, template
 from servoctl.engine.statements import USE_VM, Statements
 from servoctl.errors import CompileError
 

@@ -4,6 +4,7 @@ Design: a `Kernel` has buffers of its own in each thread, so a call allocates on
 kernel never see each other's numbers.
 """
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.ccode import BoundCall, Library
+from servoctl.engine.ccode import BoundCall, Library, Program
 from servoctl.engine.numpy_call import numpy_calls, raise_failure
 from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
+from servoctl.errors import CompileError
 from servoctl.types import Array
 
 
@@ -211,3 +213,34 @@ def _view(array: Array) -> Any:
 def inputs(shapes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
     """Fresh symbols for a kernel's inputs."""
     return {name: symbols(name, *shape) for name, shape in shapes.items()}
+
+
+AT_START = 60.0
+"""Longest time that the start of a loop in real time waits for the compiler, unless `c` is asked for [s]."""
+
+
+def patience(engine: str) -> float:
+    """Longest time to wait for the compiler with `auto` or `c` [s]."""
+    return AT_START if engine == "auto" else math.inf
+
+
+def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
+    """Moves kernels from the virtual machine to C, if `engine` allows it.
+
+    Args:
+        kernel: Kernel on the virtual machine.
+        engine: `auto`, `c`, `vm` or `numpy`; `auto` waits for the compiler no longer than `AT_START`.
+        others: More kernels for the same library.
+
+    Returns:
+        The engine in use, and the reason why it is not C; the reason is empty if C is in use, or was not asked for.
+    """
+    if engine in ("vm", "numpy"):
+        return engine, ""
+    try:
+        library = Program([each.function for each in (kernel, *others)]).load(patience(engine))
+    except CompileError as error:
+        return "vm", str(error)
+    for each in (kernel, *others):
+        each.run_on(library)
+    return "c", ""

@@ -1,20 +1,226 @@
-"""Cholesky factor, and the face of all linear algebra, on numbers (LAPACK) or on symbols."""
+"""Products, solves with triangles, Cholesky factors, and whether arrays are finite, on numbers (LAPACK) or symbols.
 
+Design: small operations on symbols are written out, large ones are loops. In `is_finite` one test of the sum serves all
+entries, because a sum with an infinity or a NaN is not finite. The comparison is one that CasADi cannot simplify away:
+`x - x == 0` would become true.
+"""
+
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows, pinv
-from servoctl.engine.products import called, is_finite, product, project, solve_lower, solve_upper
-from servoctl.engine.structured import Sparse, diagonal_parts
-from servoctl.engine.symbol import is_symbolic, where
+from servoctl.engine.structured import Sparse, blocks, diagonal_parts, is_zero
+from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
-__all__ = [
-    "Decomposition", "cholesky", "decompose", "frobenius",
-    "is_finite", "longer_rows", "pinv", "product", "project", "solve_lower", "solve_upper",
-]  # fmt: skip
+_LARGEST = 1.7976931348623157e308
+
+
+def is_finite(*arrays: Array) -> Any:
+    """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1."""
+    if not is_symbolic(*arrays):
+        return all(_numbers_are_finite(np.asarray(array, dtype=float)) for array in arrays)
+    every = [entry for array in arrays for entry in np.asarray(array, dtype=object).flat]
+    # equal expressions count once, finite numbers not at all: with them the step of two robots takes 3 % longer in C
+    symbolic = {entry.sx.element_hash(): entry for entry in every if isinstance(entry, Symbol)}
+    numbers = [entry for entry in every if not isinstance(entry, Symbol) and not math.isfinite(entry)]
+    return abs(total([*numbers, *symbolic.values()])) <= _LARGEST
+
+
+def _numbers_are_finite(array: Array) -> bool:
+    # the sum of squares is finite only if each entry is; where it overflows, the entries decide
+    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
+
+
+# products of symbols in a matrix product up to which it is written out: it leaves out the zeros. With 60, the step of
+# two robots takes 4 % longer on the virtual machine; with 30 to 400, two arms and a quadruped the same time in C
+SMALL = 100
+WORTH = 60  # entries from which other operations are loops; with 20 to 200, those take the same time within 3 %
+PARTS = 8  # parts of a long sum
+
+
+def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]) -> list[Any]:
+    """The results of a CasADi function of symbols or numbers in these shapes; () for a scalar."""
+    if not is_symbolic(*arguments):
+        numbers = function(*(np.asarray(argument, dtype=float) for argument in arguments))
+        numbers = numbers if isinstance(numbers, (tuple, list)) else (numbers,)
+        return [np.array(x).reshape(shape, order="F") for x, shape in zip(numbers, shapes, strict=True)]
+    results = function(*map(to_sx, arguments))
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    return [Symbol(sx) if shape == () else from_sx(sx, shape) for sx, shape in zip(results, shapes, strict=True)]
+
+
+def product(A: Array, B: Array) -> Array:
+    """A B, shape (r, c), or (r,) for a vector B."""
+    if not is_symbolic(A) or not is_symbolic(B) or _products(A, B) < SMALL:
+        plain: Array = A @ B
+        return plain
+    parts = blocks(A)
+    if len(parts) > 1:
+        by_rows: Array = np.full((len(A), *B.shape[1:]), 0.0).astype(object)
+        for chosen, columns_of in parts:
+            by_rows[chosen] = product(A[np.ix_(chosen, columns_of)], B[columns_of])
+        return by_rows
+    parts = blocks(B) if B.ndim == 2 else []
+    if len(parts) > 1 or (len(parts) == 1 and len(parts[0][0]) < len(B)):
+        whole: Array = np.full((len(A), B.shape[1]), 0.0).astype(object)
+        for rows, chosen in parts:
+            whole[:, chosen] = product(A[:, rows], B[np.ix_(rows, chosen)])
+        return whole
+    if B.ndim == 1 and _transposed(A):
+        dots: Array = called(loops.dots_function(*A.shape), (A.T, B), (len(A),))[0]
+        return dots
+    columns = B.shape[1] if B.ndim == 2 else 1
+    # what loops return lies in column order, or transposed in row order: taken as it lies, no entry is copied in C
+    transposed = _transposed(B)
+    function = loops.product_function(*A.shape, columns, transposed)
+    (AB,) = called(function, (A, B.T if transposed else B), (len(A), *B.shape[1:]))
+    result: Array = AB
+    return result
+
+
+def _transposed(A: Array) -> bool:
+    """Whether a matrix lies in row order in memory."""
+    return A.ndim == 2 and A.flags.c_contiguous and not A.flags.f_contiguous
+
+
+def _products(A: Array, B: Array) -> int:
+    """How many products of two symbols A B has."""
+    left, right = (np.vectorize(lambda x: isinstance(x, Symbol), otypes=[int])(X) for X in (A, B))
+    return int(left.sum(axis=0) @ right.reshape(len(B), -1).sum(axis=1))
+
+
+def project(Z: Array, w: Array) -> Array:
+    """w - Z^T Z w for orthonormal rows Z, shape (k, n); w of shape (n,) or (n, columns)."""
+    if not len(Z):
+        return w
+    if not is_symbolic(Z) or Z.size * w.size // len(w) < WORTH:
+        plain: Array = w - Z.T @ (Z @ w)
+        return plain
+    rows: Array = w.T.reshape(-1, len(w))
+    (rest,) = called(loops.project_function(*Z.shape, len(rows)), (Z, rows), rows.shape)
+    projected: Array = rest.T.reshape(w.shape)
+    return projected
+
+
+def sum_of_squares(A: Array) -> Any:
+    """The sum of the squares of all entries."""
+    if not is_symbolic(A):
+        return np.sum(A * A) if A.size else 0.0
+    if A.size < WORTH:
+        return total((A * A).ravel().tolist())
+    lying = (A.T if _transposed(A) else A).ravel(order="F")
+    kept = np.array([not is_zero(entry) for entry in lying], dtype=bool)
+    lying = lying if kept.all() else lying[kept]
+    (whole,) = called(loops.squares_function(len(lying)), (lying,), ())
+    return whole
+
+
+def total(entries: Sequence[Any]) -> Any:
+    """The sum, in parts that do not wait for one another: an addition takes several times as long as its start."""
+    return sum(sum(entries[start::PARTS], start=0.0) for start in range(PARTS))
+
+
+def largest(values: Any) -> Any:
+    """|values|_inf of a vector of numbers or symbols; 0 if it is empty."""
+    result: Any = 0.0
+    for value in values:
+        result = fmax(result, abs(value))
+    return result
+
+
+WRITTEN_OUT = 6  # solves with a triangle of symbols up to this size are written out; larger ones are loops
+
+LARGE = 40
+"""Triangles of numbers from this size on are solved by LAPACK's routine for triangles, smaller ones by a general one.
+
+At 40 the import of SciPy is soon paid; below, its call takes as long as the solve.
+"""
+
+
+def solve_lower(L: Array, X: Array) -> Array:
+    """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
+    if not is_symbolic(L, X):
+        return _solve_numbers(L, X, 0)
+    return _solve_symbols(_lower, L, X)
+
+
+def solve_upper(L: Array, X: Array) -> Array:
+    """L^-T X for a lower triangular L; X of shape (n,) or (n, columns)."""
+    if not is_symbolic(L, X):
+        return _solve_numbers(L, X, 1)
+    return _solve_symbols(_upper, L, X)
+
+
+def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array, X: Array) -> Array:
+    """Solves block by block, for the columns of X that are not zero in the rows of a block."""
+    columns, written = X.reshape(len(X), -1), len(L) <= WRITTEN_OUT
+    Y: Array = np.full(columns.shape, 0.0).astype(object)
+    given = np.array([not is_zero(entry) for entry in columns.flat], dtype=bool).reshape(columns.shape)
+    for part in diagonal_parts(L):
+        reached = np.flatnonzero(given[part].any(axis=0))
+        if len(reached):
+            Y[np.ix_(part, reached)] = solve(L[np.ix_(part, part)], columns[np.ix_(part, reached)], written)
+    return Y.reshape(X.shape)
+
+
+def _lower(L: Array, X: Array, written: bool) -> Array:
+    """L^-1 X of symbols, shape (n, columns), in statements or in loops."""
+    if not written and len(L) > 1:
+        return _solve_from(_zero_rows(X), L, X)
+    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
+    for i in range(len(L)):
+        Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
+    return Y
+
+
+def _upper(L: Array, X: Array, written: bool) -> Array:
+    """L^-T X of symbols, shape (n, columns), in statements or in loops."""
+    if not written and X.shape[1] == 1 and _transposed(L):  # as it lies, L^T is a whole array in C
+        column: Array = called(loops.back_function(len(L)), (L.T, X[:, 0]), (len(L),))[0]
+        return column[:, None]
+    if not written and len(L) > 1:
+        rows: Array = X.T
+        solved: Array = called(loops.upper_function(len(rows), len(L)), (L, rows), rows.shape)[0].T
+        return solved
+    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
+    n = len(L)
+    for i in reversed(range(n)):
+        Y[i] = (Y[i] - L[i + 1 :, i] @ Y[i + 1 :]) * inverse[i] if i < n - 1 else Y[i] * inverse[i]
+    return Y
+
+
+def _zero_rows(X: Array) -> int:
+    """How many rows of X are zero before the first that is not; they are zero in L^-1 X too."""
+    return next((i for i, row in enumerate(X) if not all(map(is_zero, row))), len(X))
+
+
+def _solve_from(first: int, L: Array, X: Array) -> Array:
+    """L^-1 X of symbols, shape (n, columns), for X whose first rows are zero."""
+    Y: Array = np.full(X.shape, 0.0).astype(object)
+    if X[first:].size:
+        rows: Array = X[first:].T
+        Y[first:] = called(loops.lower_function(len(rows), len(L), first), (L, rows), rows.shape)[0].T
+    return Y
+
+
+def _solve_numbers(L: Any, X: Any, transposed: int) -> Array:
+    """L^-1 X, or L^-T X."""
+    L, X = (np.asarray(A, dtype=float) for A in (L, X))  # constants of a traced plant are object arrays
+    if len(L) < LARGE:
+        return np.linalg.solve(L.T if transposed else L, X)
+    if not X.size:
+        return np.zeros(X.shape)
+    from scipy.linalg.lapack import dtrtrs
+
+    # a matrix in row order is its transpose in column order, which is what LAPACK reads
+    rest, _ = dtrtrs(L.T, X, lower=0, trans=1 - transposed)
+    solved: Array = np.ascontiguousarray(rest).reshape(X.shape)
+    return solved
+
 
 FACTOR_WRITTEN_OUT = 8
 """Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of loops."""

@@ -14,8 +14,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.cost import lookup_cost
-from servoctl.engine.ops import CFunction, Op, constants, instance, register
+from servoctl.engine.ops import CFunction, Op, constants, instance, lookup_cost, register
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic
 from servoctl.types import Array
 

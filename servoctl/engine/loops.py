@@ -11,8 +11,7 @@ from typing import Any
 
 import casadi as ca
 
-from servoctl.engine.cost import Cost
-from servoctl.engine.ops import CFunction, Op, definition, instance, register, same, sizes_of
+from servoctl.engine.ops import CFunction, Cost, Op, definition, instance, register, same, sizes_of
 
 LARGE = 8000
 """Operations on more than this many pairs of numbers are CasADi's own matrix operations on the virtual machine."""

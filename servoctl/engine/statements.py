@@ -12,9 +12,8 @@ from typing import Any
 
 import casadi as ca
 
-from servoctl.engine.cost import COMPARE, TEXT, Cost, cost_of, operation_name
 from servoctl.engine.lookup import is_lookup_derivative
-from servoctl.engine.ops import literal
+from servoctl.engine.ops import COMPARE, TEXT, Cost, cost_of, literal, operation_name
 from servoctl.errors import CompileError
 
 FEW = 16  # longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments

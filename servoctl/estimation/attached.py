@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose
+from servoctl.engine.decomposition import decompose
 from servoctl.engine.symbol import maximum, minimum, where
-from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.timing import Timing
-from servoctl.mechanics.under_way import CommandMemory, UnderWay
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.timing import CommandMemory, Timing, UnderWay
 from servoctl.types import Array, State
 
 OUTLIER = 5.0  # [standard deviations of the innovation] a reading this far from its prediction is left out

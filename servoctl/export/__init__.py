@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.engine.cost import Cost
+from servoctl.engine.ops import Cost
 from servoctl.engine.statements import USE_VM
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export.header import header

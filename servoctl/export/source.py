@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from servoctl.engine.cost import FUNCTIONS, Cost
 from servoctl.engine.emit import emitted
 from servoctl.engine.loops import Operation
-from servoctl.engine.ops import literal, op_of, template
+from servoctl.engine.ops import FUNCTIONS, Cost, literal, op_of, template
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface, comment
 from servoctl.simulation.closed_loop import Loop

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
-from servoctl.errors import ExpressionError
+from servoctl.errors import ExpressionError, remedy
 from servoctl.expression.parser import parse
-from servoctl.expression.suggest import remedy
 from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, Expression, Name, Number
 
 _UNIT_AFTER_NUMBER = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s+([A-Za-z]\w*)\s*")  # `5 s`

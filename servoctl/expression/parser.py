@@ -19,8 +19,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from servoctl.errors import ExpressionError
-from servoctl.expression.suggest import suggestion
+from servoctl.errors import ExpressionError, suggestion
 from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, UNITS, Apply, Expression, Name, Number, Step
 
 MAX_LENGTH = 10_000  # [characters] longest text

@@ -20,8 +20,8 @@ from servoctl.engine.parameters import field_of, parameter_names, parameter_valu
 from servoctl.engine.symbol import to_sx
 from servoctl.errors import PlantError, ServoctlError
 from servoctl.identification.unknowns import MOMENTS, Unknowns
+from servoctl.mechanics.constraint_rows import symbolic_plant
 from servoctl.mechanics.friction import friction_loss
-from servoctl.mechanics.passive import symbolic_plant
 from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-6  # smallest singular value of independent passive rows, relative to the largest

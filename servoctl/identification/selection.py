@@ -18,8 +18,8 @@ from servoctl.engine.trace import trace
 from servoctl.errors import ConfigError
 from servoctl.identification.unknowns import KINDS, Unknowns, chosen_indices, whole_links
 from servoctl.mechanics.actuator_parameters import FIELD, armature_of, with_armature
+from servoctl.mechanics.constraint_rows import symbolic_plant
 from servoctl.mechanics.friction import Friction, friction_of, without_friction
-from servoctl.mechanics.passive import symbolic_plant
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State

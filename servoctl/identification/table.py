@@ -15,8 +15,7 @@ from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.log import UNITS, LogConfig
 from servoctl.config.overrides import Override
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, remedy
 from servoctl.identification.log import SHORTEST, Log, evenly, parts_without_gaps
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.table import Table, read_table

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names, parameter_values
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, remedy
 from servoctl.mechanics.actuator_parameters import FIELD
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant

@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, product, solve_lower
+from servoctl.engine.decomposition import Decomposition
+from servoctl.engine.linalg import product, solve_lower
 from servoctl.engine.symbol import above, at_least, fmax, maximum, where, within
 from servoctl.laws.priorities import Levels
 from servoctl.types import Array

@@ -16,13 +16,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose, frobenius, solve_upper
+from servoctl.engine.decomposition import decompose, frobenius
+from servoctl.engine.linalg import solve_upper
 from servoctl.engine.parameters import Part
 from servoctl.engine.symbol import where
 from servoctl.laws.active_set import ROUNDING
 from servoctl.laws.limits import Limited, Start, within_limits
 from servoctl.laws.priorities import Levels
-from servoctl.mechanics.rows import InputRows
+from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array
 

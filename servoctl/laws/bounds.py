@@ -22,9 +22,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import frobenius, solve_upper
-from servoctl.errors import ServoctlError, TaskError
-from servoctl.expression.suggest import remedy
+from servoctl.engine.decomposition import frobenius
+from servoctl.engine.linalg import solve_upper
+from servoctl.errors import ServoctlError, TaskError, remedy
 from servoctl.laws import barrier
 from servoctl.laws.barrier import EstimateErrors
 from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind, ReactionRow

@@ -19,17 +19,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import frobenius
+from servoctl.engine.decomposition import frobenius
 from servoctl.engine.symbol import above, maximum, minimum, where
 from servoctl.laws import barrier
 from servoctl.laws.active_set import greatest
 from servoctl.laws.limits import Start
 from servoctl.laws.preload import multiplier_rows
 from servoctl.laws.term import AttachedTerm
-from servoctl.mechanics.rows import InputRows, Rows
+from servoctl.mechanics.constraint import InputRows, Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.timing import Timing
-from servoctl.mechanics.under_way import CommandMemory, UnderWay
+from servoctl.mechanics.timing import CommandMemory, Timing, UnderWay
 from servoctl.types import Array, Command, State
 
 Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)

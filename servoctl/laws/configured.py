@@ -10,9 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import TaskError
+from servoctl.errors import TaskError, remedy
 from servoctl.expression import check_names, parse
-from servoctl.expression.suggest import remedy
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation, Kind
 from servoctl.laws.bounds import Bounds

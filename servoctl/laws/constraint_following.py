@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import product, solve_upper
-from servoctl.engine.products import is_finite, largest
+from servoctl.engine.linalg import is_finite, largest, product, solve_upper
 from servoctl.engine.symbol import above, where
 from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import CorrectionTerm
@@ -27,8 +26,8 @@ from servoctl.laws.law import AttachedLaw
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, Status
 

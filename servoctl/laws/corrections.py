@@ -25,8 +25,8 @@ from pydantic import Field
 from servoctl.engine.parameters import Part
 from servoctl.errors import TaskError
 from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.tree.fields import NumberField, PerRow, described, wrong_gains
 from servoctl.types import Array

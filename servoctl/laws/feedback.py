@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import is_finite
+from servoctl.engine.linalg import is_finite, product
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
-from servoctl.engine.products import product
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
 from servoctl.laws.law import AttachedLaw, Law, UserFunction, user_function
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, Status
 

@@ -43,8 +43,8 @@ from servoctl.laws.corrections import (
 )
 from servoctl.laws.hold import RowFeedback, growth, stable_range
 from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
 from servoctl.tree.fields import AutoPositive, NumberField, PerRow, described

@@ -28,19 +28,19 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.decomposition import frobenius
 from servoctl.engine.kernel import Kernel, directional, jacobian
-from servoctl.engine.linalg import frobenius, solve_upper
+from servoctl.engine.linalg import solve_upper
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import TimeFunction
 from servoctl.laws.configured import NEARBY, ConstraintFollowing
 from servoctl.laws.corrections import Poles
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint_rows import symbolic_plant
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.passive import symbolic_plant
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.task_map import VANISHES
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from servoctl.engine.kernel import inputs
+from servoctl.engine.linalg import called
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.products import called
 from servoctl.engine.symbol import plain
 from servoctl.engine.trace import trace
 from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
@@ -25,7 +25,7 @@ from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.under_way import CommandMemory
+from servoctl.mechanics.timing import CommandMemory
 from servoctl.types import Array, Command
 
 INPUTS = "the plant has {} inputs"

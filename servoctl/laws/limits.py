@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.linalg import frobenius
+from servoctl.engine.decomposition import frobenius
+from servoctl.engine.linalg import called
 from servoctl.engine.loops import repeat
-from servoctl.engine.products import called
 from servoctl.engine.symbol import above, at_least, symbols, to_sx, where, within
 from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, advance, greatest, solve
 from servoctl.types import Array

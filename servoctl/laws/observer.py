@@ -29,11 +29,10 @@ from servoctl.errors import TaskError
 from servoctl.laws.corrections import sliding_errors
 from servoctl.laws.hold import EstimateFilter, close, hold, linear_controller, stable_range
 from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.timing import Timing
-from servoctl.mechanics.under_way import CommandMemory, UnderWay
+from servoctl.mechanics.timing import CommandMemory, Timing, UnderWay
 from servoctl.tree.fields import AutoPositive, described
 from servoctl.types import Array, Command
 

@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import frobenius, product, solve_lower
-from servoctl.expression.suggest import remedy
+from servoctl.engine.decomposition import frobenius
+from servoctl.engine.linalg import product, solve_lower
+from servoctl.errors import remedy
 from servoctl.laws.priorities import Levels
 from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import InputRows
 from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.terms import Terms

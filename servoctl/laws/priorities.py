@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, frobenius, longer_rows, product, project
+from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows
+from servoctl.engine.linalg import product, project
 from servoctl.engine.symbol import fmin, where
 from servoctl.types import Array
 

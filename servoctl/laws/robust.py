@@ -21,7 +21,7 @@ import numpy as np
 from servoctl.engine.symbol import where
 from servoctl.laws.corrections import sliding_errors
 from servoctl.laws.term import AttachedTerm
-from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, Command

@@ -17,8 +17,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from servoctl.errors import TaskError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import TaskError, remedy
 from servoctl.laws.robust import RobustTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.parameters import Part
-from servoctl.mechanics.rows import InputRows
+from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.timing import Timing
-from servoctl.mechanics.under_way import CommandMemory
+from servoctl.mechanics.timing import CommandMemory, Timing
 from servoctl.types import Array, Command
 
 

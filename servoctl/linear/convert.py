@@ -14,8 +14,7 @@ from servoctl.laws.robust import ESTIMATE
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.timing import Timing
-from servoctl.mechanics.under_way import UnderWay
+from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.estimated import COMMANDS

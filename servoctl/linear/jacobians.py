@@ -19,10 +19,10 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.engine.decomposition import MANY, decompose
 from servoctl.engine.parameters import parameter_values
+from servoctl.engine.step import rk4
 from servoctl.errors import TaskError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.internal_dynamics import chains, error_kernel
-from servoctl.simulation.runge_kutta import rk4
 from servoctl.types import Array, State
 
 RANK = 1e-9  # a direction of the errors counts if its pivot exceeds this times their Frobenius norm

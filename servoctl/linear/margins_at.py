@@ -1,20 +1,26 @@
-"""Margins of a run's loop with its timing: continuous, held, delayed, lagging, or on drives."""
+"""Margins of a run's loop with its timing: continuous, held, delayed, lagging, or on drives.
+
+Of a law with gains that no limit knows, a class or a function of the user's, the linearised loop also says whether it
+is stable at its period. Design: gains of rows are compared with the period in `assembly.gains`, at every state; only
+the linearised loop knows other gains, frozen at the start. A loop that grows in continuous time too is not judged: the
+period is not its fault.
+"""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import drives_spacing, gain_share, task_gains, task_spacing
+from servoctl.assembly.gains import drives_spacing, gain_share, has_unknown_gains, task_gains, task_spacing
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import stable_range
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
-from servoctl.linear.sampled import LocalLoop, timings
+from servoctl.linear.sampled import LocalLoop, least_stable, timings
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
@@ -193,3 +199,36 @@ def scaled_gains(loop: Loop, factor: float) -> Array | None:
         scaled.append((damping * factor ** (degree - 1), stiffness * factor**degree, *rest))
     faster = law.correction.with_gains(scaled)
     return loop.of(replace(loop.system, law=law.with_terms([faster]))).parameters
+
+
+class HeldLoop(NamedTuple):
+    """A loop that decays in continuous time, with its timing."""
+
+    timing: Timing
+    growth: float  # largest factor by which a motion grows from sample to sample; below 1 all decay
+    stable: bool
+
+    def __str__(self) -> str:
+        if self.stable:
+            return f"stable at the start ({self.timing})"
+        return (
+            f"unstable at the start ({self.timing}): a motion that decays in continuous time grows by a factor of "
+            f"{self.growth:.3g} from sample to sample (shorten the period, or lower the gains)"
+        )
+
+
+def held_loops(run: Run) -> list[HeldLoop]:
+    """The sampled loops of a law with a class or a function of one's own; none for other laws.
+
+    Raises:
+        TaskError: The plant or the law cannot be differentiated.
+    """
+    held = [timing for timing in timings(run) if timing.period is not None]
+    if not held or not has_unknown_gains(run.system):
+        return []
+    at = local(run, *state_at(run))
+    if not LocalLoop(at, Timing(None)).stable:
+        return []
+    loops = [least_stable(at, timing) for timing in held]
+    radii = [float(np.abs(np.linalg.eigvals(loop.matrix)).max(initial=0.0)) for loop in loops]
+    return [HeldLoop(loop.timing, radius, loop.stable) for loop, radius in zip(loops, radii, strict=True)]

@@ -12,12 +12,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from servoctl.errors import TaskError
+from servoctl.errors import TaskError, remedy
 from servoctl.expression import per_second
-from servoctl.expression.suggest import remedy
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.types import Array
 
 Limits = Mapping[str, float | Sequence[float]]  # coordinate -> (lower, upper), or one number for both sides

@@ -29,17 +29,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import (
-    Decomposition,
-    cholesky,
-    decompose,
-    frobenius,
-    longer_rows,
-    product,
-    project,
-    solve_lower,
-    solve_upper,
-)
+from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows
+from servoctl.engine.linalg import cholesky, product, project, solve_lower, solve_upper
 from servoctl.engine.structured import Sparse
 from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose
+from servoctl.engine.decomposition import decompose
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 ErrorFunction = Callable[[Array], tuple[Array, Array]]

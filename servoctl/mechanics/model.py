@@ -3,10 +3,16 @@
 Design: derivatives come from one compiled function of (t, q, v, p), where p contains every parameter of the plant and
 of the constraints. So does the plant, if its traced form and its NumPy code agree at random states and parameters;
 otherwise it is opaque, is evaluated in NumPy, and `Model.opaque` gives the reason.
+
+Design: a part of a machine is a connected component of coordinates, inputs and rows over the structural nonzeros of M,
+B and A. An entry that is zero at one state alone connects, so the parts are the same at every state. After reordering,
+M, B, Ahat and A are block diagonal; so are their factors and pseudoinverses, which compiled code computes block by
+block (`engine.structured.blocks`). Rank and status are those of the whole.
 """
 
 import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import stored
-from servoctl.engine.fingerprint import fingerprint, function_fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
-from servoctl.engine.structured import Sparse, entries, smallest_eigenvalue, with_entries
+from servoctl.engine.stored import fingerprint, function_fingerprint, structure_fingerprint
+from servoctl.engine.structured import Sparse, components, entries, smallest_eigenvalue, with_entries
 from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.audit import (
@@ -30,15 +36,62 @@ from servoctl.mechanics.audit import (
     require_equal,
     variations,
 )
-from servoctl.mechanics.constraint import LARGE, Constraint
-from servoctl.mechanics.constraint_rows import Row, compiled_rows, stacked_rows, units_of_rows
-from servoctl.mechanics.division import Part, connected_parts
-from servoctl.mechanics.passive import passive_groups
+from servoctl.mechanics.constraint import LARGE, Constraint, Rows
+from servoctl.mechanics.constraint_rows import Row, compiled_rows, passive_groups, stacked_rows, units_of_rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, require_unique
 from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, opaque_form, traced_matrices
 from servoctl.types import Array, State
+
+
+@dataclass(frozen=True)
+class Part:
+    """Indices of the coordinates, inputs, passive rows and task rows of one part, each in increasing order."""
+
+    coordinates: Array
+    inputs: Array
+    passive: Array
+    task: Array
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """Number of coordinates, inputs, passive rows and task rows."""
+        return len(self.coordinates), len(self.inputs), len(self.passive), len(self.task)
+
+
+SHOWN = 4  # number of parts, and of coordinates of a part, that a sentence names
+
+
+def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
+    """What `check` says about a machine in separate parts."""
+
+    def named(names: list[str], separator: str) -> str:
+        more = f"{separator}and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        return separator.join(names[:SHOWN]) + more
+
+    groups = named([named([coordinates[i] for i in part.coordinates], ", ") for part in parts], "; ")
+    return f"{len(parts)} separate parts ({groups}): they do not act on each other"
+
+
+def connected_parts(M: Any, B: Any, passive: Any, task: Any) -> list[Part]:
+    """The parts, in the order of their first coordinates; one part if an input or a row acts on no coordinate.
+
+    Args:
+        M: Mass matrix, shape (n, n): an array or a `Sparse`, of symbols or of numbers.
+        B: Actuation matrix, shape (n, m).
+        passive: A of the passive rows, shape (p, n).
+        task: A of the task rows, shape (r, n).
+    """
+    M, B, passive, task = (Sparse.of(matrix) for matrix in (M, B, passive, task))
+    n, m, p, r = len(M), B.shape[1], len(passive), len(task)
+    one = np.concatenate([M.rows, B.rows, passive.columns, task.columns])
+    other = np.concatenate([M.columns, n + B.columns, n + m + passive.rows, n + m + p + task.rows])
+    size = n + m + p + r
+    count, label = components(one, other, size)
+    if count > len(set(label[:n].tolist())):
+        return [Part(np.arange(n), np.arange(m), np.arange(p), np.arange(r))]
+    labels = np.split(label, [n, n + m, n + m + p])
+    return [Part(*(np.flatnonzero(each == part) for each in labels)) for part in range(count)]
 
 
 class Model:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose
+from servoctl.engine.decomposition import Decomposition, decompose
 from servoctl.errors import PlantError
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model

@@ -110,6 +110,18 @@ def terms(plant: Plant, state: State) -> tuple[Array | Sparse, Array, Array | Sp
     return M, Q, B, c
 
 
+def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
+    """M, Q, B and c with the right number of dimensions, on symbols; `terms` has them on numbers."""
+    M, B, c = plant.mass_matrix(q, t), plant.actuation(q, t), plant.nonideal_force(q, v, t)
+    B = identity(plant) if B is None else B
+    return (
+        M if isinstance(M, Sparse) else np.atleast_2d(M),
+        np.atleast_1d(plant.right_hand_side(q, v, t)),
+        B if isinstance(B, Sparse) else np.atleast_2d(B),
+        np.zeros(len(q)) if c is None else np.atleast_1d(c),
+    )
+
+
 def passive_groups(plant: Plant, name: str, state: State, initial: bool = False) -> dict[str, Array | Constraint]:
     """Name -> values of `passive_constraints` or `passive_rates`, shape (rows,), which may not be finite.
 

@@ -25,7 +25,8 @@ from functools import cached_property
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose, frobenius, solve_upper
+from servoctl.engine.decomposition import decompose, frobenius
+from servoctl.engine.linalg import solve_upper
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble

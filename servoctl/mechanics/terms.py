@@ -28,22 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import (
-    Decomposition,
-    cholesky,
-    decompose,
-    frobenius,
-    is_finite,
-    product,
-    solve_lower,
-    solve_upper,
-)
+from servoctl.engine.decomposition import Decomposition, decompose, frobenius
+from servoctl.engine.linalg import cholesky, is_finite, product, solve_lower, solve_upper
 from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
+from servoctl.mechanics.constraint import InputRows, Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import InputRows, Rows
 from servoctl.mechanics.symmetry import is_symmetric
-from servoctl.mechanics.under_way import UnderWay
+from servoctl.mechanics.timing import UnderWay
 from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-10  # a direction counts when its pivot exceeds this times the Frobenius norm of its matrix

@@ -10,13 +10,12 @@ import numpy as np
 
 from servoctl.engine import stored
 from servoctl.engine.kernel import Kernel
+from servoctl.engine.linalg import called
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.products import called
 from servoctl.engine.structured import Sparse, entries_of
 from servoctl.engine.trace import trace
 from servoctl.mechanics import plant_values
-from servoctl.mechanics.passive import plant_arrays
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.types import Array, State
@@ -30,7 +29,7 @@ def traced_matrices(plant: Plant, symbols: Mapping[str, Array]) -> dict[str, Any
     """
     t, q, v, p = symbols["t"][0], symbols["q"], symbols["v"], symbols["p"]
     bound = with_parameters(plant, p[: len(parameter_values(plant))])
-    M, Q, B, c = trace(plant_arrays, bound, t, q, v)
+    M, Q, B, c = trace(plant_values.plant_arrays, bound, t, q, v)
     return {"M": M, "Q": Q, "B": B, "c": c}
 
 

@@ -20,8 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from servoctl.errors import ConfigError, in_one_line
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, in_one_line, remedy
 from servoctl.input_file import read_regular
 from servoctl.reference.curve import Curve, Extrapolation
 from servoctl.types import Array

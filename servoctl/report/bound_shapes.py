@@ -8,8 +8,7 @@ import numpy as np
 
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.shapes.clearance import Clearance, Point
-from servoctl.mechanics.shapes.link_poses import link_poses, polylines
+from servoctl.mechanics.shapes import Clearance, Point, link_poses, polylines
 from servoctl.mechanics.spatial.kinematics import frame_poses
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.pose import Distance, DistanceBound

@@ -14,10 +14,9 @@ from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.kernel import BufferedCall, Kernel
-from servoctl.engine.step import DelayLayout, StepFunctions
+from servoctl.engine.step import DelayLayout, StepFunctions, rk4
 from servoctl.engine.stored import DeferredFunction
 from servoctl.simulation.control_tick import ControlTick
-from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.simulation.traced_loop import TracedLoop
 

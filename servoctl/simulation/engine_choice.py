@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from servoctl.engine.background import Compilation
 from servoctl.engine.batch import BatchLibrary
-from servoctl.engine.select_engine import patience
+from servoctl.engine.kernel import patience
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import continuous

@@ -16,9 +16,9 @@ from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.estimation.outliers import OutlierBursts
-from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices, Terms
-from servoctl.mechanics.under_way import UnderWay
+from servoctl.mechanics.timing import UnderWay
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

@@ -7,12 +7,12 @@ from collections.abc import Callable, Generator, Iterator
 import numpy as np
 
 from servoctl.engine.ccode import Library
+from servoctl.engine.step import hermite, rk4_steps
 from servoctl.errors import IntegrationError
 from servoctl.simulation.adaptive import Watched, hold, jacobian_of
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realistic import Period, TickNoise
 from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Grid, RowCollector, last_row
-from servoctl.simulation.runge_kutta import hermite, rk4_steps
 from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
 

@@ -28,7 +28,7 @@ from servoctl.engine.trace import trace
 from servoctl.estimation.attached import PlantFunctions
 from servoctl.laws.active_set import greatest
 from servoctl.laws.bounds_term import Acceleration, BoundsTerm
-from servoctl.mechanics.rows import InputRows
+from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import TracedPlant, called_kernel, disturbed
 from servoctl.simulation.system import System

@@ -29,7 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose
+from servoctl.engine.decomposition import decompose
+from servoctl.engine.step import hermite
 from servoctl.errors import PlantError, ServoctlError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics import plant_values
@@ -42,7 +43,6 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Chunk
-from servoctl.simulation.runge_kutta import hermite
 from servoctl.simulation.settings import Integrator, Settings
 from servoctl.types import Array, State
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import ConfigError, remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, value
 from servoctl.mechanics.spatial.mjcf import load_scene

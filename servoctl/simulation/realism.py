@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 from pydantic import Field
 
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant

@@ -11,18 +11,16 @@ from typing import Protocol
 
 import numpy as np
 
-from servoctl.engine.linalg import solve_upper
-from servoctl.engine.products import is_finite
+from servoctl.engine.linalg import is_finite, solve_upper
 from servoctl.engine.symbol import where
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
 from servoctl.laws.law import AttachedLaw
-from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.constraint import Rows, equation_value
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
-from servoctl.mechanics.under_way import CommandMemory
+from servoctl.mechanics.timing import CommandMemory
 from servoctl.simulation.realism import Channels
 from servoctl.types import Array, Command, State, Status
 

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 
 from servoctl.engine import stored
-from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.linalg import solve_upper
+from servoctl.engine.linalg import largest, solve_upper
 from servoctl.engine.numpy_call import numpy_calls
 from servoctl.engine.parameters import parameter_fields, parameter_values, structure, with_parameters
-from servoctl.engine.products import largest
+from servoctl.engine.step import rk4_steps
+from servoctl.engine.stored import fingerprint, structure_fingerprint
 from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import AttachedEstimator
@@ -27,7 +27,6 @@ from servoctl.simulation import estimated
 from servoctl.simulation.control_tick import Layout, LogCall
 from servoctl.simulation.estimated import TracedLaw, TracedPlant, loop_memory, shown_parts
 from servoctl.simulation.mean_bounds import predicting, with_mean_bounds
-from servoctl.simulation.runge_kutta import rk4_steps
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
 

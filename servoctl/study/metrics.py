@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from servoctl.assembly.run import Run
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.run_folder.metrics import METRICS, TASK_METRICS, greatest_is_best, metric_of
 
 Row = dict[str, Any]  # metric -> value, of one run

@@ -8,8 +8,7 @@ from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.config.document import NAMED_LISTS
 from servoctl.config.overrides import apply_overrides, is_number, setting
-from servoctl.errors import ConfigError, ServoctlError
-from servoctl.expression.suggest import suggestion
+from servoctl.errors import ConfigError, ServoctlError, suggestion
 
 LISTED = 12  # largest number of config paths that an error lists
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.types import Array
 
 

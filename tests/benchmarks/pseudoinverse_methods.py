@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from servoctl.engine.linalg import decompose, frobenius, solve_lower, solve_upper
+from servoctl.engine.decomposition import decompose, frobenius
+from servoctl.engine.linalg import solve_lower, solve_upper
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 

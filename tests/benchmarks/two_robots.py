@@ -14,10 +14,10 @@ from hil.loop.controller import Controller
 from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
 from servoctl.engine.kernel import Kernel
+from servoctl.engine.step import rk4
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.settings import Integrator
 from servoctl.study.batch import batch
 from servoctl.study.metrics import metrics_of

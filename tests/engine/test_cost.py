@@ -12,11 +12,10 @@ import pytest
 
 from servoctl.assembly import load
 from servoctl.engine import loops
-from servoctl.engine.cost import FUNCTIONS, Cost
 from servoctl.engine.decomposition import decompose_function
 from servoctl.engine.emit import emitted
 from servoctl.engine.loops import repeat
-from servoctl.engine.ops import template
+from servoctl.engine.ops import FUNCTIONS, Cost, template
 from servoctl.engine.statements import Statements
 from servoctl.export.source import StandaloneSource
 from servoctl.types import Array

@@ -14,7 +14,7 @@ from numpy import zeros as early_zeros
 
 import servoctl
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.products import is_finite
+from servoctl.engine.linalg import is_finite
 from servoctl.engine.symbol import Symbol, clip, from_sx, symbols, to_sx, within
 from servoctl.engine.trace import trace, tracing
 from servoctl.errors import TraceError

@@ -20,10 +20,9 @@ from servoctl.estimation.attached import (
 )
 from servoctl.estimation.estimator import Estimator, Gains, PositionNoise, alpha_beta_gains, low_pass_gains, model_gains
 from servoctl.estimation.outliers import Burst, OutlierBursts
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.timing import Timing
-from servoctl.mechanics.under_way import UnderWay
+from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.estimated import outlier_events
 from servoctl.types import Array, State

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import null_space
 from scipy.optimize import lsq_linear, nnls
 
-from servoctl.engine.linalg import decompose
+from servoctl.engine.decomposition import decompose
 from servoctl.types import Array
 
 Case = tuple[Array, Array, Array, Array, Array]

@@ -12,7 +12,7 @@ import servoctl as sc
 from servoctl.errors import TaskError
 from servoctl.laws.barrier import barrier, stopping
 from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind
-from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status

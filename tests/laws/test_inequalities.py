@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from inequality_problems import DEGENERATE, Problem, any_problem, cascade, unproven_rows
 
+from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.linalg import decompose
 from servoctl.laws import limits
 from servoctl.laws.limits import Start, within_limits
 from servoctl.types import Array

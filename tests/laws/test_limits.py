@@ -24,8 +24,8 @@ from limit_problems import (
 from scipy.linalg import null_space
 from scipy.optimize import linprog, lsq_linear
 
+from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.linalg import decompose
 from servoctl.laws.limits import Limited, SearchSize, Start, most_steps, search_function, step_function, within_limits
 from servoctl.types import Array
 

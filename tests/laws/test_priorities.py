@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.linalg import decompose, frobenius, product
+from servoctl.engine.linalg import product
 from servoctl.laws.priorities import Levels
 from servoctl.types import Array
 

@@ -17,8 +17,8 @@ from servoctl.engine.symbol import where
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.robust_design import Adaptive
 from servoctl.linear.reserve import reserve
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Command

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from servoctl.assembly.evaluate import ConstrainedMotion
-from servoctl.engine.linalg import cholesky, decompose, frobenius, solve_lower, solve_upper
+from servoctl.engine.decomposition import decompose, frobenius
+from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
 from servoctl.engine.structured import Sparse
 from servoctl.errors import PlantError
 from servoctl.mechanics.terms import RANK_TOLERANCE, require_unique

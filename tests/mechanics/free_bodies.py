@@ -11,8 +11,7 @@ import numpy as np
 
 import servoctl
 from servoctl.engine.kernel import directional, jacobian
-from servoctl.errors import PlantError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import PlantError, remedy
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.types import Array
 

@@ -6,7 +6,7 @@ Source: Orsino 2017, proposition 3.1.
 import numpy as np
 from scipy.linalg import qr
 
-from servoctl.engine.linalg import decompose, frobenius
+from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.mechanics.hierarchy import RANK_TOLERANCE
 from servoctl.types import Array
 

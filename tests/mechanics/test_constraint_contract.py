@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from servoctl.errors import TaskError, TraceError
-from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, SecondOrder
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows, SecondOrder
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 from tests.refused import table
 from tests.small_plants import Masses

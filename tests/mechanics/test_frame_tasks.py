@@ -11,10 +11,9 @@ from scipy.spatial.transform import Rotation
 
 import servoctl as sc
 from servoctl.errors import TaskError
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.placement import rotation_rpy
 from servoctl.mechanics.spatial.task import EulerZYZ, FrameConstraint
 from servoctl.types import Array, State

@@ -14,7 +14,7 @@ from plants.coordinated_robots import CoordinatedRobots
 from servoctl.assembly import simulate
 from servoctl.assembly.evaluate import fundamental_acceleration
 from servoctl.errors import PlantError
-from servoctl.mechanics.rows import Rows
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.types import Array, State
 from tests.mechanics.equations import fundamental_equation

@@ -8,9 +8,8 @@ import pytest
 
 import servoctl
 from servoctl.errors import PlantError
-from servoctl.mechanics.constraint import Constraint, Nonholonomic
+from servoctl.mechanics.constraint import Constraint, Nonholonomic, Rows
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 START = State(0.0, np.array([0.6, -0.8]), np.array([0.4, 0.3]))

@@ -9,7 +9,7 @@ from textbook import Textbook
 
 import servoctl as sc
 from servoctl.assembly.make import make_system
-from servoctl.mechanics.division import connected_parts
+from servoctl.mechanics.model import connected_parts
 from servoctl.simulation.adaptive import differences
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop

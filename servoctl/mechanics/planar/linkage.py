@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.symbol import is_false
-from servoctl.errors import PlantError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import PlantError, remedy
 from servoctl.mechanics.planar.parts import (
     ORIGIN,
     Body,

@@ -25,14 +25,12 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.parameters import SameStructure, parameter_fields, parameter_values, with_parameters
 from servoctl.engine.trace import trace
-from servoctl.errors import ExpressionError, PlantError, TaskError, TraceError
+from servoctl.errors import ExpressionError, PlantError, TaskError, TraceError, remedy
 from servoctl.expression import Expression, check_names, parse
-from servoctl.expression.suggest import remedy
-from servoctl.mechanics.constraint import Holonomic, equation_value
+from servoctl.mechanics.constraint import Holonomic, Rows, equation_value
 from servoctl.mechanics.planar.linkage import Linkage
 from servoctl.mechanics.planar.parts import BodyFrame, Line, Point
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.types import Array, State
 
 UNCHANGING = (int, float, str, tuple, NoneType)

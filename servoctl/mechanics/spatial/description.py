@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from servoctl.expression.suggest import remedy
+from servoctl.errors import remedy
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
 from servoctl.types import Array
 

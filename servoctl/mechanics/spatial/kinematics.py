@@ -15,12 +15,11 @@ from servoctl.engine.kernel import directional, jacobian, substituted
 from servoctl.engine.symbol import symbols
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
-from servoctl.mechanics.rows import Rows
-from servoctl.mechanics.spatial.dynamics import body_moments
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.spatial.dynamics import JointStep, body_moments, combined, steps, world_spin_columns
 from servoctl.mechanics.spatial.model import WORLD, RobotTree, TreeFrame
 from servoctl.mechanics.spatial.placement import Moments
 from servoctl.mechanics.spatial.scalars import UNIT, ZERO, Matrix, Triple, as_array, plus, scalars
-from servoctl.mechanics.spatial.steps import JointStep, combined, steps, world_spin_columns
 from servoctl.types import Array
 
 

@@ -20,9 +20,8 @@ import numpy as np
 
 from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.model import LoopJoint
 from servoctl.mechanics.spatial.rotation import HALF_TURN, chord, relative_motion, skew

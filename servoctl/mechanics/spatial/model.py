@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from servoctl.errors import PlantError
-from servoctl.expression.suggest import remedy
+from servoctl.errors import PlantError, remedy
 from servoctl.mechanics.spatial.description import Shape
 from servoctl.mechanics.spatial.placement import Placement
 

@@ -18,10 +18,10 @@ from typing import Any, cast
 import numpy as np
 
 from servoctl.engine import stored
-from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.linalg import product
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
-from servoctl.engine.products import product
+from servoctl.engine.stored import fingerprint, structure_fingerprint
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import PlantError
 from servoctl.mechanics.actuator_parameters import with_armature

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from servoctl.engine import stored
-from servoctl.engine.fingerprint import fingerprint
+from servoctl.engine.stored import fingerprint
 from servoctl.errors import TaskError
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from servoctl.errors import remedy
 from servoctl.expression import RESERVED
-from servoctl.expression.suggest import remedy
 from servoctl.mechanics.spatial.description import (
     Description,
     JointDescription,

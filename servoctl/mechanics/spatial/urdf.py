@@ -19,8 +19,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from servoctl.errors import ConfigError
-from servoctl.expression.suggest import suggestion
+from servoctl.errors import ConfigError, suggestion
 from servoctl.mechanics.spatial.description import (
     Description,
     Findings,

@@ -25,8 +25,8 @@ import numpy as np
 
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TaskError
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.rotation import skew
 from servoctl.mechanics.spatial.task.target import Targeted

@@ -23,8 +23,8 @@ import numpy as np
 
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.placement import rotation_to
 from servoctl.mechanics.spatial.rotation import (

@@ -7,11 +7,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from servoctl.engine.trace import trace
-from servoctl.errors import TaskError
-from servoctl.expression.suggest import remedy
-from servoctl.mechanics.constraint import Constraint
+from servoctl.errors import TaskError, remedy
+from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.rows import Rows
 from servoctl.mechanics.spatial.kinematics import PointMotion
 from servoctl.mechanics.spatial.task.target import (
     Targeted,

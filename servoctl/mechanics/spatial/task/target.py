@@ -15,10 +15,10 @@ from servoctl.errors import ExpressionError, TaskError
 from servoctl.expression import Expression, TimeFunction, check_names, constant, parse
 from servoctl.mechanics.constraint import Constraint, equation_value
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.dynamics import quaternion_rotation
 from servoctl.mechanics.spatial.kinematics import PointMotion
 from servoctl.mechanics.spatial.placement import rotation_rpy, snapped
 from servoctl.mechanics.spatial.rotation import vee
-from servoctl.mechanics.spatial.steps import quaternion_rotation
 from servoctl.types import Array, State
 
 TargetValue = float | str | Expression | Callable[[Any], Any]
