@@ -136,3 +136,10 @@ def remedy(word: str, known: Iterable[str]) -> str:
     """The suggestion, or the list of the known words if there is none."""
     words = list(dict.fromkeys(known))
     return suggestion(word, words) or (f"known: {', '.join(words)}" if words else "none is known here")
+
+
+def listed(words: Iterable[str], most: int, separator: str = ", ") -> str:
+    """The first words in a row, and how many more there are: `a, b and 3 more`."""
+    words = list(words)
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return separator.join(words[:most]) + more

@@ -243,27 +243,6 @@ def has_kernel(key: str | None, name: str) -> bool:
     return (cache.folder(), file_key) in _waiting or cache.find(file_key, SUFFIX) is not None
 
 
-def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
-    """The kernel that was kept under a key and a name, and its facts; None if there is none."""
-    found = _find(key, name)
-    if found is None:
-        return None
-    header, functions = found
-    function = _function(header, functions)
-    return None if function is None else (Kernel(function, *_shapes(header)), header["facts"])
-
-
-def keep_kernel(key: str | None, name: str, kernel: Kernel, facts: Any = None) -> None:
-    """Keeps a kernel, and facts that JSON can write, if it is worth it; `write_waiting` writes the file.
-
-    What calls code in NumPy cannot be written.
-    """
-    if key is not None and kernel.function.n_instructions() >= WORTH and not numpy_calls(kernel.function):
-        _waiting[cache.folder(), _file_key(key, name)] = kernel, facts
-        if len(_waiting) > MOST_WAITING:
-            write_waiting()
-
-
 @atexit.register
 def write_waiting() -> None:
     """Writes the files of kernels that wait; a run does so when it has its first rows, because writing takes time."""
@@ -275,20 +254,33 @@ def write_waiting() -> None:
                 cache.put_bytes(file_key, content, SUFFIX)
 
 
-def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kernel:
-    """The kernel of a key and a name, made now, or from the cache, whose function is read when it is first needed."""
+def kept(key: str | None, name: str, make: Callable[[], tuple[Kernel, Any]]) -> tuple[Kernel, Any]:
+    """The kernel of a key and a name, and facts that JSON can write: made now, or from the cache.
+
+    A function from the cache is read when it is first needed. `write_waiting` writes one that was made, if it is worth
+    it; what calls code in NumPy cannot be written.
+    """
     found = _find(key, name)
     if found is not None:
         header, functions = found
         shapes = _shapes(header)
 
         def function() -> Any:
-            return _function(header, functions) or make().function
+            return _function(header, functions) or make()[0].function
 
-        return Kernel(DeferredFunction(header["name"], *shapes, function, header["length"]), *shapes)
-    kernel = make()
-    keep_kernel(key, name, kernel)
-    return kernel
+        deferred = DeferredFunction(header["name"], *shapes, function, header["length"])
+        return Kernel(deferred, *shapes), header["facts"]
+    kernel, facts = make()
+    if key is not None and kernel.function.n_instructions() >= WORTH and not numpy_calls(kernel.function):
+        _waiting[cache.folder(), _file_key(key, name)] = kernel, facts
+        if len(_waiting) > MOST_WAITING:
+            write_waiting()
+    return kernel, facts
+
+
+def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kernel:
+    """`kept`, without facts."""
+    return kept(key, name, lambda: (make(), None))[0]
 
 
 def kept_numbers(key: str | None, name: str, make: Callable[[], Array]) -> Array:

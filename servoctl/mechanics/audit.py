@@ -19,7 +19,7 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.structured import Sparse, entries, entries_of, smallest_eigenvalue
+from servoctl.engine.structured import Sparse, entries, smallest_eigenvalue, with_entries
 from servoctl.engine.trace import mismatch
 from servoctl.errors import PlantError, TaskError, TraceError, in_one_line
 from servoctl.mechanics import plant_values
@@ -246,54 +246,40 @@ def require_equal(kernel: Kernel, structures: Sequence[Any], parameters: Array, 
     for at in samples:
         p, values = parameters.copy(), parameter_values(at.plant)
         p[: len(values)] = values
-        for form, found in zip(structures, (at.arrays[0], at.arrays[2]), strict=True):
+        actual = kernel(at.state.t, at.state.q, at.state.v, p)
+        for place, form in zip((0, 2), structures, strict=True):
+            found = at.arrays[place]
             if isinstance(found, Sparse) and not (isinstance(form, Sparse) and found.same_places(form)):
                 raise TraceError(f"{type(at.plant).__name__}: the structure of M or B depends on the state")
-        pairs.append((at, kernel(at.state.t, at.state.q, at.state.v, p)))
-    for i, (name, scale) in enumerate(zip(TERMS, _scales([at.arrays for at in samples]), strict=True)):
-        for at, actual in pairs:
-            state, expected = at.state, entries_of(at.arrays[i])
-            difference = mismatch(expected, actual[i], scale)
+            actual[place] = np.asarray(with_entries(form, actual[place]))
+        pairs.append((at, actual))
+    arrays = [[np.asarray(array) for array in at.arrays] for at in samples]
+    for i, (name, scale) in enumerate(zip(TERMS, _scales(arrays), strict=True)):
+        for (at, actual), expected in zip(pairs, arrays, strict=True):
+            difference = mismatch(expected[i], actual[i], scale)
             if difference is not None:
                 raise TraceError(
                     f"{type(samples[0].plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
-                    f"at q={np.round(state.q, 3)} (a branch on the state, or a value fixed in __post_init__?)"
+                    f"at q={np.round(at.state.q, 3)} (a branch on the state, or a value fixed in __post_init__?)"
                 )
 
 
-def _scales(samples: Sequence[tuple[Any, ...]]) -> list[Any]:
+def _scales(samples: Sequence[Sequence[Array]]) -> list[Array]:
     """What each entry of M, Q, B and c is compared relative to: the largest one of its row over the samples.
 
     Of Q and c also the row of M, that is the force of a unit acceleration, because terms that cancel leave round-off;
     and never less than `ROUND_OFF` of the whole array.
     """
-    scales = [np.max([_row_sizes(arrays[i]) for arrays in samples], axis=0) for i in range(len(TERMS))]
-    M, Q, B, c = (np.maximum(each, ROUND_OFF * each.max(initial=0.0)) for each in scales)
-    forms, force = samples[0], np.maximum(np.maximum(Q, c), M)
-    sizes = [_by_entry(forms[0], M), force, _by_entry(forms[2], B), force]
-    return [np.where(each > 0.0, each, 1.0) for each in sizes]
+    sizes = [np.max([_row_sizes(arrays[i]) for arrays in samples], axis=0) for i in range(len(TERMS))]
+    M, Q, B, c = (np.maximum(each, ROUND_OFF * each.max(initial=0.0)) for each in sizes)
+    force = np.maximum(np.maximum(Q, c), M)
+    return [np.where(each > 0.0, each, 1.0) for each in (M[:, None], force, B[:, None], force)]
 
 
-def _row_sizes(matrix: Any) -> Array:
+def _row_sizes(array: Array) -> Array:
     """The largest finite magnitude in each row of a matrix, or each entry of a vector."""
-    if isinstance(matrix, Sparse):
-        largest = np.zeros(matrix.shape[0])
-        np.maximum.at(largest, matrix.rows, _finite(matrix.values))
-        return largest
-    sizes = _finite(matrix)
+    sizes: Array = np.nan_to_num(np.abs(array), nan=0.0, posinf=0.0)
     return sizes if sizes.ndim == 1 else np.asarray(sizes.max(axis=1, initial=0.0))
-
-
-def _by_entry(matrix: Any, of_rows: Array) -> Array:
-    """The number of its row for each of a matrix's `entries_of`, in a shape that broadcasts with them."""
-    sizes: Array = of_rows[matrix.rows] if isinstance(matrix, Sparse) else of_rows[:, None]
-    return sizes
-
-
-def _finite(values: Any) -> Array:
-    """Magnitudes; 0 for what is not finite."""
-    sizes: Array = np.nan_to_num(np.abs(np.asarray(values, dtype=float)), nan=0.0, posinf=0.0)
-    return sizes
 
 
 def _in_words(state: State) -> str:

@@ -32,7 +32,7 @@ import numpy as np
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows
 from servoctl.engine.linalg import cholesky, product, project, solve_lower, solve_upper
 from servoctl.engine.structured import Sparse
-from servoctl.errors import PlantError
+from servoctl.errors import PlantError, listed
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.planar import PlanarLinkage
 from servoctl.mechanics.plant import Plant
@@ -256,8 +256,7 @@ def level_report(
         kind = ", all with clearance" if loose == rows else f", {loose} with clearance, the others{kind}"
     line = f"{level.name}: {rows} {'row' if rows == 1 else 'rows'}{kind}"
     if motion.skipped:
-        more = f", and {len(motion.skipped) - SHOWN} more" if len(motion.skipped) > SHOWN else ""
-        line += f"; skipped, since they depend on earlier levels: {', '.join(motion.skipped[:SHOWN])}{more}"
+        line += f"; skipped, since they depend on earlier levels: {listed(motion.skipped, SHOWN)}"
     line += f"; trace of P {motion.trace:.7g}; accelerations change by up to {largest(change, coordinates)}"
     if loose:
         row, most = max(yields.items(), key=lambda item: abs(item[1]))

@@ -24,7 +24,7 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.stored import fingerprint, function_fingerprint, structure_fingerprint
 from servoctl.engine.structured import Sparse, components, entries, smallest_eigenvalue, with_entries
-from servoctl.errors import PlantError, TaskError, TraceError
+from servoctl.errors import PlantError, TaskError, TraceError, listed
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.audit import (
     SAMPLES,
@@ -65,11 +65,7 @@ SHOWN = 4  # number of parts, and of coordinates of a part, that a sentence name
 def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
     """What `check` says about a machine in separate parts."""
 
-    def named(names: list[str], separator: str) -> str:
-        more = f"{separator}and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        return separator.join(names[:SHOWN]) + more
-
-    groups = named([named([coordinates[i] for i in part.coordinates], ", ") for part in parts], "; ")
+    groups = listed((listed((coordinates[i] for i in part.coordinates), SHOWN) for part in parts), SHOWN, "; ")
     return f"{len(parts)} separate parts ({groups}): they do not act on each other"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from servoctl.engine.structured import Diagonal, Sparse
 from servoctl.engine.trace import read_only
-from servoctl.errors import PlantError, in_one_line
+from servoctl.errors import PlantError, in_one_line, listed
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
@@ -234,6 +234,5 @@ def _name(plant: Plant, method: str) -> str:
 
 def _in_words(plant: Plant, state: State) -> str:
     """A state in words, short enough for one line."""
-    values = [f"{name}={x:.6g}" for name, x in zip(plant.coordinates, state.q, strict=True)]
-    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
-    return f"t = {state.t:.6g} s, {', '.join(values[:SHOWN])}{more}"
+    values = (f"{name}={x:.6g}" for name, x in zip(plant.coordinates, state.q, strict=True))
+    return f"t = {state.t:.6g} s, {listed(values, SHOWN)}"

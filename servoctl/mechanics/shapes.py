@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servoctl.engine.symbol import clip, maximum, minimum, where
-from servoctl.errors import PlantError, suggestion
+from servoctl.errors import PlantError, listed, suggestion
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Holonomic, Rows
 from servoctl.mechanics.planar.linkage import GROUND
@@ -149,10 +149,9 @@ def _known(plant: Plant, name: str, known: Mapping[str, LinkPose]) -> str:
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-    listed = f"links: {', '.join(known[:LISTED])}{more}" if known else "this plant has none: give it links(q)"
-    near = suggestion(name, known) if more else ""
-    return f"there is no link '{name}' ({near + ' ' if near else ''}{listed})"
+    there = f"links: {listed(known, LISTED)}" if known else "this plant has none: give it links(q)"
+    near = suggestion(name, known) if len(known) > LISTED else ""
+    return f"there is no link '{name}' ({near + ' ' if near else ''}{there})"
 
 
 SHARE = 0.01  # largest part of `reach` by which the distance of parallel segments is taken smaller than it is

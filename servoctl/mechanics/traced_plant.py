@@ -56,16 +56,15 @@ def traced(
         symbols: Its inputs.
         make: Traces: () -> outputs by name, those whose structure counts, and facts.
     """
-    known = stored.find_with_facts(key, name)
-    if known is not None:
-        kernel, (facts, places) = known
-        return Traced(kernel, facts, [Sparse.at(*each) for each in places], (None,) * len(places))
-    outputs, matrices, facts = make()
-    kernel = Kernel.compile(name, symbols, {output: entries_of(x) for output, x in outputs.items()})
-    forms = [Sparse.of(matrix) for matrix in matrices]
-    if key is not None:
-        stored.keep_kernel(key, name, kernel, [facts, [form.places() for form in forms]])
-    return Traced(kernel, facts, forms, tuple(matrices))
+    structures: list[Any] = []
+
+    def compiled() -> tuple[Kernel, list[Any]]:
+        outputs, structures[:], facts = make()
+        kernel = Kernel.compile(name, symbols, {output: entries_of(x) for output, x in outputs.items()})
+        return kernel, [facts, [Sparse.of(matrix).places() for matrix in structures]]
+
+    kernel, (facts, places) = stored.kept(key, name, compiled)
+    return Traced(kernel, facts, [Sparse.at(*each) for each in places], tuple(structures or [None] * len(places)))
 
 
 def compiled_plant(key: str | None, plant: Plant, symbols: Mapping[str, Array]) -> Traced:

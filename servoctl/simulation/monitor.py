@@ -31,7 +31,7 @@ import numpy as np
 
 from servoctl.engine.decomposition import decompose
 from servoctl.engine.step import hermite
-from servoctl.errors import PlantError, ServoctlError
+from servoctl.errors import PlantError, ServoctlError, listed
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
@@ -274,9 +274,7 @@ class MotionMonitor:
 
     def _dependent(self) -> str:
         """Names of passive rows that depend on each other, for a message."""
-        names = dependent_rows(self._model, self._start)
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        return f"{', '.join(names[:NAMED])}{more}"
+        return listed(dependent_rows(self._model, self._start), NAMED)
 
     def _energy(self, state: State) -> float | None:
         """The plant's energy [J]; None if it has none, or fails (`failed` then holds the reason)."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from servoctl.engine import stored
 from servoctl.engine.structured import smallest_eigenvalue
-from servoctl.errors import PlantError, RunFolderError, ServoctlError
+from servoctl.errors import PlantError, RunFolderError, ServoctlError, listed
 from servoctl.expression import per_second
 from servoctl.mechanics.constraint_rows import accelerations
 from servoctl.mechanics.symmetry import asymmetry
@@ -215,9 +215,8 @@ def _blame(loop: Loop, state: State) -> str:
     plant = loop.system.model.plant
     values = {**dict(zip(plant.coordinates, state.q, strict=True))}
     values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, state.v, strict=True)}
-    state_text = ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:SHOWN])
-    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
-    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {state_text}{more}"
+    words = listed((f"{name} = {value:.6g}" for name, value in values.items()), SHOWN)
+    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {words}"
 
 
 def _bad_terms(loop: Loop, state: State) -> str:

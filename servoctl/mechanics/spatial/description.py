@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from servoctl.errors import remedy
+from servoctl.errors import listed, remedy
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
 from servoctl.types import Array
 
@@ -109,9 +109,8 @@ class Findings:
         """One sentence per kind of note."""
         sentences = []
         for (what, advice), names in self._notes.items():
-            names = list(dict.fromkeys(names))
-            more = f" and {len(names) - NAMES_IN_A_NOTE} more" if len(names) > NAMES_IN_A_NOTE else ""
-            sentences.append(f"{', '.join(names[:NAMES_IN_A_NOTE])}{more}: {what}" + (f" ({advice})" if advice else ""))
+            things = listed(dict.fromkeys(names), NAMES_IN_A_NOTE)
+            sentences.append(f"{things}: {what}" + (f" ({advice})" if advice else ""))
         return tuple(sentences)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from servoctl.engine import stored
 from servoctl.engine.stored import fingerprint
-from servoctl.errors import TaskError
+from servoctl.errors import TaskError, listed
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.initial import bounded_root, consistency, holonomic_error, nearest_root
@@ -110,13 +110,12 @@ def _out_of_reach(model: Model, state: State, lower: Array, upper: Array) -> str
     at = consistency(model, state)
     off = [(row, float(x)) for row, x in zip(at.rows, np.abs(at.violation), strict=True) if not x < REACHED]
     off = sorted(off, key=lambda item: -np.nan_to_num(item[1], nan=np.inf))
-    listed = ", ".join(f"{row.name} {x:.3g}{_unit(model, row)}" for row, x in off[:SHOWN])
-    more = f" and {len(off) - SHOWN} more" if len(off) > SHOWN else ""
+    left = listed((f"{row.name} {x:.3g}{_unit(model, row)}" for row, x in off), SHOWN)
     names = list(model.plant.coordinates)
     held = [name for name, x, low, high in zip(names, state.q, lower, upper, strict=True) if not low < x < high]
     limits = f"; at its limit: {', '.join(held[:SHOWN])}" if held else ""
     return (
-        f"no coordinates inside the joint limits reach the poses: the nearest found are off by {listed}{more}{limits} "
+        f"no coordinates inside the joint limits reach the poses: the nearest found are off by {left}{limits} "
         "(move the pose, or start initial.q elsewhere)"
     )
 
