@@ -14,7 +14,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction
 from servoctl.linear import analyse
 from servoctl.linear.convert import linear_at, state_at
-from servoctl.linear.margins import margin
+from servoctl.linear.margins import margins
 from servoctl.linear.margins_at import loop_margins
 from servoctl.linear.modes import means_of_clusters, modes
 from servoctl.linear.reserve import reserve
@@ -118,7 +118,7 @@ def test_the_delayed_map_has_the_poles_of_its_polynomial(delay: int) -> None:
 def test_the_gain_margin_of_a_sampled_loop_is_the_closed_form(delay: int) -> None:
     run = mass_run(sc.PFeedback(0.25), False, 0.02)
     linear = linear_at(run, run.start, np.zeros(0), delay=delay)
-    found = margin(linear, 0, "F")
+    (found,) = margins(linear, ["F"])
     limit = 2 * math.sin(math.pi / (2 * (2 * delay + 1)))
     assert found.gain == pytest.approx(limit / (4.0 * 0.02), rel=1e-4)
     assert found.gain_down == 0.0
@@ -127,7 +127,7 @@ def test_the_gain_margin_of_a_sampled_loop_is_the_closed_form(delay: int) -> Non
 def test_margins_of_a_double_integrator_are_the_closed_form() -> None:
     """L = (2 a s + a^2) / s^2: |L| = 1 at w = a sqrt(2 + sqrt(5)), with the phase margin atan(2 w / a)."""
     run = mass_run(sc.Baumgarte(3.0, 3.0), True)
-    found = margin(linear_at(run, run.start, np.zeros(0)), 0, "F")
+    (found,) = margins(linear_at(run, run.start, np.zeros(0)), ["F"])
     w = 3.0 * math.sqrt(2.0 + math.sqrt(5.0))
     phase = math.atan(2.0 * w / 3.0)
     assert (found.gain, found.gain_down) == (math.inf, 0.0)
@@ -205,11 +205,11 @@ def test_the_worst_machine_has_the_margins_of_a_run_with_that_machine() -> None:
     simulated = found.margins[0].figures
     for name in ("gain", "phase"):
         worst = min(corners, key=lambda corner: getattr(alone[corner], name))
-        assert simulated[name].value == pytest.approx(getattr(alone[worst], name), rel=1e-6)
+        assert simulated[name].worst == pytest.approx(getattr(alone[worst], name), rel=1e-6)
         assert dict(simulated[name].machine) == dict(zip(("m1", "k"), worst, strict=True))
-        assert simulated[name].value < simulated[name].nominal
+        assert simulated[name].worst < simulated[name].nominal
     least = reserve(sc.load("two_mass_spring", [*HELD, BOX], engine="vm")).gain_margin
-    assert least == pytest.approx(simulated["gain"].value, rel=1e-3)  # of tune, found by bisection
+    assert least == pytest.approx(simulated["gain"].worst, rel=1e-3)  # of tune, found by bisection
 
 
 def test_a_machine_of_the_box_that_is_unstable_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ def _say_box(box: "BoxAnalysis") -> None:
             "delay": "delay [s]",
         }
         rows = [
-            [titles[name], f"{worst.nominal:.5g}", f"{worst.value:.5g}", in_words(worst.machine)]
+            [titles[name], f"{worst.nominal:.5g}", f"{worst.worst:.5g}", in_words(worst.machine)]
             for name, worst in each.figures.items()
         ]
         say_table(["pole, smallest margins of all inputs", "nominal", "worst", "machine"], rows)
@@ -138,8 +138,7 @@ def _least(margins: "Sequence[Margins]") -> list[str]:
     """The smallest gain, phase and delay margin of all inputs."""
     if not all(each.actuators for each in margins):
         return ["-"] * 3
-    actuators = [one for each in margins for one in each.actuators]
-    return [f"{min(getattr(one, kind) for one in actuators):.4g}" for kind in ("gain", "phase", "delay")]
+    return [f"{min(each.worst[kind] for each in margins):.4g}" for kind in ("gain", "phase", "delay")]
 
 
 def _row(mode: "Mode") -> list[str]:

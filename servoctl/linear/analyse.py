@@ -43,10 +43,9 @@ class Analysis:
             plain(
                 {
                     "t": self.state.t, "q": self.state.q, "v": self.state.v, "moving": self.moving,
-                    "modes": [mode.to_dict() for mode in self.modes],
-                    "margins": [one.to_dict() for one in self.margins], "warnings": list(self.warnings),
-                    "robustness": [one.to_dict() for one in self.robustness],
-                    "box": self.box.to_dict() if self.box.box else None, "notes": list(self.notes), "units": UNITS,
+                    "modes": self.modes, "margins": self.margins, "warnings": self.warnings,
+                    "robustness": self.robustness, "box": self.box if self.box.box else None, "notes": self.notes,
+                    "units": UNITS,
                 }
             )
         )  # fmt: skip

@@ -71,9 +71,7 @@ class Shifted:
             "parameter": self.parameter, "change": self.change,
             "decay": None if slowest is None else slowest.decay,
             "damping": None if least is None else least.damping,
-            "stable": self.stable,
-            "poles": [[pole.real, pole.imag] for pole in self.poles],
-            "margins": [one.to_dict() for one in self.margins],
+            "stable": self.stable, "poles": self.poles, "margins": self.margins,
         }  # fmt: skip
 
 
@@ -102,10 +100,14 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
 
 def _shifted(run: Run, at: State, x: Array, real: Array, parameter: str | None, change: float) -> Shifted:
     """Poles and margins with these plant parameters, at the state on its passive constraints nearest to x."""
-    state, memory = nearest(run, at.t, x, real)
-    loop_at = least_stable(local(run, state, memory, real=real), run_timing(run.system, run.settings))
-    margins = tuple(margins_at(run, state, memory, timing, real, exact=False) for timing in timings(run))
-    return Shifted(parameter, change, tuple(loop_at.poles), margins)
+    loop_at = least_stable(local(run, *nearest(run, at.t, x, real), real=real), run_timing(run.system, run.settings))
+    return Shifted(parameter, change, tuple(loop_at.poles), _margins(run, at.t, x, real))
+
+
+def _margins(run: Run, t: float, x: Array, real: Array) -> tuple[Margins, ...]:
+    """Margins with each timing of a plant with these parameters, on its constraints."""
+    state, memory = nearest(run, t, x, real)
+    return tuple(margins_at(run, state, memory, timing, real, exact=False) for timing in timings(run))
 
 
 def nearest(run: Run, t: float, x: Array, real: Array) -> tuple[State, Array]:
@@ -129,12 +131,8 @@ class Worst:
     """A figure of the loop and its worst value over the box."""
 
     nominal: float  # with the law's own model
-    value: float  # of the worst machine
+    worst: float  # of the worst machine
     machine: Mapping[str, float]  # parameter -> relative error of that machine
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"nominal": self.nominal, "worst": self.value, "machine": dict(self.machine)}
 
 
 @dataclass(frozen=True)
@@ -149,8 +147,8 @@ class BoxMargins:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        figures = {name: worst.to_dict() for name, worst in self.figures.items()}
-        return {"timing": str(self.timing), "drives": self.timing.on_drives, **figures, "unstable": list(self.unstable)}
+        timing = {"timing": str(self.timing), "drives": self.timing.on_drives}
+        return {**timing, **self.figures, "unstable": self.unstable}
 
 
 @dataclass(frozen=True)
@@ -162,12 +160,6 @@ class BoxAnalysis:
     machines: int = 0  # number of machines that were compared
     corners: bool = True  # whether every corner is among them; else random ones are
     margins: tuple[BoxMargins, ...] = ()  # for each timing
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        box = {name: list(ends) for name, ends in self.box.items()}
-        margins = [each.to_dict() for each in self.margins]
-        return {"box": box, "machines": self.machines, "corners": self.corners, "margins": margins}
 
 
 def machine_parameters(known: Array, plant: Plant, errors: Mapping[str, float]) -> Array:
@@ -199,31 +191,19 @@ def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
         return BoxAnalysis()
     x = np.concatenate([at.q, at.v, memory])
     errors, corners = machine_errors(box)
-    compared: list[tuple[Mapping[str, float], tuple[Margins, ...]]] = []
-    for error, real in [({}, compiled(run).parameters), *box_machines(run)]:
-        there, its = nearest(run, at.t, x, real)
-        each = tuple(margins_at(run, there, its, timing, real, exact=False) for timing in timings(run))
-        compared.append((error, each))
+    machines = [({}, compiled(run).parameters), *box_machines(run)]
+    compared = [(error, _margins(run, at.t, x, real)) for error, real in machines]
     found = [_worst(timing, [(error, each[i]) for error, each in compared]) for i, timing in enumerate(timings(run))]
     return BoxAnalysis(box, len(errors), corners, tuple(found))
 
 
 def _worst(timing: Timing, compared: list[tuple[Mapping[str, float], Margins]]) -> BoxMargins:
+    of_machines = [{"growth": margins.growth, **margins.worst} for _, margins in compared]
     figures = {}
     for name, largest in LARGEST_IS_WORST.items():
-        values = [_figure(margins, name) for _, margins in compared]
+        values = [figure[name] for figure in of_machines]
         index = int(np.argmax(values) if largest else np.argmin(values))
         index = 0 if math.isclose(values[index], values[0], rel_tol=SAME) else index
         figures[name] = Worst(values[0], values[index], compared[index][0])
     unstable = tuple(in_words(error) for error, margins in compared[1:] if not margins.actuators)
     return BoxMargins(timing, figures, unstable)
-
-
-def _figure(margins: Margins, name: str) -> float:
-    """One figure of a loop, the worst over the inputs."""
-    if name == "growth":
-        return margins.growth
-    if not margins.actuators:
-        return 1.0 if name.startswith("gain") else 0.0
-    values = [float(getattr(one, name)) for one in margins.actuators]
-    return max(values, default=0.0) if LARGEST_IS_WORST[name] else min(values, default=math.inf)

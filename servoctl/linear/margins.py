@@ -15,7 +15,6 @@ Source: Astrom, Murray, Feedback Systems, 10.3; the forms in g follow from the m
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -46,22 +45,12 @@ class Margin:
     modulus: float  # smallest |1 + L|: the distance from the critical point
     crossover: float | None  # crossover frequency of `phase` [rad/s]; None if there is none
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON; infinite values are None."""
-        return {key: None if value == math.inf else value for key, value in vars(self).items()}
-
 
 def margins(linear: Linear, names: list[str]) -> list[Margin]:
     """Margins at each actuator of a stable closed loop."""
     respond, omega = _responder(linear), _frequencies(linear)
     g = respond(omega)
     return [_margin(linear, respond, omega, g[:, i], i, name) for i, name in enumerate(names)]
-
-
-def margin(linear: Linear, actuator: int, name: str) -> Margin:
-    """Margins at one actuator of a stable closed loop."""
-    respond, omega = _responder(linear), _frequencies(linear)
-    return _margin(linear, respond, omega, respond(omega)[:, actuator], actuator, name)
 
 
 Respond = Callable[[Array], Array]  # frequencies [rad/s] -> g of each actuator there, shape (frequencies, m)

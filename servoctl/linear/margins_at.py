@@ -65,7 +65,20 @@ class Margins:
             "delay_time": timing.longest_delay, "lag": list(timing.lag),
             "velocity_filter": timing.velocity_filter, "growth": self.growth,
             "delay_margin": self.delay_margin, "gain_factor": self.gain_factor,
-            "actuators": {one.actuator: one.to_dict() for one in self.actuators},
+            "actuators": {one.actuator: one for one in self.actuators},
+        }  # fmt: skip
+
+    @property
+    def worst(self) -> dict[str, float]:
+        """The smallest gain, phase [deg] and delay [s] and the largest gain_down over the actuators.
+
+        Those of an unstable loop are 1, 0, 0 and 1.
+        """
+        if not self.actuators:
+            return {"gain": 1.0, "gain_down": 1.0, "phase": 0.0, "delay": 0.0}
+        return {
+            "gain": min(one.gain for one in self.actuators), "gain_down": max(one.gain_down for one in self.actuators),
+            "phase": min(one.phase for one in self.actuators), "delay": min(one.delay for one in self.actuators),
         }  # fmt: skip
 
 
@@ -101,19 +114,17 @@ def loop_margins(run: Run, at: State | float | None = None, drives: bool = False
         raise TaskError(f"loop_margins: the run has no {'drives' if drives else 'law'} (nothing has margins)")
     state, memory = state_at(run, at)
     found = [margins_at(run, state, memory, timing, exact=run.system.estimator is None) for timing in wanted]
-    words, share = " and ".join(str(each.timing) for each in found), _share(run, drives)
-    if not all(each.actuators for each in found):
-        return LoopMargins(words, False, 1.0, 1.0, 0.0, 0.0, None, share)
-    actuators = [one for each in found for one in each.actuators]
+    stable = all(each.actuators for each in found)
+    worst = [each.worst for each in found]
     return LoopMargins(
-        words,
-        True,
-        min(one.gain for one in actuators),
-        max(one.gain_down for one in actuators),
-        min(one.phase for one in actuators),
+        " and ".join(str(each.timing) for each in found),
+        stable,
+        min(each["gain"] for each in worst) if stable else 1.0,
+        max(each["gain_down"] for each in worst),
+        min(each["phase"] for each in worst),
         min(each.delay_margin or 0.0 for each in found),
-        min((each.gain_factor for each in found if each.gain_factor is not None), default=None),
-        share,
+        min((each.gain_factor for each in found if stable and each.gain_factor is not None), default=None),
+        _share(run, drives),
     )
 
 

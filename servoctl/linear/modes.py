@@ -76,9 +76,9 @@ class Mode:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "of": self.of, "group": self.group, "pole": [self.pole.real, self.pole.imag],
+            "of": self.of, "group": self.group, "pole": self.pole,
             "frequency": self.frequency, "damping": self.damping, "decay": self.decay, "stable": self.stable,
-            "mostly": self.mostly, "z": None if self.z is None else [self.z.real, self.z.imag],
+            "mostly": self.mostly, "z": self.z,
         }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,10 @@ def greatest(x: Array) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The value in types of strict JSON: built-in types only, None for NaN and infinity."""
+    """The value in types of strict JSON: built-in types only, None for NaN and infinity.
+
+    A dataclass is a mapping of its fields, unless it has a `to_dict`; a complex number is its two parts.
+    """
     if type(value) is float:  # most are
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -57,6 +61,10 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, complex):
+        return plain([value.real, value.imag])
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(value.to_dict() if hasattr(value, "to_dict") else vars(value))
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
