@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from hil.assembly.setup import POSES, RigSetup, within_limits
+from hil.core.constants import Torques
 from hil.loop import Reading
 from hil.safety.ladder import LEFT, NOISE, STILL
 from hil.safety.limits import Limits
 from hil.safety.plan import Stage
 from hil.safety.pose_hold import PoseHold
+from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import AT_REST
 from servoctl.assembly.gains import drives_spacing
 from servoctl.errors import ConfigError
@@ -320,6 +322,7 @@ def stop_from(setup: RigSetup, start: State) -> Stop:
     pose, limits = PoseHold(hold, drives, values.period, setup.stop_rate, t=start.t), Limits(drives, values.period)
     displacements, plant, m = setup.sensing.displacements, setup.loop.system.model.plant, len(drives)
     sound, driven, t = [True] * len(displacements.channels), [True] * m, start.t
+    braking, stop, law = TorqueSource(pose, limits), Source(Torques.STOP), np.zeros(m)
     speed_limits, q, v = np.array([drive.speed_limit for drive in drives]), start.q, start.v
     most = np.array([drive.torque_limit for drive in drives])
     limits.begin(np.clip(pose.gravity(q).u, -most, most))
@@ -334,6 +337,7 @@ def stop_from(setup: RigSetup, start: State) -> Stop:
         if slow.all() or not np.isfinite(rates).all():
             break
         reading = Reading(q, v, np.zeros(len(sound)), True, 0.0, y.tolist(), rates.tolist())
-        held, wanted = pose.stop(reading, sound, driven, limits.previous, values.period, any(limits.clamped))
-        q, v = setup.prediction(t, values.period, q, v, np.array(limits.apply(wanted, held)))
+        pose.take(reading, sound, driven)
+        braking.find(stop, law, values.period)
+        q, v = setup.prediction(t, values.period, q, v, braking.limit())
     return Stop(start, first, times, travels, largest)

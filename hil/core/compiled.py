@@ -24,7 +24,7 @@ _FOLDER = Path(__file__).parent / "c"
 SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
 """Whether the tick in C may send and receive on sockets itself; `sockets.c` has the numbers of x86, ARM and RISC-V."""
 
-TICK = "common.c", "samples.c", "window.c", "sense.c", "frames.c", "limits.c", "hold.c", "test.c", "tick.c"
+TICK = "common.c", "samples.c", "window.c", "sense.c", "frames.c", "limits.c", "hold.c", "test.c", "torques.c", "tick.c"
 """The files of a tick from frames to frames, in order."""
 
 HEADERS = ("tick.h", "sockets.h") if SOCKETS else ("tick.h",)
@@ -68,17 +68,17 @@ STATE: Table = {
 ARRAYS: Mapping[str, Table] = {
     "tick": {
         "double": {
-            "m": "torques raw silences unsent rest",
+            "m": "raw silences",
         },
     },
     "limits": {
-        "double": {"m": "largest steepest wanted held goals allowed previous"},
+        "double": {"m": "largest steepest wanted goals allowed previous"},
         "int": {"m": "clamped"},
     },
     "pose": {
         "double": {
             "n": "q v back sound_pose",
-            "m": "y rates away away_speed sent held torques scratch anchor next_anchor integral learned bias next_bias "
+            "m": "y rates away away_speed held torques scratch anchor next_anchor integral learned bias next_bias "
             "at_release sound_rates path next_path path_speed next_speed blind_rate next_blind largest torque_limits "
             "lower upper grip guide_limits weighs",
             "m m": "inertia",  # column by column
@@ -92,6 +92,9 @@ ARRAYS: Mapping[str, Table] = {
             "m m": "inertia projector",  # row by row
         },
         "int": {"m": "loaded driven"},
+    },
+    "torque_source": {
+        "double": {"m": "torques rest unsent"},
     },
     "ladder": {
         "double": {"m": "speeds slow noise loop_speed growth ends"},

@@ -45,6 +45,7 @@ class Torques(IntEnum):
     BLEND = 2  # from these to those of the law
     GUIDE = 3  # those while a hand guides the machine
     STOP = 4  # those of the controlled stop
+    CATCH = 5  # those that hold the pose, with more damping for an axis that its own motor has driven
 
 
 class Measured(IntEnum):

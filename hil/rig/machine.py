@@ -16,12 +16,10 @@ from hil.drives.settings import GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
 from hil.frame import EXTENDED, FD
 from hil.loop.controller import Controller
-from hil.safety.drive_test import DriveTest
 from hil.safety.ladder import Ladder
-from hil.safety.limits import Limits
 from hil.safety.plan import Phase
-from hil.safety.pose_hold import PoseHold
 from hil.safety.rules import Rule
+from hil.safety.torques import TorqueSource
 from hil.sensing.sensing import NO_SAMPLE, SAMPLE, Sensing
 from servoctl.types import Status
 
@@ -184,18 +182,15 @@ class CompiledTick(Struct):
             place = tick.watch[k]
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
 
-    def take_torques(self, limits: Limits, pose: PoseHold, ladder: Ladder, test: DriveTest | None) -> None:
-        """Takes what makes torques and limits them: C and Python work on the same memory."""
-        self.tick.limits, self.tick.pose, self.tick.ladder = limits.struct.c, pose.struct.c, ladder.struct.c
-        if test is not None:
-            self.tick.proof = test.proof.struct.c
-            self.share("rest", test.in_steps.rest)
-        self._torques = limits, pose, ladder, test  # kept alive
+    def take_torques(self, source: TorqueSource, ladder: Ladder) -> None:
+        """Takes what makes torques: C and Python work on the same memory."""
+        self.tick.source, self.tick.ladder = source.struct.c, ladder.struct.c
+        self._torques = source, ladder  # kept alive
 
     def raise_failure(self) -> None:
         super().raise_failure()
-        _, pose, *_ = self._torques
-        pose.struct.raise_failure()
+        source, _ = self._torques
+        source.struct.raise_failure()
 
     def take_rules(self, rules: Sequence[Rule], phase: Phase) -> None:
         """Judges those of these rules that hold in a phase, and no others, in every tick that C decides."""

@@ -285,11 +285,6 @@ class CanRig(DriveRig):
                     self._enabling = None
                 self.switch_off.send_to(self._drives[number], partial(self.ladder.frames, number, torques[number]))
 
-    def carried(self, command: Array) -> Array:
-        in_c = self.in_c
-        carried = in_c.carried(command) if in_c is not None and in_c.loaded else None
-        return super().carried(command) if carried is None else carried
-
     def begin_enable(self, torques: Sequence[float]) -> None:
         for drive in self.drives:
             drive.enable_requested = True

@@ -1,9 +1,8 @@
 """The ticks of a run in C: what a rig, its stages and the tables in C say to each other.
 
 Design: C measures and acts, Python decides. In every stage of `MEASURED`, C receives the frames, judges the samples and
-computes the state of the machine; Python decides the torques from this reading, and C encodes, sends and records them.
-Where `Stages.source` says what makes the torques (the law, what holds a pose, the way between, a hand, the controlled
-stop, nothing), C decides too, several ticks in one call as long as nothing asks for Python.
+computes the state of the machine; Python decides from this reading whose torques are sent, and C encodes, sends and
+records them. In ordinary ticks C decides too, several of them in one call as long as nothing asks for Python.
 
 A verdict on a sample or on the motion is part of the reading, and Python decides that tick. Where C meets what it does
 not know (a rare frame, a torque that no frame carries), it leaves no trace of that half of the tick: the nodes get the
@@ -12,8 +11,6 @@ frames, and Python does the same half. Its reaction is that of a run without C, 
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-
-import numpy as np
 
 from hil.core.constants import UNKNOWN
 from hil.drives.base import Condition, Drive, Node
@@ -25,7 +22,7 @@ from hil.rig.dispatch import Dispatch
 from hil.rig.machine import CompiledTick, frame_reader
 from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
 from hil.safety.limits import Limits
-from hil.safety.plan import Phase
+from hil.safety.plan import Phase, Stage
 from hil.safety.stages import Stages
 from hil.sensing.sensing import Sensing
 from servoctl.types import Array
@@ -82,8 +79,9 @@ class TicksInC:
         self._dispatch, self._drives, self._nodes, self._sensing = dispatch, drives, nodes, sensing
         self._stages, self._limits, self._record = stages, limits, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
-        self._encodings = [self._tick.encoding + i for i in range(len(drives))]
-        machine.take_torques(limits, stages.pose, stages.ladder, stages.test)
+        self._torques = stages.torques.struct
+        machine.take_torques(stages.torques, stages.ladder)
+        self._tick.ramp_time, self._tick.stays = stages.plan.ramp_time, stages.plan.stage is Stage.RAMP
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._of_drives = [self._x[part][: len(drives)] for part in ("displacements", "rates")]
@@ -105,7 +103,7 @@ class TicksInC:
         buses = socket_buses(self._dispatch.buses, clock)
         known = all(wire.feeds is not None for wire in machine.wires if wire.command)
         if known and buses and isinstance(clock, WallClock):
-            duration = self._stages.duration
+            duration = self._stages.plan.duration
             self.sockets = SocketTicks(machine, buses, self._nodes, clock, log, rings, period, wait, duration)
 
     def take_over(self, free: bool, command: Array, written: int) -> bool:
@@ -135,14 +133,12 @@ class TicksInC:
 
     def _source(self) -> bool:
         """Tells C what makes the torques of the next tick; returns whether C decides it."""
-        tick, source = self._tick, self._stages.source
-        if source is None:
+        tick, stages, source = self._tick, self._stages, self._stages.source
+        if source is None or not stages.ordinary:
             return False
         self._renew()
-        tick.source, tick.tests, tick.moves = source.torques, source.tests, source.moves
-        if source.torques:
-            tick.entered, tick.end, tick.ramp_time = source.entered, source.end, source.ramp_time
-            tick.stays, tick.stands, tick.learns, tick.wire_steps = source[4:8]
+        tick.entered, tick.end, tick.moves = stages.entered, source.end, source.moves
+        stages.torques.take(source, stages.mode is not Phase.FULL)
         return True
 
     def _load(self, command: Array, written: int) -> None:
@@ -156,6 +152,7 @@ class TicksInC:
         encoded = zip(self._drives, commands, machine.encoded(), strict=True)
         self._encoded = [(drive.settings.bus, like, frame_reader(memory)) for drive, like, memory in encoded]
         self._x["carried"][:], self._x["written"][0] = command, written
+        self._torques.c.encoding = self._tick.encoding
         self._last.clear()
         if self.sockets is not None:
             self.sockets.begin()
@@ -166,6 +163,7 @@ class TicksInC:
         if not self.loaded:
             return
         self.loaded = False
+        self._torques.c.encoding = self._torques.ffi.NULL
         if self.sockets is not None:
             self.sockets.end()
             self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
@@ -265,7 +263,7 @@ class TicksInC:
                 stages.follow(tick, self.clamped)
                 self.decided = self.acts = True
                 self.count += 1
-                torques: Array = self._x["torques"].copy()
+                torques: Array = self._torques.arrays["torques"].copy()
                 return torques
             self._count()
             self.machine.raise_failure()
@@ -284,7 +282,7 @@ class TicksInC:
         """
         if not self.decided:
             self._renew()
-            self._x["torques"][:] = torques
+            self._torques.arrays["torques"][:] = torques
             self.acts = not (self._tick.mute or self._encode())
         if not self.acts:
             self._count()
@@ -295,12 +293,6 @@ class TicksInC:
                 self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
             self._dispatch.keep_alive()
         return self.acts
-
-    def carried(self, torques: Array) -> Array | None:
-        """The torques in the frames that send these, shape (m,) [actuator units]; None: no frame sends one of them."""
-        encode, places = self._functions.tick_encode, self._encodings
-        carried = np.array([encode(place, torque) for place, torque in zip(places, torques.tolist(), strict=True)])
-        return carried if np.isfinite(carried).all() else None
 
     def _encode(self) -> int:
         """Encodes torques that Python has decided, and sends them where C has the buses; not 0: it does not."""

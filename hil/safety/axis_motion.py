@@ -92,7 +92,3 @@ class AxisMotion:
         finite: int = self._struct.functions.proof_add(c, c.samples, elapsed, *addresses)
         c.samples += 1
         return bool(finite)
-
-    def add_sent(self, torques: Array) -> None:
-        """Adds what this tick sends."""
-        self._part(3)[-1] = torques

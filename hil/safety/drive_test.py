@@ -17,7 +17,7 @@ from hil.drives.base import Drive, DriveError
 from hil.loop import SECOND, Reading, Tick
 from hil.safety.events import EventKind
 from hil.safety.ladder import Ladder
-from hil.safety.limits import Limits, WireSteps
+from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
@@ -138,8 +138,6 @@ class DriveRig(Protocol):
 
 
 PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
-CATCH = 5  # periods in which an axis that its own motor has driven is stopped with more damping
-FIRMER = 1.5  # how much more that damping is, as a share of the usual one
 
 
 class DriveTest:
@@ -157,7 +155,6 @@ class DriveTest:
         # correction: torque to send for one that is to act, as a share of it, shape (m,): 1 unless a drive is misled
         self.proof, self.correction = TorqueProof(plan, settings, period), np.ones(len(settings))
         self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
-        self.in_steps, self._period = WireSteps(settings, rig.carried), period
 
     @property
     def corrects(self) -> bool:
@@ -196,32 +193,13 @@ class DriveTest:
         self.proof.limits[number] = drive.settings.torque_limit
         self._limits.confine(self.proof.limits)
 
-    def torques(self, brakes_open: bool) -> Array:
-        """Torques of the test in this tick, shape (m,) [actuator units]."""
-        if brakes_open:
-            self.proof.start()
-        torques = self.proof.torques()
+    def start(self) -> None:
+        """Begins a round of the test, if none goes on and one is left: all brakes are open."""
+        self.proof.start()
         self._rig.testing = self.proof.testing
-        return torques
 
     def end(self) -> None:
         """Stage zero has ended: the test judges the motion no more, and its limits hold only if it was cut short."""
         self._rig.testing = False
         if self.proof.over:
             self._limits.confine([drive.settings.torque_limit for drive in self._rig.drives])
-
-    def sent(self, torques: Array) -> Array:
-        """Torques in steps of the wire, shape (m,), which the test takes note of."""
-        stepped = self.in_steps(torques)
-        self.proof.sent(stepped)
-        return stepped
-
-    def catch(self, reading: Reading, since: float) -> Sequence[float]:
-        """Torques that bring a machine back that a drive has driven: it has hardly moved.
-
-        Args:
-            since: Time since the drive was found [s].
-        """
-        if since >= CATCH * self._period:
-            return self._pose.stand(reading)
-        return self._pose.stand(reading, motion=(np.zeros(len(self.correction)), -FIRMER * np.array(reading.speeds)))

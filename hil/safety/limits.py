@@ -1,8 +1,6 @@
-"""The last check before a torque is sent: its size and its rate."""
+"""The last check before a torque is sent: its size and its rate, in C (`hil/core/c/limits.c`)."""
 
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
@@ -47,42 +45,11 @@ class Limits:
         clamped: list[bool] = self._x["clamped"].astype(bool).tolist()
         return clamped
 
-    def apply(self, wanted: Sequence[float], held: Sequence[float] | None = None) -> list[float]:
-        """Torques that may be sent: finite and within the limits.
-
-        Args:
-            wanted: Torques at the joints [actuator unit]. A non-finite one moves to 0 at the rate limit.
-            held: The part of them that holds a machine that comes to rest. The other part brakes it and is scaled as a
-                whole. None: no machine comes to rest.
-        """
-        struct, functions, now = self.struct.c, self.struct.functions, 0 if self._now is None else self._now()
-        self._x["wanted"][:] = wanted
-        if held is not None:
-            self._x["held"][:] = held
-        functions.limits_apply(struct, now, self.struct.ffi.NULL if held is None else struct.held)
-        functions.limits_keep(struct, now)
-        return self.previous
+    @property
+    def now(self) -> int:
+        """Present time by which torques are limited [ns]; 0 without a clock."""
+        return 0 if self._now is None else self._now()
 
     def forget(self) -> None:
         """Restarts from zero torque after the drives were switched off."""
         self.begin([0.0] * len(self._drives))
-
-
-class WireSteps:
-    """Torques in steps of the wire with the mean of those that are wanted: between two steps a light joint would drift.
-
-    Args:
-        carried: The torques in the frames that send these, shape (m,).
-    """
-
-    def __init__(self, drives: Sequence[DriveSettings], carried: Callable[[Array], Array]) -> None:
-        self._limits, self._carried = np.array([drive.torque_limit for drive in drives]), carried
-        self.rest = np.zeros(len(drives))  # what the frames have not carried yet [actuator units]; changed in place
-
-    def __call__(self, torques: Array) -> Array:
-        """Torques within the limits, which their frames carry exactly, shape (m,) [actuator units]."""
-        wanted = np.clip(torques + self.rest, -self._limits, self._limits)
-        # the torque in the frame of a limit may be above the limit, by rounding alone
-        carried: Array = np.clip(self._carried(wanted), -self._limits, self._limits)
-        self.rest[:] = wanted - carried
-        return carried

@@ -1,6 +1,5 @@
 """Checks the facts of a tick and reports events."""
 
-import math
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -183,8 +182,3 @@ class Monitor:
         if any(event.kind is EventKind.NOT_CONFIRMED for event in self.events):
             return EventKind.NOT_CONFIRMED.origin.value
         return next((event.kind.origin.value for event in self.verdicts()), 0)
-
-
-def finite(values: Sequence[float]) -> bool:
-    """Whether every value is finite."""
-    return all(map(math.isfinite, values))

@@ -27,6 +27,7 @@ from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND, Reading, nanoseconds
 from hil.sensing.gravity import GravityCompensation, Hold
+from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 
 FASTEST_POLE = 20.0  # [1/s] fastest pole of the feedback, and fastest decay of a stop
@@ -53,12 +54,12 @@ class Guiding:
 
 
 class PoseHold:
-    """Torques that hold a pose, bring a machine to rest or guide it, computed in C (`hil/core/c/hold.c`).
+    """What is computed with, and remembered, in C (`hil/core/c/hold.c`).
 
     Args:
         hold: Torques that cancel the forces by the model, and W.
         stop_rate: Rate s at which speeds decay in a stop [1/s].
-        guiding: How the machine feels in the hand; None: `guide` is not used.
+        guiding: How the machine feels in the hand; None: no hand guides it.
         t: Time at which the model is evaluated [s].
     """
 
@@ -76,6 +77,7 @@ class PoseHold:
         sizes = {"n": len(call.arguments[1]), "m": m, "m m": m * m}
         self.struct = struct = Struct("pose", sizes, Calls())  # what C computes with, and remembers
         struct.connect(struct.c.hold, call)
+        struct.connect(struct.c.others, BoundCall(self._free_others, [], [struct.arrays["inertia"]]))
         self._acceleration = call.results[1]
         c, x = struct.c, struct.arrays
         c.n, c.m, c.t, c.period, c.stop_rate = sizes["n"], m, t, period, stop_rate
@@ -89,8 +91,9 @@ class PoseHold:
         if guiding is not None:
             c.spring, c.slowing, c.wall, c.wall_damping = guiding.stiffness, guiding.damping, (2 * w) ** 2, 4 * w
             x["grip"][:], x["guide_limits"][:] = guiding.grip, guiding.limits
-        x["anchor"][:] = np.nan  # [joint unit] positions that are held
-        self.anchor = x["anchor"]
+        # positions that are held [joint unit]; torques that hold the machine by the model, in the last tick
+        self.anchor, self.held = x["anchor"], x["held"]
+        self.anchor[:] = np.nan
 
     def begin(self, positions: Sequence[float]) -> None:
         """Holds these positions of the joints from now on [joint unit]."""
@@ -113,7 +116,7 @@ class PoseHold:
             PlantError: The model has no equations of motion there.
         """
         self.struct.arrays["q"][:] = q
-        self._require(self.struct.functions.pose_weigh(self.struct.c), q)
+        self.require(self.struct.functions.pose_weigh(self.struct.c))
         return Hold(self.struct.arrays["held"].copy(), self._acceleration.copy(), self._inertia.copy())
 
     @property
@@ -130,101 +133,39 @@ class PoseHold:
         np.copyto(x["sound_rates"], reading.speeds, where=trusted)
 
     def distrust(self, number: int) -> None:
-        """The measurement of a motor is not trusted any more: `stop` brings it to rest from its last trusted rate."""
+        """The measurement of a motor is not trusted any more: a stop begins at its last trusted rate."""
         x = self.struct.arrays
-        x["blind"][number], x["blind_rate"][number] = True, x["sound_rates"][number]
+        x["blind"][number] = True
+        x["blind_rate"][number] = x["next_blind"][number] = x["sound_rates"][number]
 
     @property
     def blind_rates(self) -> Mapping[int, float]:
         """Number of each motor whose measurement is not trusted -> its rate by the model [joint unit/s]."""
-        rates = self.struct.arrays["blind_rate"].tolist()
+        rates = self.struct.arrays["next_blind"].tolist()
         return {int(number): rates[number] for number in np.flatnonzero(self.struct.arrays["blind"])}
 
-    def stop(
-        self,
-        reading: Reading,
-        sound: Sequence[bool],
-        driven: Sequence[bool],
-        sent: Sequence[float],
-        elapsed: float,
-        limited: bool,
-    ) -> tuple[list[float], list[float]]:
-        """Torques that hold the machine, and torques that bring it to rest.
-
-        A drive without a sound measurement gets the torque that holds the last sound pose. The others brake with the
-        inertia that they see while it moves freely; two pseudoinverses give it, from NumPy as everywhere.
+    def take(self, reading: Reading, sound: Sequence[bool], driven: Sequence[bool]) -> None:
+        """Takes the state of a tick.
 
         Args:
             sound: Whether the measurement of each drive, then of each encoder, may be used.
             driven: Whether each drive makes the torque that it is sent.
-            sent: Torques of the last tick.
-            elapsed: Time since the last tick [s].
-            limited: Whether a limit has changed the torques of the last tick.
-
-        Raises:
-            PlantError: The model has no equations of motion at this state.
         """
-        c, x, functions = self.struct.c, self.struct.arrays, self.struct.functions
-        m = c.m
-        self._take(reading)
-        usable = np.array(sound[:m]) & np.array(driven) & np.isfinite(x["y"]) & np.isfinite(x["rates"])
-        x["usable"][:], x["driven"][:], x["sent"][:] = usable, driven, sent
-        answer = functions.pose_balance(c, reading.valid and all(sound))
-        if answer == functions.NO_POSE:
-            return [0.0] * m, [0.0] * m
-        self._require(answer, reading.q)
-        if not usable.all():
-            sees = np.linalg.pinv(self._inertia)[np.ix_(usable, usable)]
-            self._inertia[:] = 0.0
-            self._inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
-        functions.pose_stop(c, self.decay(elapsed), elapsed, limited)
-        functions.pose_keep_stop(c)
-        return x["held"].tolist(), x["torques"].tolist()
-
-    def stand(self, reading: Reading, learn: bool = False, motion: tuple[Array, Array] | None = None) -> list[float]:
-        """Torques that hold the pose.
-
-        Args:
-            learn: Whether the integral runs: not while brakes are still closed.
-            motion: Displacements from the pose, and speeds, that other torques cause on purpose; None: none.
-
-        Raises:
-            PlantError: The model has no equations of motion at this pose.
-        """
-        x, functions = self.struct.arrays, self.struct.functions
-        if not (self.begun and reading.valid):
-            carried: list[float] = self.gravity(reading.q).u.tolist()
-            return carried
-        self._take(reading)
-        self.move(motion)
-        self._require(functions.pose_stand(self.struct.c, learn), reading.q)
-        functions.pose_keep_stand(self.struct.c)
-        torques: list[float] = x["torques"].tolist()
-        return torques
-
-    def move(self, motion: tuple[Array, Array] | None) -> None:
-        """Takes displacements from the pose, and speeds, that other torques cause on purpose; None: there are none."""
-        self.struct.arrays["away"][:], self.struct.arrays["away_speed"][:] = (0.0, 0.0) if motion is None else motion
-
-    def guide(self, reading: Reading) -> list[float]:
-        """Torques while a hand guides the machine; the drives' own limits come on top.
-
-        Raises:
-            PlantError: The model has no equations of motion at this pose.
-        """
-        self._take(reading)
-        answer = self.struct.functions.pose_guide(self.struct.c, self.begun and reading.valid)
-        self._require(answer, reading.q)
-        self.struct.functions.pose_keep_guide(self.struct.c)
-        torques: list[float] = self.struct.arrays["torques"].tolist()
-        return torques
-
-    def _take(self, reading: Reading) -> None:
-        x = self.struct.arrays
+        c, x = self.struct.c, self.struct.arrays
         x["q"][:], x["v"][:], x["y"][:], x["rates"][:] = reading.q, reading.v, reading.positions, reading.speeds
+        x["driven"][:] = driven
+        x["usable"][:] = sound[: c.m] & x["driven"] & np.isfinite(x["y"]) & np.isfinite(x["rates"])
+        c.known, c.sound = self.begun and reading.valid, reading.valid and all(sound)
 
-    def _require(self, answer: int, q: Array) -> None:
-        """Raises what the model raised, or that it has no equations of motion at a pose."""
+    def _free_others(self) -> None:
+        """Gives the usable motors the inertia that they see while the others move freely."""
+        usable, inertia = self.struct.arrays["usable"].astype(bool), self._inertia
+        sees = np.linalg.pinv(inertia)[np.ix_(usable, usable)]
+        inertia[:] = 0.0
+        inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
+
+    def require(self, answer: int) -> None:
+        """Raises what the model raised, or that it has no equations of motion at the pose of this tick."""
         self.struct.raise_failure()
         if answer:
-            raise self._hold.failure(q)
+            raise self._hold.failure(self.struct.arrays["q"])

@@ -162,11 +162,6 @@ class TorqueProof:
         self.limits = zero_limits(self._drives, hold.u, plan.dry)
         self._groups = [Group([i]) for i in each] if self.motion.together else [Group(list(each))]
 
-    def sent(self, torques: Array) -> None:
-        """Takes what this tick sends, or a drive that is being enabled begins with; in the sense of the commands."""
-        if not self.over:
-            self.motion.add_sent(torques)
-
     def judge(
         self, elapsed: float, positions: Sequence[float], speeds: Sequence[float], gravity: Array
     ) -> list[Finding]:
@@ -207,22 +202,10 @@ class TorqueProof:
         """Whether a round of the test goes on."""
         return bool(self.struct.c.round_tick >= 0)
 
-    @property
-    def caused(self) -> tuple[Array, Array]:
-        """Displacements and speeds that the test causes by the model in the present tick, shape (m,)."""
-        return self.struct.arrays["away"], self.struct.arrays["away_speed"]
-
     def start(self) -> None:
         """Begins the test: all brakes are open."""
         if not self.over and not self.testing:
             self._begin_round()
-
-    def torques(self) -> Array:
-        """Torques of the test in this tick, shape (m,) [actuator units]."""
-        self.struct.functions.proof_torques(self.struct.c)
-        self.struct.functions.proof_keep(self.struct.c)
-        torques: Array = self.struct.arrays["torques"].copy()
-        return torques
 
     def _begin_round(self) -> None:
         """Begins the next round, if a group of drives is left that is not proved and whose torque may grow."""
@@ -247,11 +230,9 @@ class TorqueProof:
         group.done = group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
         self._first, c, x = len(self.motion.v) - 1, self.struct.c, self.struct.arrays
         c.round_tick, c.quarter = 0, quarter
-        x["test"][:], x["pushed"][:] = (
-            test,
-            self.motion.P @ test,
-        )  # torque of the round, and acceleration that it causes
-        x["ahead"][:], x["ahead_speed"][:] = self.caused
+        x["test"][:], x["pushed"][:] = test, self.motion.P @ test  # torque, and acceleration that it causes
+        # the motion that it causes goes on from that of the rounds before
+        x["ahead"][:], x["ahead_speed"][:] = x["away"], x["away_speed"]
 
     def _unproved(self, drives: Sequence[int]) -> list[bool]:
         return [self.axes[i].state is not State.PROVED for i in drives]

@@ -1,13 +1,14 @@
 """The stages of a run on drives: which torques are sent at each tick, from the first sample until all drives are off.
 
-Design: a state machine that only moves forward. Every event that stops the run leads down the ladder: `STOPPING` under
-the loop's torque, `QUICK_STOP` where that leaves motion or must not go on, `BRAKING`, `DISABLING`. The drive of an axis
-in doubt goes down it before the others. Task time stands still until the last stage.
+Design: a state machine that only moves forward. Each phase that sends torques has a source, from which C makes them in
+every tick (`hil.safety.torques`), and a step, which says what follows. Where no step can be taken C decides the tick.
+Every event that stops the run leads down the ladder: `STOPPING` under the loop's torque, `QUICK_STOP` where that leaves
+motion or must not go on, `BRAKING`, `DISABLING`. The drive of an axis in doubt goes down it before the others. Task
+time stands still until the last stage.
 """
 
 from collections.abc import Sequence
 from math import inf, nan
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction, kind_of
 from hil.safety.ladder import STILL, Ladder, Rung
 from hil.safety.limits import Limits
-from hil.safety.monitor import Monitor, finite
+from hil.safety.monitor import Monitor
 from hil.safety.plan import ENDING, UNPOWERED, WORKING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import PoseHold
 from hil.safety.rules import Rule
+from hil.safety.torques import Source, TorqueSource
 from servoctl.types import Array, Status
 
 FIRST_SAMPLES = 1.0  # [s] time limit for the first sample of every node
@@ -48,19 +50,8 @@ OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
 """Events after which a drive brakes by itself: the loop does not hear it any more."""
 
 
-class TorqueSource(NamedTuple):
-    """What makes the torques of the next ticks where C may decide them; see `c/hold.c`."""
-
-    torques: Torques
-    entered: int = 0  # when the stage began [ns]
-    end: float = inf  # time in the stage from which on Python decides [s]
-    ramp_time: float = 1.0  # time of the blend [s]
-    stays: bool = False  # whether the stage goes on after the blend
-    stands: bool = False  # whether the pose is held; if not, no torque takes the place of those that hold it
-    learns: bool = False  # whether the integral of the pose runs
-    steps: bool = False  # whether torques are in steps of the wire
-    tests: bool = False  # whether the test of the drives goes on
-    moves: bool = True  # whether torques move the machine: not while brakes open
+CATCH = 5  # periods in which an axis that its own motor has driven is stopped with more damping
+FIRMER = 1.5  # how much more that damping is, as a share of the usual one
 
 
 class Stages:
@@ -73,13 +64,15 @@ class Stages:
 
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
         self._rig, self._controller, self._monitor = rig, controller, monitor
-        self._limits, self._plan = limits, plan
+        self._limits, self.plan = limits, plan
         self._count = len(rig.drives)
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self.pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
-        self._held: list[float] | None = None
         # test of the drives in stage zero; None: they are not tested
-        self.test = None if plan.proof is None else DriveTest(plan.proof, rig, monitor, limits, self.pose)
+        self.test = test = None if plan.proof is None else DriveTest(plan.proof, rig, monitor, limits, self.pose)
+        self.torques = TorqueSource(self.pose, limits, plan.stands)  # makes the torques of every tick
+        if test is not None:
+            self.torques = TorqueSource(self.pose, limits, True, test.proof, rig.carried)
         # present phase
         self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
         # task_time: [s] task time of the law's last state
@@ -87,23 +80,23 @@ class Stages:
         # last command of the law itself, shape (m,); NaN while it has none
         self.law_torques = np.full(self._count, np.nan)
         self.confirmed = plan.stage in UNPOWERED  # whether every drive has confirmed that it is off
-        self._entered: int | None = None
+        self.entered = -1  # when the present phase began [ns]; negative before the first tick
         self._engage_by: int | None = None
         self._stop_request: str | None = None
         self._judged, self._brakes_held = 0, True
         self._silent = True
-        self._handlers = {
+        self._steps = {
             Phase.SHADOW: self._only_watch,
             Phase.CALIBRATE: self._only_watch,
             Phase.WAITING: self._wait,
             Phase.ENABLING: self._enable,
-            Phase.ZERO: self._zero,
-            Phase.RAMP: self._ramp,
-            Phase.FULL: self._full,
-            Phase.FLOAT: self._float,
-            Phase.STOPPING: self._stop,
-            Phase.QUICK_STOP: self._quick_stop,
-            Phase.BRAKING: self._braking,
+            Phase.ZERO: self._after_zero,
+            Phase.RAMP: self._after_ramp,
+            Phase.FULL: self._after_full,
+            Phase.FLOAT: self._after_float,
+            Phase.STOPPING: self._after_stop,
+            Phase.QUICK_STOP: self._after_quick_stop,
+            Phase.BRAKING: self._after_braking,
             Phase.DISABLING: self._disable,
         }
 
@@ -113,47 +106,45 @@ class Stages:
         return self.mode is Phase.OVER
 
     @property
-    def source(self) -> TorqueSource | None:
-        """What makes the torques of the next tick, if C may decide it: nothing asks for a stop, or is on trial."""
-        plan, test = self._plan, self.test
-        if self._stop_request is not None or not self._controller.direct:
-            return None
-        if self.mode is Phase.STOPPING:
-            return self._stop_source
-        if self._monitor.worst >= Reaction.STOP:
-            return None
-        if self.mode is Phase.FULL:
-            going = self._task / SECOND < plan.duration and not self._corrects
-            return TorqueSource(Torques.LAW) if going else None
-        tested, entered = test is None or test.proof.over, self._entered or 0
-        stands, steps = plan.stands or test is not None, test is not None
-        if self._corrects or self._engage_by is not None:
-            return None
-        if self.mode is Phase.ZERO:
-            opens, end = self._brakes_held, plan.time_in_zero if tested else inf
-            if not (tested or opens or (test is not None and test.proof.testing)):
-                return None
-            return TorqueSource(
-                Torques.HOLD, entered, self._opening_time if opens else end, stands=stands, learns=plan.stands,
-                steps=steps, tests=not tested, moves=not opens,
-            )  # fmt: skip
-        if not tested or self._brakes_held:
-            return None
-        if self.mode is Phase.RAMP:
-            stays = plan.stage is Stage.RAMP
-            end = plan.ramp_time + plan.duration if stays else inf
-            return TorqueSource(Torques.BLEND, entered, end, plan.ramp_time, stays, stands, steps=steps)
-        if self.mode is Phase.FLOAT:
-            return TorqueSource(Torques.GUIDE, entered, plan.duration, steps=steps)
+    def source(self) -> Source | None:
+        """Whose torques the present phase sends; None: it sends none."""
+        plan, opens, tested = self.plan, self._brakes_held, self._tested
+        match self.mode:
+            case Phase.ENABLING:
+                return Source(Torques.HOLD, tests=not tested)
+            case Phase.ZERO:
+                end = self._opening_time if opens else plan.time_in_zero if tested else inf
+                return Source(Torques.HOLD, end, learns=plan.stands, tests=not tested, moves=not opens)
+            case Phase.RAMP:
+                return Source(Torques.BLEND, plan.ramp_time + plan.duration if plan.stage is Stage.RAMP else inf)
+            case Phase.FULL:
+                return Source(Torques.LAW)
+            case Phase.FLOAT:
+                return Source(Torques.GUIDE, plan.duration)
+            case Phase.STOPPING | Phase.QUICK_STOP | Phase.BRAKING:
+                return Source(Torques.STOP, plan.stop_time)
         return None
 
     @property
-    def _stop_source(self) -> TorqueSource | None:
-        """The controlled stop while every axis follows it, and none is in doubt."""
-        ladder = self._rig.ladder
-        if self._corrects or ladder.doubtful or ladder.distrusted or self._monitor.worst >= Reaction.DISABLE:
-            return None
-        return TorqueSource(Torques.STOP, self._entered or 0, self._plan.stop_time, steps=self.test is not None)
+    def ordinary(self) -> bool:
+        """Whether C may decide the next tick: nothing asks for a stop, is on trial, or is about to end the phase."""
+        if self._stop_request is not None or not self._controller.direct or self._corrects:
+            return False
+        ladder, worst = self.ladder, self._monitor.worst
+        if self.mode is Phase.STOPPING:  # every axis follows it, and none is in doubt
+            return worst < Reaction.DISABLE and not (ladder.doubtful or ladder.distrusted)
+        if worst >= Reaction.STOP or self._engage_by is not None:
+            return False
+        if self.mode is Phase.FULL:
+            return self._task / SECOND < self.plan.duration
+        if self.mode is Phase.ZERO:
+            return self._tested or self._brakes_held or (self.test is not None and self.test.proof.testing)
+        return self.mode in (Phase.RAMP, Phase.FLOAT) and self._tested and not self._brakes_held
+
+    @property
+    def _tested(self) -> bool:
+        """Whether the test of the drives is over, or there is none."""
+        return self.test is None or self.test.proof.over
 
     @property
     def ladder(self) -> Ladder:
@@ -169,11 +160,6 @@ class Stages:
     def next_task_time(self) -> float:
         """Task time of the next tick [s]."""
         return self._task / SECOND if self.mode is Phase.FULL else self.task_time
-
-    @property
-    def duration(self) -> float:
-        """Time of the task [s]."""
-        return self._plan.duration
 
     def follow(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
         """Takes note of ordinary ticks that were done in C.
@@ -199,8 +185,7 @@ class Stages:
         if self.over:
             return None
         now = tick.began
-        if self._entered is None:
-            self._entered = now
+        self.entered = now if self.entered < 0 else self.entered
         self._silent = self._silent and not reading.valid
         sound = self._sound(reading)
         doubted = {finding.channel for finding in reading.findings}
@@ -208,42 +193,62 @@ class Stages:
         trusted = [usable and name not in doubted for usable, name in zip(sound, names, strict=False)]
         self.pose.see(reading, sound, trusted)
         if self.mode in WORKING and self.mode is not Phase.STOPPING:  # C does most of these ticks, and does not watch
-            self._rig.ladder.begin_watch()
-        self._rig.ladder.watch(reading.speeds, sound)
+            self.ladder.begin_watch()
+        self.ladder.watch(reading.speeds, sound)
         self._watch(tick, reading, sound)
         if self.over:
             return None
         self._controller.elapsed = tick.elapsed / SECOND
         self._evaluate_law(reading)
-        mode, self._held = self.mode, None
-        wanted = self._handlers[mode](tick, reading)
-        if wanted and not finite(wanted):
-            self._monitor.report(now, EventKind.NON_FINITE, "", ", ".join(self._not_finite(wanted)))
+        if self.test is not None and self.mode is Phase.ZERO and not self._brakes_may_hold(now):
+            self.test.start()
+        return self._send(tick, reading)
+
+    def _send(self, tick: Tick, reading: Reading) -> Array | None:
+        """Takes the step of the phase, and makes the torques of its source."""
+        mode, source, now = self.mode, self.source, tick.began
+        if source is not None:
+            self.pose.take(reading, self._sound(reading), self._driven)
+            wanted = self._find(source, tick)
+        self._steps[mode](tick, reading)
+        if source is not None and not np.isfinite(wanted).all():
+            self._monitor.report(now, EventKind.NON_FINITE, "", self._not_finite(wanted))
             self._react(now)
-            wanted = self._brake(tick, reading)
+            source = Source(Torques.STOP)
+            self._find(source, tick)
         if self.mode is Phase.DISABLING and mode is not Phase.DISABLING:
             self._disable(tick, reading)
         if self.over:
             return None
-        if not wanted or self.mode is Phase.DISABLING:
+        if source is None or self.mode is Phase.DISABLING:
             self._controller.sent(np.zeros(self._count), moves=False)
             return np.zeros(self._count)
-        allowed = self._allowed(wanted)
-        if self._held is None:  # a stop may use all that the limits allow
+        torques = self.torques.limit(steps=self.mode is not Phase.FULL)
+        if source.torques is not Torques.STOP or self._corrects:  # a stop may use all that the limits allow
             self._monitor.torques(now, self._limits.clamped)
         self._brakes_held = self._brakes_may_hold(now)
-        self._controller.sent(allowed, moves=not (mode in STANDING or self._brakes_held))
-        return allowed if self.test is None else self.test.correction * allowed
+        self._controller.sent(torques, moves=not (mode in STANDING or self._brakes_held))
+        return torques if self.test is None else self.test.correction * torques
 
-    def _allowed(self, wanted: Sequence[float]) -> Array:
-        """Torques within the limits, as they are to act."""
-        allowed = np.array(self._limits.apply(wanted, self._held))
-        return self.test.sent(allowed) if self.test is not None and self.mode is not Phase.FULL else allowed
+    def _find(self, source: Source, tick: Tick) -> Array:
+        """The torques of a source, shape (m,), before they are limited."""
+        since = self._since(tick.began)
+        if source.torques is Torques.STOP and self._corrects:  # a drive has driven the machine, which has hardly moved
+            firm = since < CATCH * self._monitor.bounds.period
+            source = Source(Torques.CATCH, firmer=FIRMER if firm else 0.0)
+        share = min(1.0, since / self.plan.ramp_time) if source.torques is Torques.BLEND else 0.0
+        return self.torques.find(source, self.law_torques, tick.elapsed / SECOND, share)
+
+    @property
+    def _driven(self) -> list[bool]:
+        """Whether each drive makes the torque that it is sent."""
+        pairs = zip(self._rig.drives, self.ladder.rungs, strict=True)
+        return [rung is Rung.LOOP and drive.condition is Condition.ENABLED for drive, rung in pairs]
 
     @property
     def _opening_time(self) -> float:
         """Time in stage zero after which brakes are open [s]."""
-        return min(BRAKES_OPEN, self._plan.time_in_zero / 2)
+        return min(BRAKES_OPEN, self.plan.time_in_zero / 2)
 
     def _brakes_may_hold(self, now: int) -> bool:
         """Whether a brake may still hold the machine though its drive is enabled."""
@@ -269,16 +274,16 @@ class Stages:
         # signs and zeros that contradict each other are what a calibration is for
         if self.mode not in (Phase.CALIBRATE, *ENDING):
             # the model does not know the torque of a drive that has left the loop
-            followed = all(sound) and set(self._rig.ladder.rungs) == {Rung.LOOP}
+            followed = all(sound) and set(self.ladder.rungs) == {Rung.LOOP}
             names = [drive.settings.name for drive in self._rig.drives]
             for finding in reading.findings:
                 if finding.motion and not followed:
                     continue
                 monitor.report(now, kind_of(finding), finding.channel, finding.reason)
                 if finding.torqueless or finding.reversed:
-                    self._rig.ladder.misled.add(names.index(finding.channel))
+                    self.ladder.misled.add(names.index(finding.channel))
                 if finding.reversed:
-                    self._rig.ladder.ramp(names.index(finding.channel), now, must=True)
+                    self.ladder.ramp(names.index(finding.channel), now, must=True)
         if self.test is not None and self.mode in PROVING:
             self.test.judge(tick, reading)
         self._react(now)
@@ -289,7 +294,7 @@ class Stages:
         if self.mode in (*WORKING, *ENDING):
             for number, drive in enumerate(self._rig.drives):
                 if drive.condition is Condition.FAULT:
-                    self._rig.ladder.fail(number, now)
+                    self.ladder.fail(number, now)
         if self.mode in WORKING:
             self._judge(now)
         if self.mode in ENDING or worst < Reaction.STOP:
@@ -300,14 +305,14 @@ class Stages:
             self._enter(Phase.DISABLING, now)
         elif self.mode is Phase.ENABLING and not self._corrects:
             self._close_brakes(now)
-        elif worst >= Reaction.DISABLE or self._rig.ladder.left:
+        elif worst >= Reaction.DISABLE or self.ladder.left:
             self._enter(Phase.QUICK_STOP, now)
         elif self.mode is not Phase.STOPPING:
             self._enter(Phase.STOPPING, now)
 
     def _judge(self, now: int) -> None:
         """Takes the drives that the new events concern out of the loop."""
-        events, ladder = self._monitor.events, self._rig.ladder
+        events, ladder = self._monitor.events, self.ladder
         for event in events[self._judged :]:
             for number, drive in enumerate(self._rig.drives):
                 if event.subject == drive.settings.bus and event.kind is EventKind.BUS:
@@ -326,19 +331,18 @@ class Stages:
         self._judged = len(events)
 
     def _enter(self, mode: Phase, now: int) -> None:
-        self.mode, self._entered = mode, now
+        self.mode, self.entered = mode, now
         if self.test is not None and mode not in PROVING:
             self.test.end()
         self._monitor.report(now, EventKind.STAGE, "", mode.value)
         if mode is Phase.STOPPING:
-            self._rig.ladder.begin()
+            self.ladder.begin()
         elif mode is Phase.QUICK_STOP:
-            self._rig.ladder.ramp_all(now)
+            self.ladder.ramp_all(now)
 
     def _since(self, now: int) -> float:
         """Time in this phase [s]."""
-        assert self._entered is not None
-        return (now - self._entered) / SECOND
+        return (now - self.entered) / SECOND
 
     def _evaluate_law(self, reading: Reading) -> None:
         """Evaluates the law in every phase: its torques are recorded even when they are not sent."""
@@ -354,40 +358,19 @@ class Stages:
         """Whether a drive is sent other torques than those that are to act."""
         return self.test is not None and self.test.corrects
 
-    def _stand(self, reading: Reading, learn: bool = False) -> list[float]:
-        if self.test is not None:
-            return self.pose.stand(reading, learn and self._plan.stands, self.test.proof.caused)
-        return self.pose.stand(reading, learn) if self._plan.stands else [0.0] * self._count
-
     def _sound(self, reading: Reading) -> list[bool]:
         """Whether the measurement of each drive, then of each encoder, is young enough to be used, and trusted."""
-        bound, distrusted = self._monitor.bounds.stale_age / SECOND, self._rig.ladder.distrusted
+        bound, distrusted = self._monitor.bounds.stale_age / SECOND, self.ladder.distrusted
         return [age < bound and number not in distrusted for number, age in enumerate(reading.ages)]
 
-    def _brake(self, tick: Tick, reading: Reading) -> list[float]:
-        """Torques of the controlled stop; a drive that has left the loop gets the torque that holds it."""
-        if self.test is not None and self.test.corrects:
-            return list(self.test.catch(reading, self._since(tick.began)))
-        limited, elapsed = any(self._limits.clamped), tick.elapsed / SECOND
-        enabled, rungs = Condition.ENABLED, self._rig.ladder.rungs
-        driven = [
-            rung is Rung.LOOP and drive.condition is enabled
-            for drive, rung in zip(self._rig.drives, rungs, strict=True)
-        ]
-        self._held, torques = self.pose.stop(
-            reading, self._sound(reading), driven, self._limits.previous, elapsed, limited
-        )
-        return torques
-
-    def _not_finite(self, torques: Sequence[float]) -> list[str]:
+    def _not_finite(self, torques: Array) -> str:
         names = [drive.settings.name for drive in self._rig.drives]
-        return [f"{name} {torque}" for name, torque in zip(names, torques, strict=True) if not finite([torque])]
+        return ", ".join(f"{names[i]} {torques.item(i)}" for i in np.flatnonzero(~np.isfinite(torques)))
 
-    def _only_watch(self, tick: Tick, reading: Reading) -> list[float]:
-        self._check_silence(tick.began, min(FIRST_SAMPLES, self._plan.duration))
-        if self._since(tick.began) >= self._plan.duration and not self.over:
+    def _only_watch(self, tick: Tick, reading: Reading) -> None:
+        self._check_silence(tick.began, min(FIRST_SAMPLES, self.plan.duration))
+        if self._since(tick.began) >= self.plan.duration and not self.over:
             self._enter(Phase.OVER, tick.began)
-        return []
 
     def _check_silence(self, now: int, limit: float = FIRST_SAMPLES) -> None:
         if self._silent and self._since(now) >= limit:
@@ -402,18 +385,18 @@ class Stages:
             self._monitor.report(now, EventKind.LOST, names, detail)
             self._react(now)
 
-    def _wait(self, tick: Tick, reading: Reading) -> list[float]:
+    def _wait(self, tick: Tick, reading: Reading) -> None:
         now = tick.began
         if not reading.valid:
             self._check_silence(now)
-            return []
+            return
         if self.test is not None and moving(self._rig.drives) and self._since(now) < FIRST_SAMPLES:
-            return []  # a brake may still close
+            return  # a brake may still close
         for name, problem in self._rig.start_problems():
             self._monitor.report(now, EventKind.START_POSE, name, problem)
         for name in moving(self._rig.drives) if self.test is not None else ():
             self._monitor.report(now, EventKind.HANDSHAKE, name, "it moves before it is enabled")
-        hold: list[float] = self.pose.gravity(reading.q).u.tolist() if self._plan.stands else [0.0] * self._count
+        hold: list[float] = self.pose.gravity(reading.q).u.tolist() if self.plan.stands else [0.0] * self._count
         for drive, torque in zip(self._rig.drives, hold, strict=True):
             limit = drive.settings.torque_limit
             if not abs(torque) <= limit:
@@ -427,9 +410,8 @@ class Stages:
             self._limits.begin(hold)  # the drives make these torques from the instant that they are enabled
             self._rig.begin_enable(hold)
             self._enter(Phase.ENABLING, now)
-        return []
 
-    def _enable(self, tick: Tick, reading: Reading) -> list[float]:
+    def _enable(self, tick: Tick, reading: Reading) -> None:
         try:
             if self._rig.advance():
                 self._enter(Phase.ZERO, tick.began)
@@ -438,111 +420,96 @@ class Stages:
                 name, _, reason = line.partition(": ")
                 self._monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
             self._react(tick.began)
-        torques, first = self._stand(reading), self._limits.previous
-        return [  # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
-            torque if drive.condition is Condition.ENABLED else seed
-            for drive, torque, seed in zip(self._rig.drives, torques, first, strict=True)
-        ]
+        # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
+        waits = np.array([drive.condition is not Condition.ENABLED for drive in self._rig.drives])
+        np.copyto(self.torques.wanted, self._limits.previous, where=waits)
 
-    def _zero(self, tick: Tick, reading: Reading) -> list[float]:
-        following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self._plan.stage, Phase.RAMP)
-        test = self.test
-        more = [0.0] * self._count if test is None else test.torques(not self._brakes_may_hold(tick.began)).tolist()
-        if self._since(tick.began) >= self._plan.time_in_zero and (test is None or test.proof.over):
-            if following is Phase.FLOAT:
-                self._rig.let_guide()
-            elif test is not None:
-                self._rig.watch_unproved(test.unproved)
-            self._enter(following, tick.began)
-        return [sum(pair) for pair in zip(self._stand(reading, learn=True), more, strict=True)]
+    def _after_zero(self, tick: Tick, reading: Reading) -> None:
+        if self._since(tick.began) < self.plan.time_in_zero or not self._tested:
+            return
+        if self.plan.stage is Stage.FLOAT:
+            self._rig.let_guide()
+        elif self.test is not None:
+            self._rig.watch_unproved(self.test.unproved)
+        following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self.plan.stage, Phase.RAMP)
+        self._enter(following, tick.began)
 
-    def _float(self, tick: Tick, reading: Reading) -> list[float]:
-        if self._since(tick.began) >= self._plan.duration:
+    def _after_float(self, tick: Tick, reading: Reading) -> None:
+        if self._since(tick.began) >= self.plan.duration:
             self._enter(Phase.STOPPING, tick.began)
-        return self.pose.guide(reading)
 
-    def _ramp(self, tick: Tick, reading: Reading) -> list[float]:
-        plan, now = self._plan, tick.began
-        share = min(1.0, self._since(now) / plan.ramp_time)
-        hold, law = self._stand(reading), self.law_torques.tolist()
+    def _after_ramp(self, tick: Tick, reading: Reading) -> None:
+        plan, now = self.plan, tick.began
         self._check_status(now)
-        if share == 1.0:
-            if plan.stage is Stage.RAMP:
-                if self._since(now) >= plan.ramp_time + plan.duration:
-                    self._enter(Phase.STOPPING, now)
-            elif self._engaged(now, reading):
-                self._enter(Phase.FULL, now)
-                self._task = 0
-        return [(1.0 - share) * held + share * torque for held, torque in zip(hold, law, strict=True)]
+        if plan.stage is Stage.RAMP:
+            if self._since(now) >= plan.ramp_time + plan.duration:
+                self._enter(Phase.STOPPING, now)
+        elif self._since(now) >= plan.ramp_time and self._engaged(now, reading):
+            self._enter(Phase.FULL, now)
+            self._task = 0
 
     def _engaged(self, now: int, reading: Reading) -> bool:
-        errors = self._plan.errors(self.task_time, reading.q, reading.v)
-        too_large = self._plan.too_large(errors)
+        errors = self.plan.errors(self.task_time, reading.q, reading.v)
+        too_large = self.plan.too_large(errors)
         if not too_large:
             return True
         if self._engage_by is None:
             self._engage_by = now + nanoseconds(ENGAGE_TIME)
         elif now > self._engage_by:
             for name in too_large:
-                detail = self._plan.why_not_engaged(name, errors[name])
+                detail = self.plan.why_not_engaged(name, errors[name])
                 self._monitor.report(now, EventKind.NOT_ENGAGED, name, detail)
         return False
 
-    def _full(self, tick: Tick, reading: Reading) -> list[float]:
+    def _after_full(self, tick: Tick, reading: Reading) -> None:
         self._check_status(tick.began)
         self._controller.remember(tick.elapsed / SECOND)
         self._task += tick.elapsed
-        if self.task_time >= self._plan.duration:
+        if self.task_time >= self.plan.duration:
             self._enter(Phase.STOPPING, tick.began)
-        torques: list[float] = self.law_torques.tolist()
-        return torques
 
     def _check_status(self, now: int) -> None:
         code = self._controller.status
-        if code in self._plan.stops_on or code >= Status.NOT_POSITIVE.code:
+        if code in self.plan.stops_on or code >= Status.NOT_POSITIVE.code:
             self._monitor.report(now, EventKind.TASK, "", self._controller.reason(self.task_time))
 
-    def _stop(self, tick: Tick, reading: Reading) -> list[float]:
-        ladder = self._rig.ladder
-        torques = self._brake(tick, reading)
+    def _after_stop(self, tick: Tick, reading: Reading) -> None:
+        ladder = self.ladder
         ladder.brake_doubtful(tick.began)
         self._brake_blind(tick.began)
         if ladder.all_ended(tick.began):
             self._close_brakes(tick.began)
-        elif self._since(tick.began) >= self._plan.stop_time:
+        elif self._since(tick.began) >= self.plan.stop_time:
             self._enter(Phase.QUICK_STOP, tick.began)
-        return torques
 
     def _brake_blind(self, now: int) -> None:
         """Closes the brakes of axes without a trusted encoder that stand by the model, and are held."""
         for number, rate in self.pose.blind_rates.items():
             limits = self._rig.drives[number].settings
-            held = 0.0 if self._held is None else self._held[number]
-            rests = abs(self._limits.previous[number] - held) < RESTING * limits.torque_limit
+            rests = abs(self._limits.previous[number] - self.pose.held[number]) < RESTING * limits.torque_limit
             if (rests and abs(rate) < STILL * limits.speed_limit) or self._since(now) > BLIND_TIME:
-                self._rig.ladder.brake(number, now, must=True)
+                self.ladder.brake(number, now, must=True)
 
-    def _quick_stop(self, tick: Tick, reading: Reading) -> list[float]:
-        if self._rig.ladder.all_ended(tick.began):
+    def _after_quick_stop(self, tick: Tick, reading: Reading) -> None:
+        if self.ladder.all_ended(tick.began):
             self._close_brakes(tick.began)
-        return self._brake(tick, reading)
 
     def _close_brakes(self, now: int) -> None:
-        ladder = self._rig.ladder
+        ladder = self.ladder
         ladder.close_brakes(now)
         self._enter(Phase.BRAKING if ladder.braking(now) else Phase.DISABLING, now)
 
-    def _braking(self, tick: Tick, reading: Reading) -> list[float]:
-        ladder, now = self._rig.ladder, tick.began
-        if not ladder.braking(now):
-            # an axis without a brake may move again meanwhile, say after a stall of the host: it stops first
-            if not ladder.begun or ladder.all_ended(now):
-                self._enter(Phase.DISABLING, now)
-            elif self._since(now) >= self._plan.stop_time:
-                self._enter(Phase.QUICK_STOP, now)
-        return self._brake(tick, reading)
+    def _after_braking(self, tick: Tick, reading: Reading) -> None:
+        ladder, now = self.ladder, tick.began
+        if ladder.braking(now):
+            return
+        # an axis without a brake may move again meanwhile, say after a stall of the host: it stops first
+        if not ladder.begun or ladder.all_ended(now):
+            self._enter(Phase.DISABLING, now)
+        elif self._since(now) >= self.plan.stop_time:
+            self._enter(Phase.QUICK_STOP, now)
 
-    def _disable(self, tick: Tick, reading: Reading) -> list[float]:
+    def _disable(self, tick: Tick, reading: Reading) -> None:
         now = tick.began
         self._limits.forget()
         self.confirmed = self._rig.disable()
@@ -554,4 +521,3 @@ class Stages:
                     kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
                     self._monitor.report(now, kind, drive.settings.name, drive.condition.value)
             self._enter(Phase.OVER, now)
-        return []

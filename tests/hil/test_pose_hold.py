@@ -1,18 +1,23 @@
 """The torques that hold a pose, bring a machine to rest and let a hand guide it are those of their equations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
+from hil.core.constants import Torques
 from hil.loop import Reading
+from hil.safety import Limits
 from hil.safety.pose_hold import ANCHOR, FASTEST_POLE, LARGEST_BIAS, POLE_SHARE, WALL, Guiding, PoseHold
+from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
 from servoctl.types import Array
 
 STOP_RATE = 12.0
+STOP = Source(Torques.STOP)
 
 
 class Arm:
@@ -25,7 +30,29 @@ class Arm:
         self.pole = min(FASTEST_POLE, POLE_SHARE / self.period)
         grip = [0.05 * drive.torque_limit for drive in self.drives]
         self.guiding = Guiding(4.0, [0.8 * drive.torque_limit for drive in self.drives], grip)
+        self.begin()
+
+    def begin(self) -> None:
+        """Holds no pose any more, and has sent nothing yet."""
         self.pose = PoseHold(self.setup.gravity_compensation, self.drives, self.period, STOP_RATE, self.guiding)
+        wide = [replace(drive, torque_limit=1e9, torque_rate_limit=1e15) for drive in self.drives]
+        self.limits = Limits(wide, self.period)  # binds only where a test confines it
+        self.source = TorqueSource(self.pose, self.limits)
+
+    def torques(
+        self,
+        source: Source,
+        reading: Reading,
+        sound: Sequence[bool] = (),
+        driven: Sequence[bool] = (),
+        elapsed: float | None = None,
+    ) -> Array:
+        """Torques of a source before they are limited, shape (m,), after which they are sent."""
+        every = [True] * self.m
+        self.pose.take(reading, sound or every, driven or every)
+        wanted = self.source.find(source, np.zeros(self.m), elapsed or self.period).copy()
+        self.source.limit()
+        return wanted
 
     def readings(self, count: int, size: float = 0.01) -> Iterator[Reading]:
         start, n = self.setup.start, len(self.setup.start.q)
@@ -51,42 +78,47 @@ def test_a_pose_is_held_with_three_poles_and_a_bounded_integral(arm: Arm) -> Non
     arm.pose.begin(first.positions)
     waited = 0
     for i, reading in enumerate(arm.readings(300, 0.3)):
-        hold, learns, away = arm.hold(reading), i % 3 > 0, arm.random.standard_normal((2, arm.m)) * (i % 2)
-        error = np.array(first.positions) + away[0] - reading.positions
+        hold, learns = arm.hold(reading), i % 3 > 0
+        error = np.array(first.positions) - reading.positions
         if learns:
             more = integral + arm.period * error
             bounded = bool((np.abs(hold.inertia @ (w**3 * more)) <= largest).all())
             integral, waited = (more, waited) if bounded else (integral, waited + 1)
-        wanted = 3 * w**2 * error - 3 * w * (np.array(reading.speeds) - away[1]) + w**3 * integral
-        torques = arm.pose.stand(reading, learns, (away[0], away[1]))
+        source, damping = Source(Torques.HOLD, learns=learns), 3 * w
+        if i % 3 == 0:  # an axis that its own motor has driven is stopped with more damping
+            source, damping = Source(Torques.CATCH, firmer=1.5), 2.5 * 3 * w
+        wanted = 3 * w**2 * error - damping * np.array(reading.speeds) + w**3 * integral
+        torques = arm.torques(source, reading)
         np.testing.assert_allclose(torques, hold.u + hold.inertia @ wanted, rtol=1e-11, atol=1e-9)
     assert 0 < waited < 200
 
 
 def test_a_stop_follows_a_path_that_decays_and_begins_again_where_a_limit_binds(arm: Arm) -> None:
     """u = u_e + W (3 w^2 (y_r - y) + 3 w (y_r' - y') - s y_r'), y_r'' = -s y_r'; u_e is even in the velocity."""
-    pose = PoseHold(arm.setup.gravity_compensation, arm.drives, arm.period, STOP_RATE)
-    w, s, sound, driven = arm.pole, STOP_RATE, [True] * arm.m, [True] * arm.m
+    arm.begin()
+    w, s, narrow = arm.pole, STOP_RATE, [0.01] * arm.m
     path = speed = np.zeros(0)
     for i, reading in enumerate(arm.readings(60)):
-        limited, elapsed = i % 7 == 3, arm.period * (1 + i % 2)
+        limited, elapsed = any(arm.limits.clamped), arm.period * (1 + i % 2)
+        assert limited is (i % 7 == 3)
+        arm.limits.confine(narrow if i % 7 == 2 else [1e9] * arm.m)
         y, rates = np.array(reading.positions), np.array(reading.speeds)
         left = np.exp(-s * elapsed)
         path, speed = (y, rates) if limited or not i else (path + speed * (1 - left) / s, left * speed)
         ahead, back = arm.hold(reading, reading.v), arm.hold(reading, -reading.v)
         held = (ahead.u + back.u) / 2
         wanted = 3 * w**2 * (path - y) + 3 * w * (speed - rates) - s * speed
-        found = pose.stop(reading, sound, driven, [0.0] * arm.m, elapsed, limited)
-        np.testing.assert_allclose(found[0], held, rtol=1e-11, atol=1e-9)
-        np.testing.assert_allclose(found[1], held + ahead.inertia @ wanted, rtol=1e-11, atol=1e-9)
+        torques = arm.torques(STOP, reading, elapsed=elapsed)
+        np.testing.assert_allclose(arm.pose.held, held, rtol=1e-11, atol=1e-9)
+        np.testing.assert_allclose(torques, held + ahead.inertia @ wanted, rtol=1e-11, atol=1e-9)
 
 
 def test_an_axis_that_is_not_driven_gets_what_holds_it_and_the_others_brake_with_what_they_see(arm: Arm) -> None:
     """With torque only on some axes their accelerations are W^-1 u there, so `u = ((W^-1)_ii)^-1 a`."""
-    pose = PoseHold(arm.setup.gravity_compensation, arm.drives, arm.period, STOP_RATE)
+    arm.begin()
     (reading,) = arm.readings(1)
     driven = [number != 1 for number in range(arm.m)]
-    held, torques = pose.stop(reading, [True] * arm.m, driven, [0.0] * arm.m, arm.period, False)
+    torques, held = arm.torques(STOP, reading, driven=driven), arm.pose.held
     inverse, free = np.linalg.pinv(arm.hold(reading, reading.v).inertia), np.array(driven)
     wanted = -STOP_RATE * np.array(reading.speeds)[free]
     expected = np.array(held)
@@ -96,14 +128,13 @@ def test_an_axis_that_is_not_driven_gets_what_holds_it_and_the_others_brake_with
 
 def test_a_motor_without_a_trusted_measurement_is_stopped_by_the_model_alone(arm: Arm) -> None:
     """Its rate follows from the torque that it was sent beyond what holds it, and is braked within 10 ms."""
-    pose = PoseHold(arm.setup.gravity_compensation, arm.drives, arm.period, STOP_RATE)
-    (reading,) = arm.readings(1)
+    arm.begin()
+    pose, (reading,) = arm.pose, arm.readings(1)
     pose.see(reading, [True] * arm.m, [True] * arm.m)
     pose.distrust(0)
-    sound, sent = [number > 0 for number in range(arm.m)], [0.0] * arm.m
-    held, torques = pose.stop(reading, sound, [True] * arm.m, sent, arm.period, False)
-    at_rest = arm.hold(reading)  # the last sound pose
-    rate = reading.speeds[0] + arm.period * (sent[0] - at_rest.u[0]) / at_rest.inertia[0, 0]
+    torques, held = arm.torques(STOP, reading, [number > 0 for number in range(arm.m)]), pose.held
+    at_rest = arm.hold(reading)  # the last sound pose; nothing was sent before
+    rate = reading.speeds[0] + arm.period * (0.0 - at_rest.u[0]) / at_rest.inertia[0, 0]
     most = 0.9 * arm.drives[0].torque_limit
     np.testing.assert_allclose(held, at_rest.u, rtol=1e-11, atol=1e-9)
     assert pose.blind_rates == {0: pytest.approx(rate)}
@@ -112,12 +143,13 @@ def test_a_motor_without_a_trusted_measurement_is_stopped_by_the_model_alone(arm
 
 def test_a_guided_machine_hangs_on_a_spring_that_slips_between_walls(arm: Arm) -> None:
     """u = u_g + u_b + W (w_a^2 (y_a - y) + walls - s y'), and no drive feels more than its grip of the spring."""
+    arm.begin()
     pose, s, w = arm.pose, arm.guiding.damping, arm.pole
     lower, upper = np.array([drive.position_limits for drive in arm.drives]).T
     lower, upper = lower + WALL * (upper - lower), upper - WALL * (upper - lower)
     first, last = arm.readings(2)
     pose.begin(first.positions)
-    pose.stand(last, learn=True)
+    arm.torques(Source(Torques.HOLD, learns=True), last)
     anchor, before, slipped = np.array(first.positions), arm.hold(last).u, 0
     bias = arm.hold(last).inertia @ (w**3 * arm.period * (anchor - last.positions))
     assert (bias != 0.0).any()
@@ -133,6 +165,7 @@ def test_a_guided_machine_hangs_on_a_spring_that_slips_between_walls(arm: Arm) -
         alike = np.clip(np.where(carries, hold.u / np.where(carries, before, 1.0), 0.0), -1.0, 1.0)
         wanted = hold.u + bias * alike + hold.inertia @ (stiffness * stretch + walls - s * np.array(reading.speeds))
         limits = np.array(arm.guiding.limits)
-        np.testing.assert_allclose(pose.guide(reading), np.clip(wanted, -limits, limits), rtol=1e-10, atol=1e-9)
+        torques = arm.torques(Source(Torques.GUIDE), reading)
+        np.testing.assert_allclose(torques, np.clip(wanted, -limits, limits), rtol=1e-10, atol=1e-9)
         np.testing.assert_allclose(pose.anchor, anchor, rtol=1e-12)
     assert slipped > 5

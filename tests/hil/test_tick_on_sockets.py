@@ -145,15 +145,11 @@ class Checked(HilRun):
         tick, ffi = self.machine.tick, self.machine.ffi
         parts = [(tick.numbers, 8 * tick.doubles), (tick.times, 8 * tick.integers)]
         parts += [(tick.controller_memory, 8 * tick.memory), (tick.encoding, ffi.sizeof("tick_encoding") * tick.m)]
-        parts += [
-            (tick.torques, 8 * tick.m),
-            (tick.rest, 8 * tick.m),
-            (tick.law_q, 8 * tick.n),
-            (tick.law_v, 8 * tick.n),
-        ]
+        parts += [(tick.law_q, 8 * tick.n), (tick.law_v, 8 * tick.n)]
         sensing, stages = self.setup.sensing, self.stages
         assert sensing.tracking is not None
         structs = [sensing.struct, sensing.tracking.struct, stages._limits.struct, stages.pose.struct]
+        structs += [stages.torques.struct]
         structs += [stages.ladder.struct] if stages.test is None else [stages.ladder.struct, stages.test.proof.struct]
         for struct in structs:
             parts += [(struct.c, ffi.sizeof(ffi.typeof(struct.c).item))]

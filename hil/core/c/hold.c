@@ -44,12 +44,17 @@ static void learn(pose *p)
   if (!within) memcpy(p->learned, p->integral, m * sizeof *p->learned);
 }
 
-/* Torques that hold the pose, in `torques`, with a motion `away` from it that other torques cause on purpose. */
-int pose_stand(pose *p, int learns)
+/* Torques that hold the pose, in `torques`, with a motion `away` from it that other torques cause on purpose; if it is not
+   known, those that carry the machine. */
+static int pose_stand(pose *p, int learns)
 {
   int m = p->m;
   double *x = p->scratch;
   if (weigh(p, p->q, 0)) return NO_EQUATIONS;
+  if (!p->known) {
+    memcpy(p->torques, p->held, m * sizeof *x);
+    return HELD;
+  }
   memcpy(p->learned, p->integral, m * sizeof *x);
   if (learns) learn(p);
   for (int i = 0; i < m; ++i) x[i] = p->integral_gain * p->learned[i];
@@ -60,18 +65,19 @@ int pose_stand(pose *p, int learns)
   return HELD;
 }
 
-void pose_keep_stand(pose *p)
+static void pose_keep_stand(pose *p)
 {
   size_t size = p->m * sizeof *p->bias;
+  if (!p->known) return;
   memcpy(p->integral, p->learned, size);
   memcpy(p->bias, p->next_bias, size);
   memcpy(p->at_release, p->held, size);
 }
 
 /* Torques in the hand of somebody, in `torques`; without a pose that was held, those that carry the machine. */
-int pose_guide(pose *p, int follows)
+static int pose_guide(pose *p)
 {
-  int m = p->m;
+  int m = p->m, follows = p->known;
   double *x = p->scratch, *u = p->held, most = 1.0;
   if (weigh(p, p->q, 0)) return NO_EQUATIONS;
   memcpy(p->next_anchor, p->anchor, m * sizeof *x);
@@ -93,12 +99,13 @@ int pose_guide(pose *p, int follows)
   return HELD;
 }
 
-void pose_keep_guide(pose *p) { memcpy(p->anchor, p->next_anchor, p->m * sizeof *p->anchor); }
+static void pose_keep_guide(pose *p) { memcpy(p->anchor, p->next_anchor, p->m * sizeof *p->anchor); }
 
-/* What cancels gravity and Coriolis forces, in `held`, and W; without a sound measurement, gravity at the last sound pose. */
-int pose_balance(pose *p, int sound)
+/* What cancels gravity and Coriolis forces, in `held`, and W; without a sound measurement, gravity at the last sound pose,
+   and nothing if there was none. */
+static int pose_balance(pose *p)
 {
-  if (sound) {
+  if (p->sound) {
     for (int j = 0; j < p->n; ++j) p->back[j] = -p->v[j];
     if (weigh(p, p->q, p->back)) return NO_EQUATIONS;
     memcpy(p->scratch, p->held, p->m * sizeof *p->held);
@@ -106,24 +113,31 @@ int pose_balance(pose *p, int sound)
     for (int i = 0; i < p->m; ++i) p->held[i] = (p->held[i] + p->scratch[i]) / 2.0; /* even in v: friction is odd */
     if (all_finite(p->inertia, p->m * p->m)) return HELD;
   }
-  return p->is_sound ? weigh(p, p->sound_pose, 0) : NO_POSE;
+  if (p->is_sound) return weigh(p, p->sound_pose, 0);
+  memset(p->held, 0, p->m * sizeof *p->held);
+  memset(p->inertia, 0, p->m * p->m * sizeof *p->held);
+  return HELD;
 }
 
 /* Torque that brings a motor to rest from its last trusted rate, by the model alone. */
-static double stop_blindly(pose *p, int i, double elapsed)
+static double stop_blindly(pose *p, int i, double elapsed, const double *sent)
 {
   double inertia = p->hold.results[2][i * p->m + i], held = p->held[i], most = p->blind_share * p->torque_limits[i];
   if (!(inertia > 0.0)) return held;
-  p->next_blind[i] = p->blind_rate[i] + elapsed * (p->sent[i] - held) / inertia;
+  p->next_blind[i] = p->blind_rate[i] + elapsed * (sent[i] - held) / inertia;
   return smaller(most, larger(-most, held - inertia * p->next_blind[i] / p->blind_time));
 }
 
-/* Torques that bring the machine to rest, in `torques`, after `pose_balance`. `decay`: what the time `elapsed` since the
-   last tick leaves of a speed; `limited`: whether a limit has changed the torques of that tick. */
-void pose_stop(pose *p, double decay, double elapsed, int limited)
+/* Torques that bring the machine to rest, in `torques`. A drive without a sound measurement gets the torque that holds the
+   last sound pose; the others brake with the inertia that they see while it moves freely. `decay`: what the time `elapsed`
+   since the last tick leaves of a speed; `sent`: the torques of that tick, `limited`: whether a limit has changed them. */
+static int pose_stop(pose *p, double decay, double elapsed, const double *sent, int limited)
 {
-  int m = p->m;
+  int m = p->m, all = 1;
   double *x = p->scratch, s = p->stop_rate;
+  if (pose_balance(p)) return NO_EQUATIONS;
+  for (int i = 0; i < m; ++i) all = all && p->usable[i];
+  if (!all) p->others.function((const double **)p->others.arguments, p->others.results);
   for (int i = 0; i < m; ++i) {
     double y = p->y[i], rate = p->rates[i], speed = p->path_speed[i];
     int anew = limited || !p->followed[i];
@@ -134,10 +148,11 @@ void pose_stop(pose *p, double decay, double elapsed, int limited)
   }
   memcpy(p->next_blind, p->blind_rate, m * sizeof *x);
   for (int i = 0; i < m; ++i)
-    p->torques[i] = p->blind[i] && p->driven[i] ? stop_blindly(p, i, elapsed) : p->held[i] + product(p->inertia, m, i, x);
+    p->torques[i] = p->blind[i] && p->driven[i] ? stop_blindly(p, i, elapsed, sent) : p->held[i] + product(p->inertia, m, i, x);
+  return HELD;
 }
 
-void pose_keep_stop(pose *p)
+static void pose_keep_stop(pose *p)
 {
   size_t size = p->m * sizeof *p->path;
   memcpy(p->path, p->next_path, size);

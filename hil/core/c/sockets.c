@@ -404,8 +404,8 @@ static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *
 {
   const double *row = k->law.results[0];
   if (s->failed || *k->failed) return 1;
-  if (k->source != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
-  if (k->source != STOP && limits_bind(k->limits)) return 1; /* a stop may use all of a limit */
+  if (k->source->kind != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
+  if (k->source->kind != STOP && limits_bind(k->source->limits)) return 1; /* a stop may use all of a limit */
   for (int i = 0; i < x->innovations; ++i) if (row[x->innovation + i] > x->outlier) return 1;
   return 0;
 }
@@ -427,7 +427,7 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
   double elapsed = seconds(x->period);
   tick_times *now = &x->last;
   x->ticks = x->unknown = 0;
-  while (x->ticks < most && (!x->decides || k->source == STOP || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
+  while (x->ticks < most && (!x->decides || k->source->kind == STOP || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
     now->deadline = *k->due = x->deadline;
     now->elapsed = x->period;
     now->task_time = seconds(x->task_time);
@@ -445,7 +445,7 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
     record_frames(s, &x->frames);
     record_row(k, g, x);
     ++x->ticks;
-    if (!k->source) x->task_time += x->period;
+    if (k->source->kind == LAW) x->task_time += x->period;
     x->deadline += x->period;
     if (noteworthy(k, s, x) || sockets_now(s) - x->deadline >= x->period) break;
   }

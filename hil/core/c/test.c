@@ -175,7 +175,7 @@ int proof_judge(proof *p, long long now)
 }
 
 /* The torques of the test in this tick, in `torques`; `ahead` has the motion that they have caused by the model. */
-void proof_torques(proof *p)
+static void proof_torques(proof *p)
 {
   int quarter = p->round_tick / p->quarter;
   double sign = p->round_tick < 0 || quarter > 3 ? 0.0 : SIGNS[quarter];
@@ -184,7 +184,7 @@ void proof_torques(proof *p)
 }
 
 /* The torques of the test are sent. */
-void proof_keep(proof *p)
+static void proof_keep(proof *p)
 {
   double h = p->period, half_square = h * h / 2.0;
   if (p->round_tick < 0) return;
@@ -198,5 +198,5 @@ void proof_keep(proof *p)
   }
 }
 
-/* Remembers what a tick has sent. */
-void proof_sent(proof *p, long long now, const double *torques) { memcpy(past(p, now, SENT_AT), torques, p->m * sizeof *torques); }
+/* Remembers what the last tick that was added sends. */
+static void proof_sent(proof *p, const double *torques) { memcpy(past(p, p->samples - 1, SENT_AT), torques, p->m * sizeof *torques); }

@@ -64,7 +64,7 @@ static const char *const BROKEN[] = {"a joint beyond its limits", "a joint beyon
 int tick_act(tick *k)
 {
   for (int i = 0; i < k->m; ++i) {
-    double torque = k->torques[i], most = k->pose->torque_limits[i];
+    double torque = k->source->torques[i], most = k->source->pose->torque_limits[i];
     if (!(-most <= torque && torque <= most)) return give_back(k, "a torque above its limit");
     k->raw[i] = tick_encode(&k->encoding[i], torque);
     if (!is_finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
@@ -73,99 +73,56 @@ int tick_act(tick *k)
   return 0;
 }
 
-/* A torque in steps of the wire, and what is left of it: hil.safety.limits.WireSteps. */
-static double in_steps(tick *k, int i, double torque)
-{
-  double most = k->pose->torque_limits[i], wanted = smaller(larger(torque + k->rest[i], -most), most);
-  double carried = smaller(larger(tick_encode(&k->encoding[i], wanted), -most), most);
-  k->unsent[i] = wanted - carried;
-  return carried;
-}
-
-static int not_held(tick *k) { return give_back(k, "a pose that the model cannot hold"); }
-
 /* Adds this tick to the test of the drives, once it is kept; not 0 where Python has to judge it. */
 static int prove(tick *k, double elapsed)
 {
-  proof *p = k->proof;
-  if (p->samples == p->room) return give_back(k, 0);
-  proof_add(p, p->samples, elapsed, k->pose->y, k->pose->rates, k->pose->held);
-  if (proof_judge(p, p->samples)) return give_back(k, 0);
-  proof_torques(p);
-  for (int i = 0; i < k->m; ++i) k->pose->torques[i] += p->torques[i];
-  return 0;
+  proof *p = k->source->proof;
+  pose *at = k->source->pose;
+  if (p->samples == p->room || pose_weigh(at)) return give_back(k, 0);
+  proof_add(p, p->samples, elapsed, at->y, at->rates, at->held);
+  return proof_judge(p, p->samples) ? give_back(k, 0) : 0;
 }
-
-/* Torques that hold the pose, and those of the test; not 0 where the model gives none, or Python has to judge the test. */
-static int hold(tick *k, double elapsed)
-{
-  pose *p = k->pose;
-  size_t size = k->m * sizeof *p->away;
-  int goes_on = k->proof && k->tests && k->proof->round_tick >= 0;
-  memset(p->away, 0, size);
-  memset(p->away_speed, 0, size);
-  if (k->proof) {
-    memcpy(p->away, goes_on ? k->proof->ahead : k->proof->away, size);
-    memcpy(p->away_speed, goes_on ? k->proof->ahead_speed : k->proof->away_speed, size);
-  }
-  memset(p->torques, 0, size);
-  if (k->stands && pose_stand(p, k->learns)) return not_held(k);
-  for (int i = 0; i < k->m && k->source == HOLD; ++i) p->torques[i] = 0.0 + p->torques[i];
-  return k->tests ? prove(k, elapsed) : 0;
-}
-
-/* Torques that bring the machine to rest; not 0 where it stands, or the model gives none. */
-static int stop(tick *k, double elapsed)
-{
-  for (int i = 0; i < k->m; ++i) {
-    k->ladder->speeds[i] = k->rates[i];
-    k->ladder->sound[i] = k->pose->usable[i] = k->pose->driven[i] = 1;
-  }
-  if (ladder_watch(k->ladder)) return give_back(k, 0);
-  if (pose_balance(k->pose, 1)) return not_held(k);
-  pose_stop(k->pose, k->pose->stop_decay, elapsed, limits_bind(k->limits));
-  return 0;
-}
-
-static int guide(tick *k) { return pose_guide(k->pose, 1) ? not_held(k) : 0; }
 
 /* Torques of the present source, in `wanted` of the limits; not 0 where the stage ends, or there are none. */
 static int find_torques(tick *k, double elapsed)
 {
-  pose *p = k->pose;
+  torque_source *s = k->source;
+  pose *p = s->pose;
   size_t size = k->m * sizeof *p->y;
-  double since = seconds(*k->began - k->entered), share = 0.0, *wanted = k->limits->wanted;
-  memcpy(wanted, k->law.results[0], size);
-  if (k->source == LAW) return 0;
-  if (k->source == BLEND) share = smaller(1.0, since / k->ramp_time);
-  if (since >= k->end || (share == 1.0 && !k->stays)) return give_back(k, 0);
+  double since = seconds(*k->began - k->entered);
+  memcpy(s->limits->wanted, k->law.results[0], size);
+  if (s->kind == LAW) return 0;
+  s->share = s->kind == BLEND ? smaller(1.0, since / k->ramp_time) : 0.0;
+  if (since >= k->end || (s->share == 1.0 && !k->stays)) return give_back(k, 0);
   memcpy(p->q, k->law_q, k->n * sizeof *p->q);
   memcpy(p->v, k->law_v, k->n * sizeof *p->v);
   memcpy(p->y, k->displacements, size);
   memcpy(p->rates, k->rates, size);
-  if (k->source == STOP ? stop(k, elapsed) : k->source == GUIDE ? guide(k) : hold(k, elapsed)) return GIVEN_BACK;
-  for (int i = 0; i < k->m; ++i)
-    wanted[i] = k->source == BLEND ? (1.0 - share) * p->torques[i] + share * wanted[i] : p->torques[i];
-  return 0;
+  memcpy(k->ladder->speeds, k->rates, size);
+  p->known = p->sound = 1;
+  for (int i = 0; i < k->m; ++i) k->ladder->sound[i] = p->usable[i] = p->driven[i] = 1;
+  if (s->kind == STOP && ladder_watch(k->ladder)) return give_back(k, 0);
+  if (s->tests && prove(k, elapsed)) return GIVEN_BACK;
+  return torques_find(s, elapsed, p->stop_decay) ? give_back(k, "a pose that the model cannot hold") : 0;
 }
 
-/* Remembers what the source has computed. */
-static void keep_torques(tick *k)
+/* Remembers what this tick sends. */
+static void keep_torques(tick *k, long long now)
 {
-  if (k->source == STOP) {
-    pose_keep_stop(k->pose);
-    ladder_keep(k->ladder);
-  } else if (k->source == GUIDE) pose_keep_guide(k->pose);
-  else if (k->source && k->stands) pose_keep_stand(k->pose);
-  memcpy(k->pose->sound_pose, k->law_q, k->n * sizeof *k->law_q);
-  memcpy(k->pose->sound_rates, k->rates, k->m * sizeof *k->rates);
-  k->pose->is_sound = 1;
+  torque_source *s = k->source;
+  if (s->tests) ++s->proof->samples;
+  torques_keep(s, now);
+  if (s->kind == STOP) ladder_keep(k->ladder);
+  memcpy(s->pose->sound_pose, k->law_q, k->n * sizeof *k->law_q);
+  memcpy(s->pose->sound_rates, k->rates, k->m * sizeof *k->rates);
+  s->pose->is_sound = 1;
 }
 
 /* The law and the limits: hil.safety.stages in the task. The state changes only where nothing can fail any more. */
 int tick_decide(tick *k, long long now, double elapsed, double task_time)
 {
   int n = k->n, m = k->m;
+  torque_source *s = k->source;
   double waited = seconds(now - k->sensing->read);
   double *row = k->law.results[0], *x = k->law.arguments[1];
   for (int i = 0; i < k->rules; ++i) {
@@ -180,22 +137,14 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   if (k->estimates) x[2 * n + k->elapsed_at] = elapsed;
   k->law.function((const double **)k->law.arguments, k->law.results);
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
-  if ((k->source == LAW || k->source == BLEND) && k->stops >> (int)row[k->status_start] & 1)
+  if ((s->kind == LAW || s->kind == BLEND) && k->stops >> (int)row[k->status_start] & 1)
     return give_back(k, "the law's status");
   if (find_torques(k, elapsed)) return GIVEN_BACK;
-  if (!all_finite(k->limits->wanted, m)) return give_back(k, "a torque that is not finite");
-  limits_apply(k->limits, now, k->source == STOP ? k->pose->held : 0);
-  for (int i = 0; i < m; ++i)
-    k->torques[i] = k->source && k->wire_steps ? in_steps(k, i, k->limits->allowed[i]) : k->limits->allowed[i];
+  if (!all_finite(s->limits->wanted, m)) return give_back(k, "a torque that is not finite");
+  torques_limit(s, now);
   if (tick_act(k)) return GIVEN_BACK;
-  limits_keep(k->limits, now);
-  keep_torques(k);
-  if (k->source && k->wire_steps) memcpy(k->rest, k->unsent, m * sizeof *x);
-  if (k->tests) {
-    proof_sent(k->proof, k->proof->samples++, k->torques);
-    proof_keep(k->proof);
-  }
-  if (k->own_memory && !k->source) {
+  keep_torques(k, now);
+  if (k->own_memory && s->kind == LAW) {
     double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
     for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];
   }
@@ -205,7 +154,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     if (k->moves && all_finite(rates + own, k->memory - own))
       for (int i = own; i < k->memory; ++i) k->controller_memory[i] += k->memory_period * rates[i];
     else memcpy(k->controller_memory + own, k->memory_start + own, (k->memory - own) * sizeof *x);
-    memcpy(k->controller_memory + k->sent_at, k->torques, m * sizeof *x); /* as asked, not as rounded */
+    memcpy(k->controller_memory + k->sent_at, s->torques, m * sizeof *x); /* as asked, not as rounded */
   }
   return 0;
 }
@@ -272,7 +221,7 @@ void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
   g->numbers[0] = seconds(when->began);
   put(state, k->law.arguments[1], g->state);
   put(command, k->law.results[0], g->command);
-  put(command + g->inputs, k->torques, k->m);
+  put(command + g->inputs, k->source->torques, k->m);
   for (int i = 0; i < g->disturbances && g->stage != g->task; ++i) command[g->disturbance + i] = NAN;
   g->values.arguments[0][0] = when->task_time;
   put(g->values.arguments[2], k->law.arguments[2], g->parameters); /* live gains may have changed them */

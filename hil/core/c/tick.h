@@ -88,8 +88,10 @@ void limits_keep(limits *l, long long now);
 
 typedef struct { /* hil.safety.pose_hold.PoseHold */
   int n, m, at_rest, is_sound;         /* at_rest: whether `hold` has the results of a pose at rest */
+  int known, sound;                    /* whether state and pose are known; whether every measurement may be used */
   double t;                            /* at which the model is evaluated [s] */
   tick_call hold;                      /* t, q, v, parameters -> u, the remaining acceleration, W */
+  tick_call others;                    /* `inertia` of the usable motors while the others move freely */
   double period, stiffness, damping, integral_gain; /* of the loop [s]; of the feedback */
   double stop_rate, stop_decay;                     /* of a stop [1/s]; what a period leaves of a speed */
   double spring, slowing, wall, wall_damping;       /* while a hand guides the machine */
@@ -97,16 +99,9 @@ typedef struct { /* hil.safety.pose_hold.PoseHold */
   /* ARRAYS of pose */
 } pose;
 
-enum { HELD, NO_EQUATIONS, NO_POSE }; /* there are torques, the model has no equations of motion, or no pose is known */
+enum { HELD, NO_EQUATIONS }; /* there are torques, or the model has no equations of motion */
 
 int pose_weigh(pose *p);
-int pose_stand(pose *p, int learns);
-void pose_keep_stand(pose *p);
-int pose_guide(pose *p, int follows);
-void pose_keep_guide(pose *p);
-int pose_balance(pose *p, int sound);
-void pose_stop(pose *p, double decay, double elapsed, int limited);
-void pose_keep_stop(pose *p);
 
 typedef struct { /* hil.safety.ladder.Ladder */
   int m, still_ticks;
@@ -133,9 +128,6 @@ typedef struct { /* hil.safety.proof.TorqueProof */
 
 int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds, const double *held);
 int proof_judge(proof *p, long long now);
-void proof_torques(proof *p);
-void proof_keep(proof *p);
-void proof_sent(proof *p, long long now, const double *torques);
 
 /* The tick: tables and state. */
 
@@ -186,6 +178,22 @@ typedef struct { /* how a torque is sent */
   double lowest, highest, hair; /* hair: hil.drives.wire.HAIR, 0 for single precision */
 } tick_encoding;
 
+typedef struct { /* hil.safety.torques.TorqueSource */
+  int m, kind;                        /* kind: hil.core.constants.Torques */
+  int stands, learns, tests, steps;   /* whether a pose is held, its integral runs, the drives are tested; steps of the wire */
+  double share, firmer;               /* of the law in a blend; what the damping of CATCH has more, as a share */
+  limits *limits;
+  pose *pose;
+  proof *proof;            /* 0: the drives are never tested */
+  tick_encoding *encoding; /* of each drive; 0: `carry` rounds torques */
+  tick_call carry;         /* torques -> those in the frames that send them */
+  /* ARRAYS of torque_source */
+} torque_source;
+
+int torques_find(torque_source *s, double elapsed, double decay);
+void torques_limit(torque_source *s, long long now);
+void torques_keep(torque_source *s, long long now);
+
 typedef struct { /* a node: what makes it send a sample */
   int bus, awaited, synced, mutes; /* mutes: nothing is sent to it while nothing answers on its bus */
 } tick_channel;
@@ -206,18 +214,14 @@ typedef struct {
   tick_rule *rule;
   sensing *sensing; /* it reads the samples of this struct, and `carried` */
   const double *displacements, *rates, *ages, *law_q, *law_v; /* by sensing: of joints and samples, and for the law */
-  limits *limits;
-  pose *pose;
+  torque_source *source;
   ladder *ladder;
-  proof *proof; /* 0: the drives are not tested */
   tick_call law;
   /* settings */
   int free; /* whether torques alone move the machine */
-  int source;     /* whose torques tick_decide sends: hil.safety.stages.Torques */
-  int stands, learns, wire_steps, stays; /* hil.safety.stages.TorqueSource */
-  double end, ramp_time;
-  long long entered;
-  int tests, moves; /* whether stage zero tests the drives; whether torques move the machine: not while brakes open */
+  int stays, moves; /* whether the stage goes on after the blend; whether torques move the machine: not while brakes open */
+  double end, ramp_time; /* time in the stage from which on Python decides, and time of the blend [s] */
+  long long entered; /* when the stage began [ns] */
   int own_memory, memory, estimates, sent_at, elapsed_at;
   int rate_start, status_start;
   double period, memory_period; /* NaN: none */

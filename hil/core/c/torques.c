@@ -1,0 +1,77 @@
+/* The torques of a tick: those of its source, within the limits, in steps of the wire. C asks for them in the ticks that it
+   decides, and Python in the others. */
+
+/* The motion from the pose that other torques cause on purpose: those of the test, or none. An axis that its own motor has
+   driven is stopped with more damping. */
+static void find_away(torque_source *s)
+{
+  pose *p = s->pose;
+  const proof *t = s->proof;
+  int goes_on = t && s->tests && t->round_tick >= 0, caused = t && s->kind != CATCH;
+  for (int i = 0; i < s->m; ++i) {
+    p->away[i] = !caused ? 0.0 : goes_on ? t->ahead[i] : t->away[i];
+    p->away_speed[i] = !caused ? -s->firmer * p->rates[i] : goes_on ? t->ahead_speed[i] : t->away_speed[i];
+  }
+}
+
+/* Torques that hold the pose, in `torques` of the pose; not 0 where the model gives none. */
+static int stand(torque_source *s)
+{
+  memset(s->pose->torques, 0, s->m * sizeof *s->pose->torques);
+  find_away(s);
+  return s->stands ? pose_stand(s->pose, s->learns) : HELD;
+}
+
+/* Torques of the source, in `wanted` of the limits, which has those of the law; not 0 where the model gives none. The state
+   is in the pose. Nothing is remembered before `torques_keep`. */
+int torques_find(torque_source *s, double elapsed, double decay)
+{
+  double *wanted = s->limits->wanted;
+  int none = s->kind == LAW     ? HELD
+             : s->kind == GUIDE ? pose_guide(s->pose)
+             : s->kind == STOP  ? pose_stop(s->pose, decay, elapsed, s->limits->previous, limits_bind(s->limits))
+                                : stand(s);
+  if (none || s->kind == LAW) return none;
+  if (s->tests) proof_torques(s->proof);
+  for (int i = 0; i < s->m; ++i) {
+    double torque = s->pose->torques[i];
+    if (s->kind == HOLD) torque = 0.0 + torque + (s->tests ? s->proof->torques[i] : 0.0);
+    wanted[i] = s->kind == BLEND ? (1.0 - s->share) * torque + s->share * wanted[i] : torque;
+  }
+  return HELD;
+}
+
+/* Torques in steps of the wire with the mean of those that are wanted: between two steps a light joint would drift. */
+static void in_steps(torque_source *s)
+{
+  const double *most = s->pose->torque_limits;
+  double *asked = s->carry.arguments[0], *carried = s->carry.results[0];
+  for (int i = 0; i < s->m; ++i) asked[i] = smaller(larger(s->limits->allowed[i] + s->rest[i], -most[i]), most[i]);
+  if (!s->encoding) s->carry.function((const double **)s->carry.arguments, s->carry.results);
+  else for (int i = 0; i < s->m; ++i) carried[i] = tick_encode(&s->encoding[i], asked[i]);
+  for (int i = 0; i < s->m; ++i) { /* the torque in the frame of a limit may be above it, by rounding alone */
+    s->torques[i] = smaller(larger(carried[i], -most[i]), most[i]);
+    s->unsent[i] = asked[i] - s->torques[i];
+  }
+}
+
+/* The torques that are sent, in `torques`, from those in `wanted` of the limits. */
+void torques_limit(torque_source *s, long long now)
+{
+  limits_apply(s->limits, now, s->kind == STOP ? s->pose->held : 0);
+  if (s->steps) in_steps(s);
+  else memcpy(s->torques, s->limits->allowed, s->m * sizeof *s->torques);
+}
+
+/* The torques of `torques_limit` are sent. */
+void torques_keep(torque_source *s, long long now)
+{
+  limits_keep(s->limits, now);
+  if (s->kind == GUIDE) pose_keep_guide(s->pose);
+  else if (s->kind == STOP) pose_keep_stop(s->pose);
+  else if (s->kind != LAW && s->stands) pose_keep_stand(s->pose);
+  if (s->steps) memcpy(s->rest, s->unsent, s->m * sizeof *s->rest);
+  if (!s->tests) return;
+  proof_sent(s->proof, s->torques);
+  proof_keep(s->proof);
+}
