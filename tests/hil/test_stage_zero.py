@@ -1,6 +1,7 @@
 """Stage zero: low torque, and what each drive must show before the task."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,12 +9,17 @@ from rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 
 from hil.assembly.measuring import QUARTER
 from hil.assembly.prepare import load
+from hil.core.constants import Torques
 from hil.drives.settings import DriveSettings
-from hil.safety import EventKind, Reaction
+from hil.loop import Reading
+from hil.safety import EventKind, Limits, Reaction
 from hil.safety.plan import Stage
+from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import Finding, ProofPlan, TorqueProof
+from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
 from hil.session.start import Request, start
+from servoctl.engine.ccode import BoundCall
 from tests.hil.test_tick_in_c import assert_equal, run
 
 
@@ -91,21 +97,24 @@ def test_a_motor_without_torque_and_one_with_too_much_are_named_as_the_brake_ope
 def tried_on_a_mass(period: float, late: float, polarity: float) -> list[Finding]:
     """The test of a motor that moves 1 kg, whose force acts so many periods after its tick; speeds are rounded."""
     settings = DriveSettings(
-        "F", "main", "mit", 1, torque_limit=60, torque_rate_limit=5000, speed_limit=1.5, position_limits=(-10, 10)
+        "F", "main", "mit", 1, torque_limit=60, torque_rate_limit=1e9, speed_limit=1.5, position_limits=(-10, 10)
     )
     quarter, one = max(QUARTER, 4 * period), np.ones(1)
     plan = ProofPlan(0 * one, 1e-6 * one, 5e-4 * one, 0.02 * one, 1e-3 * one, quarter, ["m"])
     proof = TorqueProof(plan, [settings], period)
     proof.begin(Hold(np.zeros(1), np.zeros(1), np.eye(1)), [0.0])
+    weightless = BoundCall(lambda: None, [np.zeros(1)] * 4, [np.zeros(1), np.zeros(1), np.eye(1)])
+    pose = PoseHold(SimpleNamespace(bound=lambda: weightless), [settings], period)  # type: ignore[arg-type]
+    source = TorqueSource(pose, Limits([settings], period), False, proof)
     y = v = 0.0
     sent, findings = [0.0] * 4, []
     while not proof.over and not findings:
         findings = proof.judge(period, [y], [round(v / 5e-4) * 5e-4], np.zeros(1))
         if len(sent) == 10:
             proof.start()
-        torque = proof.torques()
-        proof.sent(torque)
-        sent.append(float(torque[0]))
+        pose.take(Reading(np.zeros(1), np.zeros(1), np.zeros(1), True, 0.0, [y], [v]), [True], [True])
+        source.find(Source(Torques.HOLD, tests=not proof.over), np.zeros(1), period)
+        sent.append(source.limit().item())
         ticks, part = int(late), late % 1
         for force, dt in ((sent[-2 - ticks], part * period), (sent[-1 - ticks], (1 - part) * period)):
             y, v = y + dt * v + polarity * force * dt**2 / 2, v + polarity * force * dt
