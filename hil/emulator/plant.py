@@ -21,9 +21,9 @@ from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
 from servoctl.engine.step import rk4
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.timing import remaining
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.realism import remaining
 from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
 

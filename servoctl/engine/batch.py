@@ -13,15 +13,11 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import compiler
-from servoctl.engine.ccode import CSource, pointer
+from servoctl.engine.ccode import CLibrary, CSource
 from servoctl.engine.emit import emit
-from servoctl.engine.ops import template
+from servoctl.engine.ops import declaration, template
 from servoctl.engine.step import StepFunctions
 from servoctl.types import Array
-
-BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*,
-    const double*, const long long*, long long, long long, const double*, long long, const long long*, const long long*,
-    const long long*, const double*, long long, const volatile long long*, double*, double*, long long*, double*);"""
 
 KEPT = ("least", "greatest", "last", "area", "span", "count", "first", "late")
 """Figures of a channel, in the order of `c/batch.h`."""
@@ -86,7 +82,7 @@ class BatchProgram(CSource):
         self._step, self._lanes = step, compiler.lanes() if lanes is None else lanes
         super().__init__(
             lambda: emit(step.functions, step.leading) + step.source() + template("batch.h"),
-            [BATCH],
+            [declaration("batch.h", "batch")],
             self._lanes,
             None if content is None else f"side by side in {self._lanes} lanes: {content}",
         )
@@ -100,12 +96,12 @@ class BatchProgram(CSource):
         return BatchLibrary(self.opened(), self._step, self._lanes)
 
 
-class BatchLibrary:
+class BatchLibrary(CLibrary):
     """A loaded library."""
 
     def __init__(self, opened: tuple[Any, Any], step: StepFunctions, lanes: int) -> None:
-        """Keeps a library: `opened` is cffi and the library, `step` the step that it repeats."""
-        self._ffi, self._library = opened
+        """Keeps a library; `step` is the step that it repeats."""
+        super().__init__(opened)
         # lanes: runs side by side
         self._step, self.lanes = step, lanes
 
@@ -142,17 +138,12 @@ class BatchLibrary:
         entries = np.array([place for channel in plan.channels for place in channel.entries], dtype=np.int64)
         bands = np.array([channel.band for channel in plan.channels], dtype=float)
         stops = np.array(sorted(plan.stops), dtype=float)
-        numbers = [np.ascontiguousarray(array, dtype=float) for array in (plan.times, parameters, starts)]
-        flag = np.zeros(1, dtype=np.int64) if halt is None else halt
-        times, p, x = (pointer(self._ffi, array) for array in numbers)
-        layout = [pointer(self._ffi, array) for array in (firsts, sizes, entries)]
-        noise = np.zeros(0) if random is None else np.ascontiguousarray(random)
+        noise = np.zeros(0) if random is None else random
         tables = np.zeros(runs, dtype=np.int64) if which is None else which.astype(np.int64)
-        drawn = pointer(self._ffi, noise), pointer(self._ffi, tables)
-        written = [pointer(self._ffi, array) for array in vars(outcome).values()]
-        self._library.servoctl_batch(
-            runs, len(plan.times) - 1, times, plan.every, p, x, *drawn, plan.status, len(stops),
-            pointer(self._ffi, stops), channels, *layout, pointer(self._ffi, bands), plan.codes,
-            pointer(self._ffi, flag), *written,
+        flag = np.zeros(1, dtype=np.int64) if halt is None else halt
+        times, p, x = (np.asarray(array, dtype=float) for array in (plan.times, parameters, starts))
+        self.call(
+            "batch", runs, len(times) - 1, times, plan.every, p, x, noise, tables, plan.status,
+            len(stops), stops, channels, firsts, sizes, entries, bands, plan.codes, flag, *vars(outcome).values(),
         )  # fmt: skip
         return outcome

@@ -20,7 +20,7 @@ import numpy as np
 
 from servoctl.engine import cache, compiler
 from servoctl.engine.emit import emit, over_numbers
-from servoctl.engine.ops import template
+from servoctl.engine.ops import declaration, template
 from servoctl.engine.step import StepFunctions
 from servoctl.errors import CompileError
 from servoctl.types import Array
@@ -28,10 +28,6 @@ from servoctl.types import Array
 STEP = "runge_kutta_step"  # name of the function (x, t, h, p) -> (x at t + h, row at t)
 
 ENTRY = "void servoctl_{}(const double**, double**);"
-STEPS = """long long servoctl_steps(long long, const double*, const double*, long long, long long, const double*,
-    const double*, double*, double*);"""
-DOP853 = """long long servoctl_dop853(long long, double, double, double, const double*, const double*, long long,
-    long long, const double*, double*, double*, double*, double*, long long, const double*, double*, double*);"""
 
 
 class BoundCall(NamedTuple):
@@ -154,7 +150,8 @@ class Program(CSource):
         if step is not None:
             if step.delays is None:
                 self._functions[STEP] = (4, 2)
-            declarations += [STEPS] if step.substeps is not None else [STEPS, DOP853]
+            declarations.append(declaration("stretches.h", "steps"))
+            declarations += [declaration("dop853.h", "dop853")] if step.substeps is None else []
         declarations += [ENTRY.format(name) for name in self._functions]
         self._emitted = [*functions, *([] if step is None else step.functions)]
         self._leading = {} if step is None else step.leading
@@ -175,8 +172,21 @@ def _entry(name: str, inputs: int, outputs: int) -> str:
     return f"void servoctl_{name}(const double** arg, double** res) {{ f_{name}({', '.join(arguments)}); }}\n"
 
 
-class Library:
-    """A loaded library."""
+class CLibrary:
+    """A loaded library: `opened` is cffi and the library."""
+
+    def __init__(self, opened: tuple[Any, Any]) -> None:
+        self._ffi, self._library = opened
+
+    def call(self, name: str, *values: Any) -> Any:
+        """Calls `servoctl_<name>` with numbers and arrays; it may write into those that are contiguous."""
+        arrays = [_in_memory(value) if isinstance(value, np.ndarray) else value for value in values]
+        given = [pointer(self._ffi, value) if isinstance(value, np.ndarray) else value for value in arrays]
+        return getattr(self._library, f"servoctl_{name}")(*given)
+
+
+class Library(CLibrary):
+    """Functions, and a step and the loop that repeats it."""
 
     def __init__(
         self, opened: tuple[Any, Any], functions: dict[str, tuple[int, int]], step: StepFunctions | None
@@ -184,11 +194,10 @@ class Library:
         """Keeps a library.
 
         Args:
-            opened: cffi and the library.
             functions: Name -> number of inputs, number of outputs.
             step: The step that the library repeats; None: it has none.
         """
-        self._ffi, self._library = opened
+        super().__init__(opened)
         self._functions, self._step = functions, step
 
     def caller(self, name: str, arguments: Sequence[Array], results: Sequence[Array]) -> BoundCall:
@@ -217,14 +226,10 @@ class Library:
         Returns:
             States, shape (good + 1, size), and rows, shape (good, width), of the steps before that one.
         """
-        assert self._step is not None
-        count = len(times) - 1
-        states, rows = np.empty((count + 1, len(x))), np.empty((count, self._step.width))
+        count, (states, rows) = len(times) - 1, self.room(len(times))
         states[0] = x
-        inputs = [np.ascontiguousarray(array, dtype=float) for array in (times, parameters, stops)]
-        inputs.append(np.zeros(0) if random is None else np.ascontiguousarray(random))
-        moments, p, codes, *rest = (pointer(self._ffi, array) for array in (*inputs, states, rows))
-        good = self._library.servoctl_steps(count, moments, p, status, len(stops), codes, *rest)
+        codes, drawn = np.asarray(stops, dtype=float), np.zeros(0) if random is None else random
+        good = self.call("steps", count, times, parameters, status, len(codes), codes, drawn, states, rows)
         return states[: good + 1], rows[:good]
 
     def room(self, count: int) -> tuple[Array, Array]:
@@ -232,10 +237,10 @@ class Library:
         assert self._step is not None
         return np.empty((count, self._step.size)), np.empty((count, self._step.width))
 
-    def dop853(self, *values: Any) -> int:
-        """Calls `servoctl_dop853` of `c/dop853.h`, which writes into the arrays; returns the number of steps."""
-        arguments = [pointer(self._ffi, value) if isinstance(value, np.ndarray) else value for value in values]
-        return int(self._library.servoctl_dop853(*arguments))
+
+def _in_memory(array: Array) -> Array:
+    """The array as C takes it: doubles or integers of 64 bits, row by row."""
+    return np.ascontiguousarray(array, dtype=np.int64 if array.dtype == np.int64 else float)
 
 
 def pointer(ffi: Any, array: Array) -> Any:

@@ -159,6 +159,13 @@ def template(name: str) -> str:
     return (Path(__file__).parent / "c" / name).read_text()
 
 
+def declaration(file: str, name: str) -> str:
+    """C of the declaration of the function `servoctl_<name>`, which a file defines and Python calls."""
+    found = re.search(rf"^[a-z ]+ servoctl_{name}\([^)]*\)", template(file), re.MULTILINE)
+    assert found is not None, f"{file} has no function servoctl_{name}"
+    return f"{found[0]};"
+
+
 def instance(file: str, macros: Mapping[str, object]) -> str:
     """The C of a file with these macros, which are defined for it alone."""
     defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())

@@ -7,8 +7,8 @@ under a lock. A function counts as traced only after its values equal NumPy's (`
 
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ _ENGINE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
 
 
-def _converted(constructor: Callable[..., Any], convert: Callable[[str, Array], Any]) -> Callable[..., Any]:
-    """A NumPy constructor that converts its arrays of floats, in the thread that traces only.
+def _objects(constructor: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy constructor whose arrays of floats become arrays of objects, in the thread that traces only.
 
     Another thread may pass its arrays to generated C at the same time, which needs floats in memory.
     """
@@ -33,17 +33,16 @@ def _converted(constructor: Callable[..., Any], convert: Callable[[str, Array], 
     def construct(*args: Any, **options: Any) -> Any:
         array = constructor(*args, **options)
         ours = array.dtype.kind == "f" and threading.get_ident() == _tracer
-        return convert(constructor.__name__, array) if ours else array
+        return array.astype(object) if ours else array
 
     return construct
 
 
 def _norm(numeric: Callable[..., Any]) -> Callable[..., Any]:
-    """`numpy.linalg.norm` that also takes vectors of symbols, and of complex numbers that are to be differentiated."""
+    """`numpy.linalg.norm` that also takes vectors of symbols."""
 
     def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-        followed = is_symbolic(x) or (np.iscomplexobj(x) and threading.get_ident() == _tracer)
-        if ord in (None, 2) and followed and (axis is not None or np.ndim(x) == 1):
+        if ord in (None, 2) and is_symbolic(x) and (axis is not None or np.ndim(x) == 1):
             array = np.asarray(x)
             return np.sqrt(np.sum(array * array, axis=axis, keepdims=keepdims))
         return numeric(x, ord, axis, keepdims)
@@ -72,22 +71,12 @@ def _holds_objects(*values: Any) -> bool:
 _CONSTRUCTORS = ("zeros", "ones", "empty", "full", "eye", "identity", "zeros_like", "ones_like", "full_like")
 
 
-def tracing() -> AbstractContextManager[None]:
-    """Inside this block, NumPy's constructors and branching functions accept symbols, in this thread."""
-    dispatched = {**ELEMENTWISE, "clip": clip, "where": where}
-    functions = {name: _Dispatch(symbolic, getattr(np, name)) for name, symbolic in dispatched.items()}
-    return replaced(lambda _, array: array.astype(object), functions)
-
-
 @contextmanager
-def replaced(convert: Callable[[str, Array], Any], functions: Mapping[str, Any]) -> Iterator[None]:
-    """Inside this block, NumPy's constructors convert arrays of floats, and these functions replace NumPy's own.
-
-    Args:
-        convert: (name of the constructor, what it made) -> what it gives instead.
-        functions: Name in NumPy -> function.
-    """
+def tracing() -> Iterator[None]:
+    """Inside this block, NumPy's constructors and branching functions accept symbols, in this thread."""
     global _tracer
+    dispatched: dict[str, Callable[..., Any]] = {**ELEMENTWISE, "clip": clip, "where": where}
+    solvers: dict[str, Callable[..., Any]] = {"solve": solve, "inv": inv}
     with _LOCK:
         outer, _tracer = _tracer, threading.get_ident()
         kept: list[tuple[Any, str, Any]] = []
@@ -98,11 +87,11 @@ def replaced(convert: Callable[[str, Array], Any], functions: Mapping[str, Any])
 
         try:
             for name in _CONSTRUCTORS:
-                replace(np, name, _converted(getattr(np, name), convert))
-            for name, function in functions.items():
-                replace(np, name, function)
+                replace(np, name, _objects(getattr(np, name)))
+            for name, symbolic in dispatched.items():
+                replace(np, name, _Dispatch(symbolic, getattr(np, name)))
             replace(np.linalg, "norm", _norm(np.linalg.norm))
-            for name, symbolic in (("solve", solve), ("inv", inv)):
+            for name, symbolic in solvers.items():
                 replace(np.linalg, name, _Dispatch(symbolic, getattr(np.linalg, name)))
             yield
         finally:

@@ -15,7 +15,7 @@ command by what the drives really got, and the torque of this tick follows from 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,6 +41,18 @@ def periods_begun(time: float, period: float) -> int:
     """Periods in a time, one that has only begun included."""
     whole, rest = cycles(time, period)
     return whole + (rest > 0.0)
+
+
+def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
+    """Share of a step in the command that a first-order actuator has not followed yet; 0 without a lag.
+
+    Args:
+        elapsed: Time since the step [s].
+        lag: Time constant [s]; 0: none.
+        exp: For such values; on symbols `casadi.exp`.
+    """
+    # lag + (lag == 0) keeps the division finite without a lag
+    return (lag > 0) * exp(-elapsed / (lag + (lag == 0)))
 
 
 @dataclass(frozen=True)
@@ -233,8 +245,7 @@ class Timing:
             return sum((share / total * u for share, u in parts), mean), torque
         lag = np.array(self.lag)
         for share, u in parts:
-            time = share * self.h
-            left = np.where(lag > 0.0, np.exp(-time / np.where(lag > 0.0, lag, 1.0)), 0.0)
+            left = remaining(share * self.h, lag)
             # the mean of u + (torque - u) exp(-s / lag) over the time
             mean = mean + (share * u + (torque - u) * lag * (1.0 - left) / self.h) / total
             torque = u + (torque - u) * left

@@ -90,9 +90,10 @@ class AdaptiveSteps:
         """
         times, (states, rows), before = np.empty(most + 1), self._library.room(most + 1), self.position
         times[0], states[0] = self.t, self.x
-        good = self._library.dop853(
-            most, self._end, *self._tolerances, self._coefficients, self._parameters, self._status, len(self._stops),
-            self._stops, self._progress, times, states, rows, len(self._outputs), self._outputs, *self._taken,
+        good = self._library.call(
+            "dop853", most, self._end, *self._tolerances, self._coefficients, self._parameters, self._status,
+            len(self._stops), self._stops, self._progress, times, states, rows, len(self._outputs), self._outputs,
+            *self._taken,
         )  # fmt: skip
         self.t, self.x = float(times[good]), states[good].copy()
         if self._every_step:

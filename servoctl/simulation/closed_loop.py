@@ -80,11 +80,8 @@ class Loop(TracedLoop):
     @property
     def form(self) -> DelayLayout | None:
         """Sizes of realism, by which steps of loops with the same functions differ; None without realism."""
-        model, realism = self.system.model, self.system.realism
-        if realism is None:
-            return None
-        timing = realism.timing
-        return DelayLayout(model.n, model.m, timing.earliest, timing.latest, timing.lagging, realism.width)
+        realism = self.system.realism
+        return None if realism is None else realism.layout
 
     def _kernels(self, substeps: int | None) -> list[Kernel]:
         """The kernels that a run calls from Python."""

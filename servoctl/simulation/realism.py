@@ -27,11 +27,12 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 from pydantic import Field
 
+from servoctl.engine.step import DelayLayout
 from servoctl.errors import remedy
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.timing import Timing
+from servoctl.mechanics.timing import Timing, remaining
 from servoctl.tree.fields import (
     Broken,
     FileName,
@@ -59,18 +60,6 @@ def quantised(x: Any, step: Any, floor: Callable[[Any], Any] = np.floor) -> Any:
         floor: For such values; `math.floor` is faster on plain numbers.
     """
     return step * floor(x / step + 0.5)
-
-
-def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
-    """Share of a step in the command that a first-order actuator has not followed yet; 0 without a lag.
-
-    Args:
-        elapsed: Time since the step [s].
-        lag: Time constant [s]; 0: none.
-        exp: For such values; on symbols `casadi.exp`.
-    """
-    # lag + (lag == 0) keeps the division finite without a lag
-    return (lag > 0) * exp(-elapsed / (lag + (lag == 0)))
 
 
 RelativeError = Annotated[
@@ -215,10 +204,15 @@ class Channels:
         return np.array([*self.noise, *self.resolution, *of.lag, *of.lower, *of.upper, of.delay, of.jitter, of.h])
 
     @property
+    def layout(self) -> DelayLayout:
+        """Sizes of measurement, delays and lags."""
+        of = self.timing
+        return DelayLayout(len(self.noise) // 2, len(of.actuators), of.earliest, of.latest, of.lagging, self.width)
+
+    @property
     def carried(self) -> int:
         """Size of the state that a run has besides q, v and memory: lagging torques, then commands on their way."""
-        m = len(self.timing.actuators)
-        return m * self.timing.lagging + self.timing.latest * (m + 1)
+        return self.layout.carried
 
     @property
     def width(self) -> int:
