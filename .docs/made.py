@@ -73,9 +73,11 @@ def made(page: Path) -> Path:
             for said, full in told.items():
                 text = text.replace(f"```console\n{said}```", f"```console\n{full}```")
             (part / FILLED).write_text(text)
-            for picture in [*pictures(page), *stills(page)]:
+            for picture in pictures(page):
                 (part / picture).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(_picture(name, Path(folder) / picture), part / picture)
+            for still in stills(page):
+                shutil.copy(_still(Path(folder) / still), part / still)
         _keep(part, kept)
     return kept
 
@@ -93,11 +95,17 @@ def _keep(part: Path, kept: Path) -> None:
 
 def _picture(page: str, path: Path) -> Path:
     """A picture that a command of the page wrote."""
-    if path.stem == "still":
-        path = path.with_stem("path" if path.with_stem("path").exists() else "overview")
     if not path.exists():
         raise blocks.BlockError(f"{page}.md: {path.parent.name}/{path.name}: no command of the page makes this picture")
     return path
+
+
+def _still(path: Path) -> Path:
+    """The path that the run in this folder draws, or else its overview."""
+    from servoctl.report import report
+    from servoctl.run_folder import load_run
+
+    return next(iter(report(load_run(path.parent), path.parent, names=["path"])), path.with_stem("overview"))
 
 
 @cache

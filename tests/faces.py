@@ -23,6 +23,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Command, State
+from tests.hil.emulation import SHORT
 
 
 def exit_code(*words: object) -> int:
@@ -57,7 +58,7 @@ def passive_rows_of(plant: Plant, at: State) -> Rows:
 
 
 def on_drives(config: str | Path, *sets: str | Path, out: Path | None = None, **asked: Any) -> RunResult:
-    """A run of a config on its drives.
+    """A run of a config on its drives, brought up in 0.12 s where the overrides say nothing else.
 
     Args:
         config: Name or file.
@@ -65,7 +66,7 @@ def on_drives(config: str | Path, *sets: str | Path, out: Path | None = None, **
         out: Run folder; None: in memory.
         asked: Fields of a `Request`; by default `engine="vm"`, on which no law is compiled.
     """
-    return start(Request(config, sets, **{"engine": "vm", **asked})).run(out, lambda event: None)
+    return start(Request(config, (*SHORT, *sets), **{"engine": "vm", **asked})).run(out, lambda event: None)
 
 
 def with_frames(config: str | Path, *sets: str | Path, **asked: Any) -> tuple[RunResult, list[Any]]:

@@ -84,7 +84,7 @@ MORE = (
 )  # fmt: skip
 """Further ones: three motors on a platform, six on a chain with damped free motions, relative degrees 6 and 4."""
 
-PERIODS = 800
+PERIODS = 400
 """Longest simulation [periods]."""
 
 WINDOW = 40

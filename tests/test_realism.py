@@ -65,7 +65,7 @@ def test_baumgarte_decays_up_to_its_limit_and_grows_beyond(
     if known is not None:
         assert limit == pytest.approx(known, rel=1e-4)
     a = limit / H * side
-    run = mass(tmp_path, POSITION % (a, a), realism, 30.0, strict=False)
+    run = mass(tmp_path, POSITION % (a, a), realism, 30.0, strict=False, engine="c")
     assert_side(run, side)
 
 
@@ -76,7 +76,7 @@ def test_feedback_of_first_order_decays_up_to_its_limit(
 ) -> None:
     realism = f"{{delay: {cycles * H}}}"
     assert limit_of(mass(tmp_path, VELOCITY % 1, realism)) == pytest.approx(known, rel=1e-4)
-    assert_side(mass(tmp_path, VELOCITY % (H / known / side), realism, 10.0, strict=False), side)
+    assert_side(mass(tmp_path, VELOCITY % (H / known / side), realism, 10.0, strict=False, engine="c"), side)
 
 
 def limit_of(run: Run) -> float:

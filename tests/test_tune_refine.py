@@ -51,7 +51,7 @@ def table(tuning: Tuning) -> list[Any]:
 
 
 def test_a_refinement_improves_the_best_trial_and_is_marked(config: Path, tmp_path: Path) -> None:
-    tuning = tune(problem(config, "tune.refine=160"), tmp_path / "study")
+    tuning = tune(problem(config, "tune.refine=120"), tmp_path / "study")
     *sought, last = tuning.trials
     assert len(sought) == 6 and [trial.refined for trial in sought] == [None] * 6
     done = [trial for trial in sought if trial.evaluation.status == "done"]

@@ -15,9 +15,10 @@ from hil.session.start import Request, start
 from servoctl.config import load_config, shipped_configs
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
+from tests.hil.emulation import SHORT
 
 NAMES = [name for name in shipped_configs() if load_config(name).config.hil is not None]
-DURATION = 1.5
+DURATION = 0.75
 """Of the task [s]."""
 
 
@@ -95,7 +96,7 @@ def test_ranges_of_a_motor_that_no_table_has_are_given_in_the_config(tmp_path: P
             .replace("motor: ak80-9_v2, node: 1", f"{how.replace('=', ': ')}, node: 1")
         )
         config.write_text(text)
-        begun = start(Request(config, duration=0.1, engine="vm"))
+        begun = start(Request(config, SHORT, duration=0.1, engine="vm"))
         assert begun.setup.drives[0].quantum()[2] == pytest.approx(3 * 36 / 4095)
         runs.append(begun.run(tmp_path / name, lambda event: None))
         assert runs[-1].exit_code == 0

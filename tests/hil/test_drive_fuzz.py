@@ -92,6 +92,6 @@ def feed(protocol: str, count: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("protocol", OPTIONS)
-def test_a_fifth_of_a_million_random_frames_raise_nothing_and_change_nothing_invalid(protocol: str) -> None:
-    refused, accepted = feed(protocol, 200_000)
-    assert refused > 20_000 and accepted > 600
+def test_forty_thousand_random_frames_raise_nothing_and_change_nothing_invalid(protocol: str) -> None:
+    refused, accepted = feed(protocol, 40_000)
+    assert refused > 4000 and accepted > 120

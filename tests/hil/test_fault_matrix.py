@@ -19,47 +19,6 @@ from tests.hil.faults.carts.expected import AT_ONCE, TASK, expected
 from tests.hil.faults.carts.run import TICKS, Host, play, play_on
 from tests.hil.faults.carts.scenario import PERIOD, PROTOCOLS, ROWS, Scenario, machine, make, rows, scenarios
 
-FAST = [
-    ("samples lost", "odrive", "at speed"),
-    ("one or two samples lost", "cia402", "at speed"),
-    ("host's cable off for a moment", "odrive", "at speed"),
-    ("host's bus-off", "cia402", "at speed"),
-    ("drive fault", "cia402", "at speed"),
-    ("drive fault", "mit", "standstill"),
-    ("drive reboots", "odrive", "standstill"),
-    ("another master", "mit", "at speed"),
-    ("encoder jumps", "odrive", "at speed"),
-    ("encoder's sign flips", "cia402", "at speed"),
-    ("encoder stuck", "mit", "at speed"),
-    ("drive in a wrong mode", "cia402", "standstill"),
-    ("loop stalls", "odrive", "at speed"),
-    ("law says NaN", "mit", "at speed"),
-    ("law jumps", "odrive", "standstill"),
-    ("law raises", "cia402", "at speed"),
-    ("SIGTERM", "odrive", "at speed"),
-    ("bus closed", "mit", "at speed"),
-    ("drive fault", "moteus", "at speed"),
-    ("commands lost", "moteus", "at speed"),
-    ("drive reboots", "moteus", "at speed"),
-    ("encoder not a number", "moteus", "at speed"),
-    ("loop stalls", "moteus", "standstill"),
-    ("SIGINT", "moteus", "at speed"),
-    ("drive fault", "robstride", "at speed"),
-    ("host's cable off for a moment", "robstride", "at speed"),
-    ("another master", "robstride", "at speed"),
-    ("loop stalls", "robstride", "at speed"),
-    ("everything lost", "cia402", "floating"),
-    ("drive fault", "odrive", "floating"),
-    ("hand pushes", "mit", "floating"),
-]
-
-
-@pytest.mark.parametrize(("row", "protocol", "motion"), FAST)
-def test_each_kind_of_fault_has_its_reaction(row: str, protocol: str, motion: str) -> None:
-    result = play(make(row, protocol, motion, 1))
-    assert result.problems == ()
-
-
 ESTIMATED = [
     ("samples lost", "odrive", "at speed"),
     ("one or two samples lost", "odrive", "at speed"),
@@ -127,10 +86,14 @@ def matrix() -> list[tuple[Scenario, str]]:
     return played
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(
-    ("motion", "part"), [(motion, part) for motion, parts in PARTS.items() for part in range(parts)]
+    ("motion", "part"),
+    [
+        pytest.param(motion, part, marks=() if motion == "floating" else pytest.mark.slow)
+        for motion, parts in PARTS.items()
+        for part in range(parts)
+    ],
 )
 def test_every_fault_has_its_reaction_on_every_protocol_in_every_motion(protocol: str, motion: str, part: int) -> None:
     on_one = [(each, tick) for each, tick in matrix() if (each.protocol, each.motion) == (protocol, motion)]

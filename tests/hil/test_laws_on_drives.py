@@ -16,7 +16,6 @@ from servoctl.config import shipped_configs
 from servoctl.run_folder.missed import missed_tasks
 from servoctl.run_folder.trajectory import Trajectory
 from tests.faces import on_drives
-from tests.hil.emulation import SHORT
 
 CEILING = "bounds=[{name: ceiling, holonomic: '0.3*l - l*sin(theta1) - l*sin(theta2) - l/2*sin(theta3)'}]"
 
@@ -147,7 +146,7 @@ def ended(folder: Path, required: bool = True) -> RunResult:
         text = text.replace("holonomic:", "required: false, holonomic:")
     config = folder / "conflict.yaml"
     config.write_text(text)
-    return on_drives(config, "hil.safety.engage_tolerance=0.1", *SHORT, out=folder / "run", duration=0.3)
+    return on_drives(config, "hil.safety.engage_tolerance=0.1", out=folder / "run", duration=0.3)
 
 
 def test_a_missed_task_has_its_status_its_exit_code_and_a_cause(tmp_path: Path) -> None:

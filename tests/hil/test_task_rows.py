@@ -7,13 +7,12 @@ import pytest
 
 from servoctl.cli.hil import say_figures
 from tests.faces import on_drives
-from tests.hil.emulation import SHORT
 
 
 def test_a_task_of_several_rows_has_each_with_what_the_loop_explains_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = on_drives("two_mass_spring_drive", *SHORT, out=tmp_path / "run", duration=0.2).trajectory
+    run = on_drives("two_mass_spring_drive", out=tmp_path / "run", duration=0.2).trajectory
     one = run["violation.distance"]
     own = {name: values for name, values in run.columns.items() if not name.startswith("violation")}
     rows = replace(
