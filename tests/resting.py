@@ -16,7 +16,7 @@ import numpy as np
 from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.integrate import sampled
+from servoctl.simulation.steps import step_of
 from servoctl.types import Array
 
 STILL = "task.object_y.holonomic=l*sin(theta1) + l*sin(theta2) + l/2*sin(theta3)"
@@ -145,7 +145,7 @@ def growth(run: Run, actuator: int, factor: float) -> float:
     h, t, rest = run.settings.period, run.start.t, resting(run)
     u = run.loop.control(t, rest[: run.loop.size])[: run.system.model.m]
     loop = cast(Loop, Factored(run.loop, actuator, factor, float(u[actuator])))
-    advance = sampled(loop, run.settings.integrator, h, t, 0)
+    advance = step_of(loop, run.settings.integrator, h, t, 0)
     x = rest.copy()
     sizes: list[float] = []
     x[: run.loop.size] += START * np.random.default_rng(1).standard_normal(run.loop.size)

@@ -20,8 +20,8 @@ from servoctl.linear.modes import Mode, modes
 from servoctl.linear.reserve import gain_margin
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters
 from servoctl.mechanics.timing import Timing
-from servoctl.simulation.integrate import sampled
 from servoctl.simulation.internal_dynamics import InternalDynamics
+from servoctl.simulation.steps import step_of
 from servoctl.types import Array
 
 LATE = "realism={delay: 15*ms, lag: 20*ms}"
@@ -44,7 +44,7 @@ def test_the_poles_are_those_of_a_period_that_is_simulated(case: Resting, late: 
     W = local(run, run.start, run.loop.memory_start).W
     body = np.vstack([W, np.zeros((len(rest) - len(W), W.shape[1]))])
     basis = np.hstack([body, np.eye(len(rest))[:, commands]])
-    advance = sampled(loop, run.settings.integrator, h, 0.0, 0)
+    advance = step_of(loop, run.settings.integrator, h, 0.0, 0)
 
     def slope(e: Array) -> Array:
         after = [advance(0.0, rest + k * step * e, h)[0] for k in (-2, -1, 1, 2)]

@@ -262,7 +262,7 @@ def check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives
 
     Gains of a law for drives are judged at their period, where the drives are prepared.
     """
-    wrong = too_long(loop, settings.duration, settings.integrator, settings.period, settings.output_step)
+    wrong = too_long(loop, settings)
     if wrong is not None:
         problems.add(wrong, "run", "duration")
     passive = passive_gains(loop.system, passive_spacing(settings))

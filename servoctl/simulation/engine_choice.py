@@ -13,11 +13,10 @@ from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.kernel import patience
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import continuous
-from servoctl.simulation.integrate import sampled
 from servoctl.simulation.monitor import MotionMonitor
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import plan_of
+from servoctl.simulation.steps import step_of
 from servoctl.simulation.system import System
 from servoctl.types import State
 
@@ -124,7 +123,7 @@ def _takes_long(loop: Loop, start: State, settings: Settings) -> bool:
     x, how, period, times = loop.vector(start), settings.integrator, settings.period, []
     if how.fixed_step is None:
         return False
-    step = continuous(loop) if period is None else sampled(loop, how, period, start.t, settings.seed)
+    step = step_of(loop, how, period, start.t, settings.seed)
     h = period or how.fixed_step
     for _ in range(5):
         began = time.perf_counter()

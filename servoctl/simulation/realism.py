@@ -7,7 +7,7 @@
     lagging     a' = (u - a) / lag, exactly, while u is held:    a(t + s) = u + (a(t) - u) exp(-s / lag)
     friction    u acts as u - coulomb tanh(s / speed) - viscous s,   s = B^T v
 
-Design: the functions below are the model of one channel. A simulated run (`Channels`, `realistic`) applies them to all
+Design: the functions below are the model of one channel. A simulated run (`Channels`, `Period`) applies them to all
 channels at each tick; an emulated drive applies them to its own at the times at which frames arrive and leave. The
 numbers are parameters, so that a sweep compiles once; how many commands are on their way, and whether anything lags, is
 structure. `engine/c/realism.h` does the same in C. The model is our own; tanh for the sign of a speed is usual.

@@ -19,7 +19,7 @@ from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import Wanted
+from servoctl.simulation.integrate import Wanted
 from servoctl.simulation.monitor import judges_rank
 from servoctl.simulation.rows import Grid, stops_of
 from servoctl.simulation.settings import Integrator

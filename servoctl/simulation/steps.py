@@ -1,14 +1,15 @@
-"""One period of a realistic run: measure, command, integrate from the arrival of one command to the next.
+"""One step of a run in Python: a Runge-Kutta step, or the hold of a sampled law, ideal or with realism.
 
-Design: `realism` models each effect; this module applies them in order, on any engine. Integration restarts wherever a
-command begins to act, so a delay does not lower the order of accuracy.
+Design: `realism` models each effect; a `Period` applies them in order, on any engine: measure, command, integrate from
+the arrival of one command to the next. Integration restarts wherever a command begins to act, so a delay does not lower
+the order of accuracy.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
+from servoctl.engine.step import rk4_steps
 from servoctl.simulation.adaptive import Watched, hold, jacobian_of
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realism import tick_noise
@@ -52,35 +53,97 @@ class TickNoise:
         return row
 
 
-class Period:
-    """One period of a realistic run: (t, x, h) -> x after h, row at t."""
+def step_of(loop: Loop, integrator: Integrator, period: float | None, start: float, seed: int) -> "Step":
+    """The step of a run; the arguments are those of `integrate`."""
+    if period is None:
+        return Step(loop, None)
+    substeps = integrator.substeps(period)
+    if loop.system.realism is not None:
+        return Period(loop, integrator, substeps, TickNoise(loop, start, seed))
+    return Step(loop, substeps) if substeps else AdaptiveHold(loop, integrator)
+
+
+class Step:
+    """The step by the classical Runge-Kutta method: (t, x, h) -> x after h, row at t.
+
+    Args:
+        substeps: None: the law acts continuously; else h is one hold of so many steps, 0 for an adaptive method.
+    """
+
+    ticks: TickNoise | None = None  # the random numbers of a realistic run
+
+    def __init__(self, loop: Loop, substeps: int | None) -> None:
+        self._loop, self.substeps = loop, substeps
+        self.evaluations = 4 if substeps is None else 4 * substeps + 2  # of plant and law in a step
+
+    def __call__(self, t: float, x: Array, h: float) -> tuple[Array, Array]:
+        """Returns x after h, and the row at t."""
+        self._loop.evaluations += self.evaluations
+        following, row = self._loop.stepper(self.substeps)(x, t, h, self._loop.parameters)
+        return following, row
+
+    def row(self, t: float, x: Array) -> Array:
+        """Only the row at t."""
+        return self._loop.rates(t, x)[1]
+
+    def culprit(self, t: float, x: Array, h: float) -> tuple[float, Array] | None:
+        """Time and state inside a step at which the rates are not finite; None if they are finite at every stage."""
+        loop, substeps = self._loop, self.substeps
+        command = None if substeps is None else loop.control(t, x)
+        rates = Watched(lambda s, y: loop.rates(s, y)[0] if command is None else loop.motion(s, y, command)[0])
+        rk4_steps(rates, t, x, h, 1 if substeps is None else substeps or 10)
+        return rates.at
+
+
+class AdaptiveHold(Step):
+    """A hold of a sampled law by an adaptive method."""
+
+    def __init__(self, loop: Loop, integrator: Integrator) -> None:
+        super().__init__(loop, 0)
+        self._integrator = integrator
+
+    def __call__(self, t: float, x: Array, h: float) -> tuple[Array, Array]:
+        loop = self._loop
+        command = loop.control(t, x)
+        first, log = loop.motion(t, x, command)
+        row = np.concatenate([command, log])
+        if not np.isfinite(first).all():
+            return np.full(len(x), np.nan), row
+
+        def rates(s: float, y: Array) -> Array:
+            # not `held_derivative`: in C its rounding differs, and results stay as they were
+            return loop.motion(s, y, command)[0]
+
+        return hold(rates, t, x, h, self._integrator, 0, jacobian_of(loop, rates, self._integrator, command)), row
+
+
+class Period(Step):
+    """One period of a realistic run."""
 
     def __init__(self, loop: Loop, integrator: Integrator, substeps: int, ticks: TickNoise) -> None:
         """Prepares the period.
 
         Args:
             loop: A realistic loop, with the law's parameters; `loop.simulated()` has those of the simulated plant.
-            substeps: Steps of rk4 in a period; 0: an adaptive method.
-            ticks: The random numbers of the run.
         """
+        super().__init__(loop, substeps)
         assert loop.system.realism is not None
-        self._loop, self._plant, self._realism = loop, loop.simulated(), loop.system.realism
-        # ticks: the random numbers of the run
-        self._integrator, self._substeps, self.ticks = integrator, substeps, ticks
-        self._timing = self._realism.timing
-        self.at: tuple[float, Array] | None = None  # time and finite state at which the rates were last not finite
+        self._plant, self._realism = loop.simulated(), loop.system.realism
+        self._integrator, self._timing = integrator, self._realism.timing
+        self.ticks = self._ticks = ticks
+        self._at: tuple[float, Array] | None = None  # time and finite state at which the rates were last not finite
         self._u, self._machine = loop.layout.slices["u"], loop.system.machine
 
     def __call__(self, t: float, x: Array, h: float) -> tuple[Array, Array]:
-        """Returns x after h, and the row at t."""
         body, torque, sent, command = self._measured(t, x)
         rest = x[self._loop.size + self._realism.carried :]
         stretches = self._realism.stretches(sent, h)
         rates, row = self._look(t, body, torque, stretches, command)
         if not np.isfinite(rates).all():
-            self.at = t, body
+            self._at = t, body
             return np.full(len(x), np.nan), row
-        edges = [h * i / max(self._substeps, 1) for i in range(max(self._substeps, 1))] + [h]
+        count = self.substeps or 1
+        edges = [h * i / count for i in range(count)] + [h]
         for left, right in pairwise(edges):
             for begin, end, u in stretches:
                 begin, end = max(begin, left), min(end, right)
@@ -90,16 +153,18 @@ class Period:
         return np.concatenate([body, torque, sent[: self._timing.latest].ravel(), rest]), row
 
     def row(self, t: float, x: Array) -> Array:
-        """Only the row at t."""
         body, torque, sent, command = self._measured(t, x)
         row = self._look(t, body, torque, self._realism.stretches(sent, self._timing.h), command)[1]
         self._count()
         return row
 
+    def culprit(self, t: float, x: Array, h: float) -> tuple[float, Array] | None:
+        return self._at
+
     def _measured(self, t: float, x: Array) -> tuple[Array, Array, Array, Array]:
         """Integrated state, lagging torque, commands on their way, and the law's command at t."""
         realism, size, n = self._realism, self._loop.size, self._loop.system.model.n
-        body, carried, w = x[:size], x[size : size + realism.carried], self.ticks.at(t)
+        body, carried, w = x[:size], x[size : size + realism.carried], self._ticks.at(t)
         measured = np.concatenate([realism.measured(body[: 2 * n], w), body[2 * n :]])
         command = self._loop.control(t, measured)
         torque = carried[: len(self._timing.lag) * self._timing.lagging]
@@ -137,17 +202,11 @@ class Period:
             return plant.held_derivative(s, y, self._held(command, acting))
 
         rates = Watched(acting_rates)
-        body = hold(
-            rates, t, body, h, self._integrator, min(1, self._substeps), self._jacobian(acting_rates, u, command)
-        )
-        self.at = rates.at or self.at
+        # lagging torques depend on time alone, so they add nothing to the Jacobian
+        jacobian = jacobian_of(plant, acting_rates, self._integrator, self._held(command, u))
+        body = hold(rates, t, body, h, self._integrator, min(1, self.substeps or 0), jacobian)
+        self._at = rates.at or self._at
         return body, later, rest
-
-    def _jacobian(
-        self, rates: Callable[[float, Array], Array], u: Array, command: Array
-    ) -> Callable[[float, Array], Array] | None:
-        """Jacobian of x' under the command u; lagging torques depend on time alone, so they add nothing to it."""
-        return jacobian_of(self._plant, rates, self._integrator, self._held(command, u))
 
     def _count(self) -> None:
         if self._plant is not self._loop:
