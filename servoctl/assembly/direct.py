@@ -17,7 +17,6 @@ from servoctl.assembly.values import NO_SIGNALS, Problems, build_equations
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.plant import PASSIVE_CORRECTION
 from servoctl.config.problems import validate_as
-from servoctl.config.realism import realism_problems
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.finding import Finding
@@ -32,24 +31,32 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import ADAPTIVE, Integrator, Settings
-from servoctl.tree.fields import Broken, Fraction, Root
+from servoctl.tree.fields import Fraction
 from servoctl.tree.per_name import one_per_name
+from servoctl.tree.rules import Broken, Ruled, known, rule
 from servoctl.types import State
 
 Keeps = Constraint | ReactionBound | Bound  # h >= 0
 
 
-class Arguments(Root):
+class Arguments(Ruled):
     """The arguments that are sections of a config."""
 
     run: Settings
     realism: Realism | None = None
     estimation: Estimator | None = None
     passive_rank_tolerance: Fraction | None = None
+    law: Any = None
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        yield from realism_problems(given)
+    @rule
+    def _realism_fits(self) -> Broken:
+        for broken in () if self.realism is None else self.realism.misfits(self.run, None):
+            yield from known(broken)
+
+    @rule
+    def _estimation_fits(self) -> Broken:
+        if self.estimation is not None:
+            yield from self.estimation.misfits(self.run, None, self.law)
 
 
 class Call(Document):
@@ -158,12 +165,11 @@ def simulate(
     if inputs and law is not None:
         problems.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")
     equations = build_equations(inputs, plant, problems, "inputs")
-    sections, wrong = validate_as(Arguments, values)
+    sections, wrong = validate_as(Arguments, values, {"law": law})
     problems.extend(wrong)
     problems.check()
     assert sections is not None
     settings = sections.run
-    _check_estimation(sections.estimation, law, settings)
     context = Context(plant, settings, sections.realism, sections.estimation, problems, NO_SIGNALS)
     check_loop(context)
     tolerance = sections.passive_rank_tolerance
@@ -221,14 +227,3 @@ def _for_loop(law: Law | None, bounds: Mapping[str, Keeps], tolerance: float, co
     entries = {name: bound if isinstance(bound, Bound) else Bound(bound) for name, bound in bounds.items()}
     kept = Bounds(entries, context.seen, context.estimate_errors) if entries else law.bounds
     return dataclasses.replace(law, bounds=kept, timings=context.terms, passive_rank_tolerance=tolerance)
-
-
-def _check_estimation(estimation: Estimator | None, law: Law | None, settings: Settings) -> None:
-    """Refuses an estimator without a law or a period, or beside an observer."""
-    if estimation is None:
-        return
-    if settings.period is None or law is None:
-        missing = "a period (give period=)" if settings.period is None else "a law"
-        raise TaskError(f"simulate: estimation: needs {missing}")
-    if estimation.kind == "model" and isinstance(law, ConstraintFollowing) and law.observer is not None:
-        raise TaskError("simulate: estimation: the law's observer would cancel the same disturbance (leave one out)")

@@ -6,21 +6,20 @@ makes a constraint of; rate, acceleration and margin are the same.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping, name_problems
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.errors import remedy
 from servoctl.laws.barrier import LARGEST
+from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
     MAPPING,
     SCALAR,
-    Broken,
     Equation,
     EquationText,
     FramePair,
@@ -28,16 +27,14 @@ from servoctl.tree.fields import (
     Limit,
     Name,
     NumberField,
-    OneOf,
     Positive,
     Real,
-    Ruled,
     ScalarOr,
     Section,
     Xyz,
     exactly,
-    number_or,
 )
+from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled, known, right, rule
 
 Radius = Annotated[float, NumberField("a radius >= 0 [m]", least=0)]
 
@@ -80,22 +77,6 @@ class ShapeConfig(Ruled):
 def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
     x, y, z = map(float, xyz)
     return x, y, z
-
-
-def _clearance(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
-    """Shapes of a bound of kind clearance that are not there."""
-    pair = entry["clearance"]
-    if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
-        return
-    plant = mapping(values, "plant")
-    shapes, obstacles = mapping(plant, "shapes"), mapping(plant, "obstacles")
-    known = [*shapes, *obstacles]
-    for name in dict.fromkeys(pair):
-        if name not in known:
-            hint = remedy(name, known) if known else "give plant.shapes, and plant.obstacles where needed"
-            yield Problem((*path, "clearance"), f"there is no shape or obstacle {name!r} ({hint})")
-    if pair[0] != pair[1] and all(name in obstacles for name in pair):
-        yield Problem((*path, "clearance"), "both are obstacles, which never move (give a shape of a link)")
 
 
 def _auto_or_number(value: Any) -> str:
@@ -181,100 +162,111 @@ class BoundConfig(Ruled):
         """Its kind among `KEYS`."""
         return next(kind for kind in KEYS if getattr(self, kind) is not None)
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        kinds = [kind for kind in KEYS if given.get(kind) is not None]
+    @property
+    def intervals(self) -> Iterator[tuple[tuple[str, str], float, float]]:
+        """Quantity, and its smallest and largest value, of the limits that are numbers."""
+        for kind in ("position", "velocity"):
+            limits = getattr(self, kind)
+            for name, limit in limits.items() if isinstance(limits, Mapping) else ():
+                if limit is not WRONG:
+                    yield (kind, name), *limit_pair(limit)
+        for kind in self.given(("distance", "clearance", "reaction")):
+            least = -math.inf if self.at_least is None else self.at_least
+            yield (kind, str(getattr(self, kind))), least, math.inf if self.at_most is None else self.at_most
+
+    @rule
+    def _keys_fit_the_kind(self) -> Broken:
+        """Keys that do not fit the kind, and those that it lacks."""
+        kinds = self.given(KEYS)
+        if len(kinds) != 1:
+            return
+        (kind,), ends = kinds, self.given(("at_least", "at_most"))
+        allowed = KEYS[kind]
+        for key in (*ends, *self.given(("acceleration", "margin"))):
+            if key not in allowed:
+                yield (key,), f"does not fit {kind} (it takes {', '.join([*allowed, 'rate'])})"
+        if "at_most" in allowed and len(ends) == 2:
+            yield ("at_most",), "cannot be used with at_least (give the other limit an entry of its own)"
+        elif "at_most" in allowed and not ends:
+            yield (), "no limit (give at_least or at_most)"
+
+    @rule
+    def _two_shapes_apart(self) -> Broken:
+        if self.clearance is None:
+            return
+        if self.at_least is not None and self.at_least < 0.0:
+            yield ("at_least",), f"expected a clearance >= 0 [m], got {self.at_least:g}"
+        first, second = self.clearance
+        if first == second:
+            yield ("clearance",), f"has {first!r} twice (give two shapes)"
+
+    @rule
+    def _limits_of_coordinates(self) -> Broken:
+        for kind in self.given(("position", "velocity")):
+            if getattr(self, kind) == {}:
+                yield (kind,), "no coordinate (give coordinate -> limits)"
+        if isinstance(self.acceleration, Mapping) and isinstance(self.position, Mapping):
+            for name in self.acceleration:
+                if name not in self.position:
+                    yield ("acceleration", name), f"no position of this bound ({remedy(name, self.position)})"
+
+    def misfits(self, config: Any) -> Iterator[Broken]:
+        """What does not fit the rest of a config."""
+        kinds = self.given(KEYS)
         if len(kinds) == 1:
-            yield from _keys(given, kinds[0])
+            yield self._lacks(config, *kinds)
+        if self.clearance is not None:
+            yield self._unknown_shapes(config.plant)
+        yield self._too_fast(config)
+        yield self._der_of_positions(config.references)
+
+    def _lacks(self, config: Any, kind: str) -> Broken:
+        estimated = config.estimation is not None and config.estimation.kind == "model"
+        if self.margin == "auto" and not estimated:
+            yield ("margin",), "auto needs estimation.kind: model (give it, or a number)"
+        if kind in ON_FRAMES and not config.plant.is_robot:
+            yield (kind,), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)"
+        if "robot" in (self.position, self.velocity) and not config.plant.is_robot:
+            yield (kind,), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)"
+        if kind == "position" and self.acceleration is None and getattr(config.law, "limits", None) is None:
+            yield (), "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)"
+
+    def _unknown_shapes(self, plant: Any) -> Broken:
+        shapes, obstacles = plant.shapes or {}, plant.obstacles or {}
+        names, known = dict.fromkeys(self.clearance or ()), [*shapes, *obstacles]
+        for name in names:
+            if name not in known:
+                hint = remedy(name, known) if known else "give plant.shapes, and plant.obstacles where needed"
+                yield ("clearance",), f"there is no shape or obstacle {name!r} ({hint})"
+        if len(names) == 2 and all(name in obstacles for name in names):
+            yield ("clearance",), "both are obstacles, which never move (give a shape of a link)"
+
+    def _too_fast(self, config: Any) -> Broken:
+        """A sampled law keeps a bound inside with a rate below 2 / period."""
+        for name in ("run", "hil"):
+            period = getattr(getattr(config, name), "period", None)
+            if period is not None and self.rate is not None and self.rate * period >= LARGEST:
+                beyond = f"{self.rate:g} 1/s times {name}.period of {period:g} s is {self.rate * period:g}"
+                what = f"{beyond}, beyond which samples leave the bound (stay below {LARGEST / period:g} 1/s)"
+                yield ("rate",), what
+
+    def _der_of_positions(self, references: Mapping[str, Any]) -> Broken:
+        for rate in wrong_rates(self.holonomic, references)[:1]:
+            yield ("holonomic",), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')"
 
 
-def bound_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of `bounds`."""
-    entries = values.get("bounds")
-    entries = entries if isinstance(entries, list) else []
-    if entries and values.get("law") == "none":
-        yield Problem(("bounds",), "need a law that keeps them (an open-loop run has 'law: none'; leave them out)")
-    checked = [(index, entry) for index, entry in enumerate(entries) if isinstance(entry, Mapping)]
-    yield from name_problems("bounds", checked)
-    for index, entry in checked:
-        path: FieldPath = ("bounds", index)
-        kinds = given(entry, KEYS)
-        if len(kinds) == 1:
-            yield from _of_kind(entry, kinds[0], values, path)
-    yield from _empty_intervals(entries)
-
-
-def _empty_intervals(entries: list[Any]) -> Iterator[Problem]:
+def empty_intervals(entries: Sequence[BoundConfig]) -> Broken:
     """Entries that leave nothing between the lower limits and the upper limits of the same quantity."""
     room: dict[tuple[str, str], tuple[float, float]] = {}
-    for index, entry in enumerate(entries):
-        for quantity, lower, upper in _intervals(entry) if isinstance(entry, Mapping) else ():
-            low, high = room.get(quantity, (-math.inf, math.inf))
-            room[quantity] = max(low, lower), min(high, upper)
-            if max(low, lower) > min(high, upper) and lower <= upper:
-                other = f"below {high:g}" if lower > high else f"above {low:g}"
-                what = f"an earlier entry keeps {quantity[1]} {other} (nothing is left: move one of the limits)"
-                yield Problem(("bounds", index, quantity[0]), what)
+    for index, entry in right(entries):
+        yield from known(_crossing(index, entry, room))
 
 
-def _intervals(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float, float]]:
-    """Quantity, and its smallest and largest value, of the limits of an entry that are numbers."""
-    for kind in ("position", "velocity"):
-        for name, limit in mapping(entry, kind).items():
-            ends = limit if isinstance(limit, list) else [f"-({limit})", limit]
-            if len(ends) == 2:
-                yield (kind, str(name)), number_or(-math.inf, ends[0]), number_or(math.inf, ends[1])
-    for kind in ("distance", "clearance", "reaction"):
-        if entry.get(kind) is not None:
-            least, most = number_or(-math.inf, entry.get("at_least")), number_or(math.inf, entry.get("at_most"))
-            yield (kind, str(entry[kind])), least, most
-
-
-def _keys(entry: Mapping[str, Any], kind: str) -> Broken:
-    """Keys that do not fit the kind, and those that it lacks."""
-    allowed, ends, bounded = KEYS[kind], given(entry, ("at_least", "at_most")), entry[kind]
-    for key in (*ends, *given(entry, ("acceleration", "margin"))):
-        if key not in allowed:
-            yield (key,), f"does not fit {kind} (it takes {', '.join([*allowed, 'rate'])})"
-    if "at_most" in allowed and len(ends) == 2:
-        yield ("at_most",), "cannot be used with at_least (give the other limit an entry of its own)"
-    elif "at_most" in allowed and not ends:
-        yield (), "no limit (give at_least or at_most)"
-    if kind == "clearance" and number_or(0.0, entry.get("at_least")) < 0.0:
-        yield ("at_least",), f"expected a clearance >= 0 [m], got {number_or(0.0, entry['at_least']):g}"
-    if kind == "clearance" and isinstance(bounded, list) and len(bounded) == 2 and bounded[0] == bounded[1]:
-        yield (kind,), f"has {bounded[0]!r} twice (give two shapes)"
-    if isinstance(bounded, Mapping) and not bounded:
-        yield (kind,), "no coordinate (give coordinate -> limits)"
-    acceleration = entry.get("acceleration")
-    if kind == "position" and isinstance(acceleration, Mapping) and isinstance(bounded, Mapping):
-        for name in acceleration:
-            if name not in bounded:
-                yield ("acceleration", name), f"no position of this bound ({remedy(name, bounded)})"
-
-
-def _of_kind(entry: Mapping[str, Any], kind: str, values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
-    """What does not fit the rest of the config."""
-    if entry.get("margin") == "auto" and mapping(values, "estimation").get("kind") != "model":
-        yield Problem((*path, "margin"), "auto needs estimation.kind: model (give it, or a number)")
-    if kind == "clearance":
-        yield from _clearance(entry, values, path)
-    if kind in ON_FRAMES and not has_robot(values):
-        yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)")
-    if entry[kind] == "robot" and kind in ("position", "velocity") and not has_robot(values):
-        yield Problem((*path, kind), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)")
-    if kind == "position" and entry.get("acceleration") is None and mapping(values, "law").get("limits") is None:
-        yield Problem(path, "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)")
-    yield from _rate(entry, values, path)
-    for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
-        yield Problem((*path, "holonomic"), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')")
-
-
-def _rate(entry: Mapping[str, Any], values: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
-    """A sampled law keeps a bound inside with a rate below 2 / period."""
-    rate = number_or(0.0, entry.get("rate"))
-    for section in ("run", "hil"):
-        period = number_or(math.nan, mapping(values, section).get("period"))
-        if rate * period >= LARGEST:
-            what = f"{rate:g} 1/s times {section}.period of {period:g} s is {rate * period:g}, beyond which samples"
-            yield Problem((*path, "rate"), f"{what} leave the bound (stay below {LARGEST / period:g} 1/s)")
+def _crossing(index: int, entry: BoundConfig, room: dict[tuple[str, str], tuple[float, float]]) -> Broken:
+    for quantity, lower, upper in entry.intervals:
+        low, high = room.get(quantity, (-math.inf, math.inf))
+        room[quantity] = max(low, lower), min(high, upper)
+        if max(low, lower) > min(high, upper) and lower <= upper:
+            other = f"below {high:g}" if lower > high else f"above {low:g}"
+            what = f"an earlier entry keeps {quantity[1]} {other} (nothing is left: move one of the limits)"
+            yield (index, quantity[0]), what

@@ -1,13 +1,10 @@
 """A config as written: plain values, and file and line of each."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from servoctl.finding import Finding
-
-_MAPPING = (dict, Mapping)  # asked 50 times a run of a sweep; a dict is known without the slow check of Mapping
-
 
 FieldPath = tuple[str | int, ...]
 """Keys and list indices from the top of a config to a value, such as ("task", 0, "holonomic")."""
@@ -21,40 +18,6 @@ class Problem(NamedTuple):
 
     path: FieldPath  # the wrong field; () is the whole config
     what: str  # what is wrong, with the value; in parentheses what is expected or what to do
-
-
-def mapping(value: Any, *keys: str) -> Mapping[str, Any]:
-    """The mapping under these keys; empty if there is none."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, _MAPPING) else None
-    return value if isinstance(value, _MAPPING) else {}
-
-
-def task_entries(values: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
-    """Index and content of the task entries that are mappings."""
-    task = values.get("task")
-    return [(i, entry) for i, entry in enumerate(task) if isinstance(entry, Mapping)] if isinstance(task, list) else []
-
-
-def given(part: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
-    """Those of the keys that have a value."""
-    return [key for key in keys if part.get(key) is not None]
-
-
-def name_problems(section: str, entries: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Problem]:
-    """Entries of a list that have the name of an earlier one."""
-    first_with: dict[str, int] = {}
-    for index, entry in entries:
-        name = entry.get("name")
-        if isinstance(name, str) and first_with.setdefault(name, index) != index:
-            first = first_with[name] + 1
-            what = f"{name!r} is the name of entry {first} already (rename entry {index + 1})"
-            yield Problem((section, index, "name"), what)
-
-
-def has_robot(values: Mapping[str, Any]) -> bool:
-    """Whether the plant is a robot from a file."""
-    return bool(given(mapping(values, "plant"), ("robot", "robots")))
 
 
 @dataclass(frozen=True)

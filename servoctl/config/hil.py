@@ -23,6 +23,7 @@ from servoctl.tree.fields import (
     fault,
     in_words,
 )
+from servoctl.tree.rules import Broken, Ruled, rule
 
 NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole=True)]
 BitRate = Annotated[int, NumberField("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
@@ -217,7 +218,7 @@ class TrueNode(Open):
     rated_torque: Positive | None = Field(default=None, description="its rated torque; left out: that of the config")
 
 
-class SupplyConfig(Section):
+class SupplyConfig(Ruled):
     """A supply that all emulated drives share: braking raises its voltage."""
 
     voltage: Positive = Field(default=48.0, description="voltage; it takes no current back [V]")
@@ -227,11 +228,10 @@ class SupplyConfig(Section):
         default=None, description="braking resistor, on above the mean of voltage and trip [ohm]; left out: none"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> "SupplyConfig":
+    @rule
+    def _trips_above_its_voltage(self) -> Broken:
         if self.trip <= self.voltage:
-            raise fault(f"trip {self.trip:g} V is not above voltage {self.voltage:g} V (set it higher)")
-        return self
+            yield (), f"trip {self.trip:g} V is not above voltage {self.voltage:g} V (set it higher)"
 
 
 class ThermalConfig(Section):

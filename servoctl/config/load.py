@@ -18,7 +18,7 @@ from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError, remedy, suggestion
 from servoctl.finding import Finding, Severity
-from servoctl.tree.fields import fields_of, names_a_file, with_fields
+from servoctl.tree.rules import fields_of, names_a_file, with_fields
 
 SUFFIXES = (".yaml", ".yml")
 

@@ -3,11 +3,12 @@
 import math
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
+from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
 from servoctl.errors import ExpressionError, remedy
 from servoctl.expression import constant
-from servoctl.tree.fields import LIST, MAPPING, Positive, Section, fault, in_words, list_or_not
+from servoctl.tree.fields import LIST, MAPPING, Positive, fault, in_words, list_or_not
+from servoctl.tree.rules import Broken, Ruled, rule
 
 UNITS: dict[str, tuple[str, float]] = {
     "rad": ("rad", 1.0), "mrad": ("rad", 1e-3), "deg": ("rad", math.pi / 180), "rev": ("rad", 2 * math.pi),
@@ -60,7 +61,7 @@ Scales = Annotated[
 ]
 
 
-class LogConfig(Section):
+class LogConfig(Ruled):
     """Columns of a table of a machine that another program moved, for `servoctl identify TABLE --config CONFIG`.
 
     The table is CSV, with columns separated by `,`, `;`, a tab or blanks, or Parquet. Without a header its columns
@@ -76,13 +77,9 @@ class LogConfig(Section):
         description="column -> factor, or unit word such as deg, mm, mN m or ms, to the plant's unit; left out: 1",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_clock(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            clocks = [key for key in ("time", "rate") if given.get(key) is not None]
-            if len(clocks) == 2:
-                raise fault("cannot be used with time (a log has a column of times, or a rate)", "rate")
-            if not clocks:
-                raise fault("neither time nor rate (name the column of the times, or give the rows per second)")
-        return given
+    @rule
+    def _one_clock(self) -> Broken:
+        if self.time is not None and self.rate is not None:
+            yield ("rate",), "cannot be used with time (a log has a column of times, or a rate)"
+        if self.time is None and self.rate is None and not self.misspelt:
+            yield (), "neither time nor rate (name the column of the times, or give the rows per second)"

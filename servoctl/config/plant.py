@@ -8,14 +8,12 @@ from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from servoctl.config.bounds import ShapeConfig
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import given, has_robot, mapping
-from servoctl.config.robot import NEEDS_ROBOT, PARTS, PLANT_KINDS, BodyConfig, FrameConfig, LoopConfig, RobotConfig
+from servoctl.config.robot import NEEDS_ROBOT, BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.errors import remedy
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.friction import Friction
 from servoctl.tree.fields import (
-    Broken,
     ClassPath,
     Fraction,
     Name,
@@ -24,7 +22,6 @@ from servoctl.tree.fields import (
     OneOrEach,
     Parameter,
     PerName,
-    Ruled,
     ScalarOr,
     Section,
     Xyz,
@@ -32,6 +29,10 @@ from servoctl.tree.fields import (
     in_words,
     name_as,
 )
+from servoctl.tree.rules import Broken, Ruled, known, right, rule
+
+PLANT_KINDS = ("class", "robot", "robots")
+PARTS = ("bodies", "frames", "loops")
 
 GRAVITY = (0.0, 0.0, -9.81)  # default of `plant.gravity` [m/s^2]
 
@@ -90,13 +91,15 @@ class Passive(Ruled):
         "order does not change the motion",
     )
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        levels = mapping(given, "levels")
-        for path, what in _levels(levels) if isinstance(given.get("levels"), Mapping) else ():
+    @rule
+    def _levels_follow_each_other(self) -> Broken:
+        for path, what in () if self.levels is None else _levels(self.levels):
             yield ("levels", *path), what
-        for name in levels:
-            if given.get("projection") is True and mapping(levels, name).get("clearance") not in (None, 0, 0.0):
+
+    @rule
+    def _projected_rows_do_not_yield(self) -> Broken:
+        for name, level in (self.levels or {}).items():
+            if self.projection is True and level.clearance != 0.0:
                 what = f"true would close the rows of level {name!r}, which yield (leave projection out, or clearance)"
                 yield ("projection",), what
 
@@ -165,10 +168,43 @@ class PlantConfig(Ruled):
     )
     passive: Passive = Field(default=Passive(), description="mechanism constraints: correction, rank tolerance, levels")
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        yield from _kind_of_plant(given)
-        yield from _names(given)
+    @property
+    def is_robot(self) -> bool:
+        """Whether it is made of robots from files."""
+        return self.robot is not None or self.robots is not None
+
+    @rule
+    def _one_kind_of_plant(self) -> Broken:
+        kinds = self.given(PLANT_KINDS)
+        for other in kinds[1:]:
+            yield (other,), f"cannot be used with {kinds[0]} (a plant has exactly one of {', '.join(PLANT_KINDS)})"
+        if not kinds and "class_" not in self.model_fields_set:
+            what = "package.module:ClassName, or file.py:ClassName relative to the config's folder; or robot, or robots"
+            yield ("class",), f"missing ({what})"
+        elif not kinds:
+            yield ("class",), "expected text, got nothing"
+
+    @rule
+    def _parts_belong_to_robots(self) -> Broken:
+        for word in [] if self.is_robot else self.given((*PARTS, "gravity")):
+            yield (word,), f"{NEEDS_ROBOT} (a class has its own parts and parameters)"
+        if self.is_robot and self.gravity is not None and "gravity" in self.parameters:
+            yield ("parameters", "gravity"), "cannot be used with plant.gravity (give one of them)"
+
+    @rule
+    def _each_name_once(self) -> Broken:
+        first: dict[str, str] = {"world": "frames"}
+        for part, named in {"bodies": self.bodies, "frames": self.frames}.items():
+            for name in named or {}:
+                if first.setdefault(name, part) != part:
+                    yield (part, name), f"{name!r} is a name in {first[name]} already (rename one)"
+                elif part == "frames" and name == "world":
+                    yield (part, name), "'world' is a frame already (rename it)"
+        for name in self.obstacles or {}:
+            if name in (self.shapes or {}):
+                yield ("obstacles", name), f"{name!r} is a name in shapes already (rename the obstacle)"
+        if self.robots is not None and not self.robots:
+            yield ("robots",), "no robot (give name: {urdf: FILE})"
 
     @model_validator(mode="before")
     @classmethod
@@ -187,57 +223,30 @@ class PlantConfig(Ruled):
         return {"": self.robot} if self.robot is not None else dict(self.robots or {})
 
 
-def _kind_of_plant(plant: Mapping[str, Any]) -> Broken:
-    kinds = given(plant, PLANT_KINDS)
-    for other in kinds[1:]:
-        what = f"cannot be used with {kinds[0]} (a plant has exactly one of {', '.join(PLANT_KINDS)})"
-        yield (other,), what
-    if not kinds and "class" not in plant:
-        what = "package.module:ClassName, or file.py:ClassName relative to the config's folder; or robot, or robots"
-        yield ("class",), f"missing ({what})"
-    elif not kinds:
-        yield ("class",), "expected text, got nothing"
-    is_robot = has_robot({"plant": plant})
-    for word in [] if is_robot else given(plant, (*PARTS, "gravity")):
-        yield (word,), f"{NEEDS_ROBOT} (a class has its own parts and parameters)"
-    if is_robot and plant.get("gravity") is not None and "gravity" in mapping(plant, "parameters"):
-        yield ("parameters", "gravity"), "cannot be used with plant.gravity (give one of them)"
-
-
-def _names(plant: Mapping[str, Any]) -> Broken:
-    first: dict[str, str] = {"world": "frames"}
-    for part in ("bodies", "frames"):
-        for name in mapping(plant, part):
-            if first.setdefault(name, part) != part:
-                yield (part, name), f"{name!r} is a name in {first[name]} already (rename one)"
-            elif part == "frames" and name == "world":
-                yield (part, name), "'world' is a frame already (rename it)"
-    for name in mapping(plant, "obstacles"):
-        if name in mapping(plant, "shapes"):
-            yield ("obstacles", name), f"{name!r} is a name in shapes already (rename the obstacle)"
-    if plant.get("robots") is not None and not mapping(plant, "robots") and isinstance(plant["robots"], Mapping):
-        yield ("robots",), "no robot (give name: {urdf: FILE})"
-
-
-def _levels(levels: Mapping[str, Any]) -> Broken:
-    """Problems of `levels` that do not depend on the plant; paths start below it."""
+def _levels(levels: Mapping[str, PassiveLevelConfig]) -> Broken:
+    """Problems of levels that do not depend on the plant; paths start below them."""
     if not levels:
         yield (), "no level (name at least one, or leave levels out)"
     level_of: dict[str, str] = {}
     for name, level in levels.items():
-        if mapping(levels, name).get("groups") == []:
-            yield (name, "groups"), "no group (give the level a mechanism group, or take it out)"
-        for i, group in _words(level, "groups"):
-            if group in level_of:
-                yield (name, "groups", i), f"{group!r} is in level {level_of[group]!r} already (keep it in one place)"
-            level_of.setdefault(group, name)
-    after = {name: _words(level, "after") for name, level in levels.items()}
-    for name, words in after.items():
-        for i, word in words:
+        yield from known(_groups(name, level, level_of))
+    for name, level in levels.items():
+        for i, word in right(level.after):
             if word not in levels:
                 yield (name, "after", i), f"there is no level {word!r} ({remedy(word, levels)})"
-    for cycle in _cycles({name: [word for _, word in words if word in levels] for name, words in after.items()}):
+    after = {name: [word for word in level.after if word in levels] for name, level in levels.items()}
+    for cycle in _cycles(after):
         yield (cycle[0], "after"), f"levels after each other: {' -> '.join(cycle)} (take one 'after' out)"
+
+
+def _groups(name: str, level: PassiveLevelConfig, level_of: dict[str, str]) -> Broken:
+    """A level without groups, and groups that are in an earlier level."""
+    if not level.groups:
+        yield (name, "groups"), "no group (give the level a mechanism group, or take it out)"
+    for i, group in right(level.groups):
+        if group in level_of:
+            yield (name, "groups", i), f"{group!r} is in level {level_of[group]!r} already (keep it in one place)"
+        level_of.setdefault(group, name)
 
 
 def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
@@ -252,12 +261,6 @@ def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
         ordered.append(next(free, next(iter(left))))
         del left[ordered[-1]]
     return ordered
-
-
-def _words(level: Any, field: str) -> list[tuple[int, str]]:
-    """The texts in a list of a level, with their indices; the field's own type refuses other values."""
-    value = level.get(field) if isinstance(level, Mapping) else None
-    return [(i, word) for i, word in enumerate(value) if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def _cycles(after: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:

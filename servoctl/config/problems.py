@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -12,9 +13,10 @@ from pydantic import ValidationError
 from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
 from servoctl.config.schema import Config
 from servoctl.errors import remedy, suggestion
-from servoctl.tree.fields import FAULT, LIST, MAPPING, RULE, SCALAR, Root, in_words
+from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words
+from servoctl.tree.rules import Ruled, below, names_of, rough_section, sections_in
 
-S = TypeVar("S", bound=Root)
+S = TypeVar("S", bound=Ruled)
 
 _EXPECTED = {
     "model_type": "a mapping",
@@ -51,14 +53,22 @@ def validate_as(
     Args:
         known: Sections that are not checked again.
     """
-    broken_rules = [Problem(*broken) for broken in kind.rules(values)]
+    section: Any
+    problems: list[Problem] = []
     try:
-        return kind.model_validate({**values, **known}), broken_rules
+        section = sound = kind.model_validate({**values, **known})
     except ValidationError as wrong:
-        errors = sorted(wrong.errors(include_url=False), key=lambda error: error["type"] == RULE and len(error["loc"]))
+        section, sound = rough_section(kind, {**values, **known}), None
         # a list is not too short because its values are wrong
-        told = [error for error in errors if error["type"] != "too_short" or not error["input"]]
-        return None, [_with_default(error) for error in told] + broken_rules
+        told = (
+            error for error in wrong.errors(include_url=False) if error["type"] != "too_short" or not error["input"]
+        )
+        problems = [_with_default(error) for error in told]
+    new = [(key, name) for key, name in names_of(kind).items() if key not in known]
+    inner = [each for key, name in new for each in sections_in(getattr(section, name), (key,))]
+    inner.sort(key=lambda each: len(each[0]))
+    broken = chain(*(below(at, each.broken()) for at, each in inner), section.broken())
+    return sound, problems + [Problem(*each) for each in broken]
 
 
 _WITHOUT_KEY = {
@@ -81,7 +91,7 @@ def _problem(error: Mapping[str, Any]) -> Problem:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     or_else = " or a mapping" if error["loc"][-1:] == (SCALAR,) else ""
     path: FieldPath = tuple(part for part in error["loc"] if part not in (SCALAR, LIST, MAPPING, "[key]"))
-    if kind in (FAULT, RULE):
+    if kind == FAULT:
         return Problem((*path, *context["at"]), context["what"])
     if kind == "missing":
         description = next((node["description"] for node in _nodes(path) if "description" in node), "it has no default")

@@ -1,14 +1,15 @@
 """Grammar of the section `references`: columns of files and waypoints that equations use by name."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from servoctl.errors import ExpressionError, remedy
+from servoctl.errors import remedy
 from servoctl.expression import parse
-from servoctl.tree.fields import Broken, FileName, NumberField, OneOf, Real, Ruled, number_or
+from servoctl.tree.fields import FileName, NumberField, Real
+from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled, right, rule
 
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")
@@ -52,17 +53,45 @@ class ReferenceConfig(Ruled):
         "the run",
     )
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        file, waypoints = given.get("file") is not None, given.get("waypoints") is not None
-        kind, other, keys = ("file", "waypoints", WAYPOINT_KEYS) if file else ("waypoints", "file", FILE_KEYS)
-        for key in keys if file != waypoints else ():
-            if given.get(key) is not None:
-                yield (key,), f"does not fit {kind} (it belongs to {other})"
-        if waypoints and not file and given.get("blend") is not None and given.get("profile") != "trapezoidal":
+    @rule
+    def _keys_fit_the_kind(self) -> Broken:
+        if (self.file is None) == (self.waypoints is None):
+            return
+        kind, other, keys = (
+            ("file", "waypoints", WAYPOINT_KEYS) if self.file is not None else ("waypoints", "file", FILE_KEYS)
+        )
+        for key in self.given(keys):
+            yield (key,), f"does not fit {kind} (it belongs to {other})"
+        if kind == "waypoints" and self.blend is not None and self.profile != "trapezoidal":
             yield ("blend",), "needs profile trapezoidal (the other profiles have no blend)"
-        if isinstance(given.get("waypoints"), list):
-            yield from _waypoints(given["waypoints"])
+
+    @rule
+    def _waypoints_are_a_motion(self) -> Broken:
+        """Not too few, each with a time, in order, with the same columns."""
+        if self.waypoints is None:
+            return
+        if len(self.waypoints) < 2:
+            yield ("waypoints",), f"{'1 waypoint' if self.waypoints else 'no waypoint'} (give at least two)"
+        points = right(self.waypoints)
+        names = [name for name in points[0][1] if name != "t"] if points else []
+        if points and not names:
+            yield ("waypoints", 0), "no column but t (as in {t: 0, x: 0.1})"
+        before = -math.inf
+        for i, point in points:
+            if "t" not in point:
+                yield ("waypoints", i), "no time (as in {t: 0, x: 0.1})"
+            for name in point:
+                if name != "t" and name not in names:
+                    yield ("waypoints", i, name), f"the first waypoint has no such column ({remedy(name, names)})"
+            for name in names:
+                if name not in point:
+                    yield ("waypoints", i), f"no value for {name} (every waypoint has the same columns)"
+            t = point.get("t", math.nan)
+            if t is WRONG or math.isnan(t):
+                continue
+            if t - before <= COINCIDENT * max(1.0, abs(t)):
+                yield ("waypoints", i, "t"), f"{t:.16g} follows {before:.16g} (times must increase)"
+            before = t
 
     @model_validator(mode="before")
     @classmethod
@@ -78,38 +107,7 @@ class ReferenceConfig(Ruled):
         return given
 
 
-def _waypoints(waypoints: list[Any]) -> Broken:
-    """Too few, without a time, out of order, or with different columns."""
-    if len(waypoints) < 2:
-        count = "1 waypoint" if waypoints else "no waypoint"
-        yield ("waypoints",), f"{count} (give at least two)"
-    first = next((list(point) for point in waypoints if isinstance(point, Mapping)), [])
-    names = [name for name in first if name != "t"]
-    if first and not names:
-        yield ("waypoints", 0), "no column but t (as in {t: 0, x: 0.1})"
-    before = -math.inf
-    for i, point in enumerate(waypoints):
-        if not isinstance(point, Mapping):
-            continue
-        if "t" not in point:
-            yield ("waypoints", i), "no time (as in {t: 0, x: 0.1})"
-        for name in point:
-            if name != "t" and name not in names:
-                yield ("waypoints", i, name), f"the first waypoint has no such column ({remedy(str(name), names)})"
-        for name in names:
-            if name not in point:
-                yield ("waypoints", i), f"no value for {name} (every waypoint has the same columns)"
-        t = number_or(math.nan, point.get("t"))
-        if t - before <= COINCIDENT * max(1.0, abs(t)):
-            yield ("waypoints", i, "t"), f"{t:.16g} follows {before:.16g} (times must increase)"
-        before = before if math.isnan(t) else t
-
-
-def wrong_rates(text: Any, references: Any) -> list[str]:
+def wrong_rates(text: str | None, references: Collection[str]) -> list[str]:
     """Names in `der()` of a holonomic equation that belong to no reference, so that they are velocities."""
-    try:
-        rates = parse(text).rates if isinstance(text, str) else frozenset()
-    except ExpressionError:  # reported by the field
-        return []
-    prefixes = [f"{name}_" for name in references] if isinstance(references, Mapping) else []
-    return sorted(name for name in rates if not any(name.startswith(prefix) for prefix in prefixes))
+    rates = frozenset[str]() if text is None else parse(text).rates
+    return sorted(name for name in rates if not name.startswith(tuple(f"{known}_" for known in references)))

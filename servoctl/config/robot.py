@@ -3,23 +3,17 @@
 Design: a robot's parts are named here and looked up in `assembly`, which reads the file and knows its links and joints.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping
-from servoctl.errors import remedy
 from servoctl.tree.fields import (
-    Broken,
     FileName,
     InertiaEntries,
-    OneOf,
     PerName,
     Positive,
     Real,
     Rpy,
-    Ruled,
     ScalarOr,
     Section,
     Size,
@@ -28,6 +22,7 @@ from servoctl.tree.fields import (
     fault,
     in_words,
 )
+from servoctl.tree.rules import Broken, OneOf, Ruled, rule
 
 ORIGIN = (0.0, 0.0, 0.0)
 
@@ -91,11 +86,10 @@ class BodyConfig(Ruled):
     on: str = Field(description="link or frame that carries the body")
     at: PlacementConfig = Field(default=PlacementConfig(), description="the body's frame in that link or frame")
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        for word in ("com", "inertia") if given.get("size") is not None else ():
-            if given.get(word) is not None:
-                yield (word,), "cannot be used with size (a uniform box has its own centre and inertia)"
+    @rule
+    def _box_or_inertia(self) -> Broken:
+        for word in () if self.size is None else self.given(("com", "inertia")):
+            yield (word,), "cannot be used with size (a uniform box has its own centre and inertia)"
 
 
 class FrameConfig(Section):
@@ -128,11 +122,12 @@ class LoopConfig(Ruled):
         first, second = getattr(self, self.kind)
         return first, second
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        for kind, pair in given.items():
-            if kind in LOOP_KINDS and isinstance(pair, list) and len(pair) == 2 and pair[0] == pair[1]:
-                yield (kind,), f"has the frame {pair[0]!r} twice (give two frames)"
+    @rule
+    def _two_frames(self) -> Broken:
+        for kind in self.given(LOOP_KINDS):
+            first, second = getattr(self, kind)
+            if first == second:
+                yield (kind,), f"has the frame {first!r} twice (give two frames)"
 
 
 class Fixed(Section):
@@ -147,9 +142,9 @@ class PoseConfig(Ruled):
     xyz: Xyz | None = Field(default=None, description="position of its origin [m]")
     rpy: Rpy | None = Field(default=None, description="roll, pitch, yaw of its axes [rad]")
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        if given.keys() <= cls.model_fields.keys() and not any(part is not None for part in given.values()):
+    @rule
+    def _some_part(self) -> Broken:
+        if self.xyz is None and self.rpy is None and not self.misspelt:
             yield (), "no pose (give xyz, rpy or both)"
 
 
@@ -175,52 +170,12 @@ class Initial(Section):
         "inside their limits",
     )
 
+    def misfits(self, is_robot: bool) -> Broken:
+        """What only robots may leave out, or have."""
+        if not is_robot and "q" not in self.model_fields_set:
+            yield ("q",), f"missing ({type(self).model_fields['q'].description})"
+        if not is_robot and self.solve is not None:
+            yield ("solve",), f"{NEEDS_ROBOT} (for a class, give q and initial.project: true)"
 
-PLANT_KINDS = ("class", "robot", "robots")
-PARTS = ("bodies", "frames", "loops")
+
 NEEDS_ROBOT = "needs plant.robot or plant.robots"
-
-
-def robot_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the fields that need a robot."""
-    yield from _start(values)
-    yield from _law(values)
-
-
-def _start(values: Mapping[str, Any]) -> Iterator[Problem]:
-    initial = values.get("initial")
-    if not isinstance(initial, Mapping):
-        return
-    if "q" not in initial and not has_robot(values):
-        yield Problem(("initial", "q"), f"missing ({Initial.model_fields['q'].description})")
-    if initial.get("solve") is not None and not has_robot(values):
-        yield Problem(("initial", "solve"), f"{NEEDS_ROBOT} (for a class, give q and initial.project: true)")
-
-
-def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
-    law = mapping(values, "law")
-    if law.get("limits") == "robot" and not has_robot(values):
-        yield Problem(("law", "limits"), f"{NEEDS_ROBOT} (for a class, give actuator -> limit)")
-    if law.get("preload") is None:
-        return
-    if not has_robot(values):
-        yield Problem(("law", "preload"), f"{NEEDS_ROBOT}, with plant.loops")
-        return
-    loops = mapping(values, "plant", "loops")
-    for name, wanted in mapping(law, "preload").items():
-        path: FieldPath = ("law", "preload", name)
-        if name not in loops:
-            yield Problem(path, f"there is no loop {name!r} ({remedy(name, loops)})")
-        elif isinstance(wanted, Mapping):
-            yield from _components(path, wanted, mapping(loops, name))
-
-
-def _components(path: FieldPath, wanted: Mapping[str, Any], loop: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the components of a reaction that are prescribed."""
-    kind = next(iter(given(loop, LOOP_KINDS)), None)
-    if not wanted:
-        yield Problem(path, "no component (give one of x, y, z [N], rx, ry, rz [N m])")
-    for component in given(wanted, LOOP_KINDS["weld"]):
-        if kind is not None and component not in LOOP_KINDS[kind]:
-            known = ", ".join(LOOP_KINDS[kind])
-            yield Problem((*path, component), f"a {kind} has no such reaction (known: {known})")

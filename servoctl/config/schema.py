@@ -5,21 +5,20 @@ Design: every field has its unit in its description. Every default is written in
 `simulation`, its fields carry unit and range there; `assembly` takes the object as it is, or what its `ready` gives.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from servoctl.config.bounds import BoundConfig, bound_problems
-from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, given, mapping, task_entries
+from servoctl.config.bounds import BoundConfig, empty_intervals
+from servoctl.config.corrections import CorrectionConfig, wrong_length
+from servoctl.config.document import FieldPath
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
-from servoctl.config.realism import estimation_problems, realism_problems
 from servoctl.config.references import ReferenceConfig
-from servoctl.config.robot import Initial, robot_problems
-from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task, row_count, task_problems
+from servoctl.config.robot import LOOP_KINDS, NEEDS_ROBOT, Initial, LoopConfig
+from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task
 from servoctl.config.tune import Tune
 from servoctl.errors import remedy
 from servoctl.estimation.estimator import Estimator
@@ -32,7 +31,6 @@ from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
     LIST,
     SCALAR,
-    Broken,
     ClassPath,
     EquationText,
     Fraction,
@@ -44,8 +42,6 @@ from servoctl.tree.fields import (
     Parameter,
     Positive,
     Real,
-    Root,
-    Ruled,
     ScalarOr,
     Section,
     fault,
@@ -53,6 +49,7 @@ from servoctl.tree.fields import (
     list_or_not,
     name_as,
 )
+from servoctl.tree.rules import WRONG, Broken, Ruled, below, known, right, rule
 
 RelativeEnd = Annotated[float, NumberField("a relative error above -1 (0.3 is 30 % more than the model)", above=-1)]
 
@@ -78,7 +75,7 @@ class Weighted(Section):
     weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
 
 
-class ReactionConfig(Section):
+class ReactionConfig(Ruled):
     """Prescribed components of a loop's reaction: the wrench on the second frame, in axes of the first."""
 
     x: Real | None = Field(default=None, description="force along x [N]; left out: free")
@@ -87,6 +84,20 @@ class ReactionConfig(Section):
     rx: Real | None = Field(default=None, description="torque about x [N m]")
     ry: Real | None = Field(default=None, description="torque about y [N m]")
     rz: Real | None = Field(default=None, description="torque about z [N m]")
+
+    def misfits(self, name: str, loops: Mapping[str, LoopConfig]) -> Broken:
+        """What the loop of this name does not transmit."""
+        if name not in loops:
+            yield (), f"there is no loop {name!r} ({remedy(name, loops)})"
+            return
+        components = self.given(LOOP_KINDS["weld"])
+        if not components and not self.misspelt:
+            yield (), "no component (give one of x, y, z [N], rx, ry, rz [N m])"
+        for kind in loops[name].given(LOOP_KINDS)[:1]:
+            for component in components:
+                if component not in LOOP_KINDS[kind]:
+                    words = ", ".join(LOOP_KINDS[kind])
+                    yield (component,), f"a {kind} has no such reaction (known: {words})"
 
 
 class TermConfig(Section):
@@ -181,18 +192,82 @@ class LawConfig(Ruled):
         default=ConstraintFollowing.residual_tolerance, description="infeasible above this times 1 + |bbar|_inf [-]"
     )
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        if given.get("parameters") is not None and given.get("class") is None:
+    @rule
+    def _own_class(self) -> Broken:
+        if self.parameters is not None and self.class_ is None:
             yield ("parameters",), "needs law.class (gains of constraint following are law.correction)"
-        for field, reason in NOT_INPUT_OUTPUT.items() if given.get("kind") == "input_output" else ():
-            if given.get(field) is not None:
+
+    @rule
+    def _fits_its_kind(self) -> Broken:
+        for field, reason in NOT_INPUT_OUTPUT.items() if self.kind == "input_output" else ():
+            if getattr(self, field) is not None:
                 yield (field,), f"does not fit law.kind input_output{reason}"
-        if given.get("robust") is not None and given.get("adaptive") is not None:
+
+    @rule
+    def _robust_or_adaptive(self) -> Broken:
+        if self.robust is not None and self.adaptive is not None:
             yield ("adaptive",), "cannot be used with robust (leave one out)"
 
+    def misfits(self, config: "Config") -> Iterator[Broken]:
+        """What does not fit the rest of a config; paths are from its top."""
+        yield self._robot_parts(config.plant)
+        yield self._task_and_inputs(config)
+        if self.class_ is not None:
+            yield self._only_inputs(config)
+        yield self._terms_fit(config)
+        yield self._gains_fit(config.task)
 
-class Config(Root):
+    def _robot_parts(self, plant: PlantConfig) -> Broken:
+        """What only robots have: limits in a file, and loops with a preload."""
+        if self.preload is not None and not plant.is_robot:
+            yield ("law", "preload"), f"{NEEDS_ROBOT}, with plant.loops"
+        elif self.preload is not None:
+            for name, wanted in self.preload.items():
+                yield from below(("law", "preload", name), wanted.misfits(name, plant.loops or {}))
+        if self.limits == "robot" and not plant.is_robot:
+            yield ("law", "limits"), f"{NEEDS_ROBOT} (for a class, give actuator -> limit)"
+
+    def _task_and_inputs(self, config: "Config") -> Broken:
+        if config.inputs is not None:
+            what = "cannot be used with a law (the law computes the inputs; an open-loop run has 'law: none')"
+            yield ("inputs",), what
+        if self.class_ is None and not config.task:
+            yield ("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)"
+
+    def _only_inputs(self, config: "Config") -> Broken:
+        """What a law of one's own would not see, because it makes the inputs alone; a default says nothing."""
+        own = "does not go with law.class (the class makes the inputs alone: take one of the two out)"
+        for key, field in type(self).model_fields.items():
+            if key not in ("class_", "parameters") and getattr(self, key) != field.default:
+                yield ("law", key), own
+        if config.bounds:
+            yield ("bounds",), own
+        for i, entry in right(config.task):
+            for key, default in {"correction": None, "priority": 1, "required": True}.items():
+                if getattr(entry, key) not in (None, default):
+                    yield ("task", i, key), own
+
+    def _terms_fit(self, config: "Config") -> Broken:
+        """Terms that need a period, or constant decay rates of every task."""
+        if self.observer is not None and config.hil is None and config.run.period is None:
+            yield ("law", "observer"), "needs a sampled law (give run.period)"
+        for field in self.given(("robust", "adaptive")):
+            corrections = [self.correction, *(entry.correction for _, entry in right(config.task))]
+            if any(correction is not None and correction.funnel is not None for correction in corrections):
+                what = "cannot be used with a funnel, which has no constant decay rate (leave one out)"
+                yield ("law", field), what
+
+    def _gains_fit(self, task: tuple[Task, ...]) -> Broken:
+        """Lists and mappings of the common correction have a value for every row, or task, without its own."""
+        for path, gain in () if self.correction is None else self.correction.gains:
+            at: FieldPath = ("law", "correction", *path)
+            if isinstance(gain, Mapping):
+                yield from below(at, _by_name(gain, task))
+            elif isinstance(gain, tuple):
+                yield from below(at, _by_row(gain, task, each_has_several=path == ("poles",)))
+
+
+class Config(Ruled):
     """A complete run: plant, initial state, task, law, and how to run."""
 
     plant: PlantConfig = Field(description="the physics: a class and its parameters, or robots from files")
@@ -224,126 +299,100 @@ class Config(Root):
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")
     log: LogConfig | None = Field(default=None, description="columns of tables for `servoctl identify`")
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        for rule in (
-            task_problems, bound_problems, robot_problems, _law, _terms, _poles, _corrections, realism_problems,
-            estimation_problems,
-        ):  # fmt: skip
-            yield from rule(given)
+    @property
+    def _named_lists(self) -> tuple[tuple[str, Sequence[Task | BoundConfig]], ...]:
+        return ("task", self.task), ("bounds", self.bounds)
+
+    @rule
+    def _names_once(self) -> Broken:
+        for section, entries in self._named_lists:
+            yield from below((section,), _repeated_names(entries))
+
+    @rule
+    def _entries_fit(self) -> Broken:
+        for section, entries in self._named_lists:
+            yield from below((section,), self._misfits_of(entries))
+
+    def _misfits_of(self, entries: Sequence[Task | BoundConfig]) -> Broken:
+        for index, entry in right(entries):
+            for broken in entry.misfits(self):
+                yield from below((index,), broken)
+
+    @rule
+    def _bounds_leave_room(self) -> Broken:
+        if self.bounds and self.law == "none":
+            yield ("bounds",), "need a law that keeps them (an open-loop run has 'law: none'; leave them out)"
+        yield from below(("bounds",), empty_intervals(self.bounds))
+
+    @rule
+    def _start_fits(self) -> Broken:
+        yield from below(("initial",), self.initial.misfits(self.plant.is_robot))
+
+    @rule
+    def _law_fits(self) -> Broken:
+        for broken in self.law.misfits(self) if isinstance(self.law, LawConfig) else ():
+            yield from known(broken)
+
+    @rule
+    def _corrections_fit(self) -> Broken:
+        """`poles` is the one correction of law.kind input_output, and of no other law."""
+        input_output = isinstance(self.law, LawConfig) and self.law.kind == "input_output"
+        corrections: list[tuple[FieldPath, CorrectionConfig | None]] = []
+        if isinstance(self.law, LawConfig):
+            corrections += [(("law", "correction"), self.law.correction)]
+        corrections += [(("task", index, "correction"), entry.correction) for index, entry in right(self.task)]
+        for path, correction in corrections:
+            if correction is not None:
+                yield from below(path, correction.fits_the_law(input_output))
+
+    @rule
+    def _passive_correction_fits(self) -> Broken:
+        correction, path = self.plant.passive.correction, ("plant", "passive", "correction")
+        yield from below(path, correction.misfits(None))
+        if correction.funnel is not None:
+            yield (*path, "funnel"), "does not fit mechanism constraints (use baumgarte)"
+
+    @rule
+    def _gains_of_tasks_fit(self) -> Broken:
+        for index, entry in right(self.task):
+            if entry.correction is not None:
+                yield from below(("task", index, "correction"), entry.correction.misfits(entry.row_count))
+
+    @rule
+    def _realism_fits(self) -> Broken:
+        for broken in () if self.realism is None else self.realism.misfits(self.run, self.hil):
+            yield from known(broken)
+
+    @rule
+    def _estimation_fits(self) -> Broken:
+        if self.estimation is not None:
+            yield from self.estimation.misfits(self.run, self.hil, None if self.law == "none" else self.law)
 
 
-CORRECTION_KINDS = tuple(CorrectionConfig.model_fields)
+def _repeated_names(entries: Sequence[Task | BoundConfig]) -> Broken:
+    """Entries of a list that have the name of an earlier one."""
+    first_with: dict[str, int] = {}
+    for index, entry in right(entries):
+        if entry.name is not WRONG and first_with.setdefault(entry.name, index) != index:
+            first = first_with[entry.name] + 1
+            yield (index, "name"), f"{entry.name!r} is the name of entry {first} already (rename entry {index + 1})"
 
 
-def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
-    law, task, inputs = values.get("law"), values.get("task", []), values.get("inputs")
-    if isinstance(law, Mapping) and law.get("class") is not None:
-        yield from _own_law(values, law)
-    if isinstance(law, Mapping) and task == [] and law.get("class") is None:
-        yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
-    if isinstance(law, Mapping) and inputs is not None:
-        yield Problem(
-            ("inputs",), "cannot be used with a law (the law computes the inputs; an open-loop run has 'law: none')"
-        )
-
-
-def _own_law(values: Mapping[str, Any], law: Mapping[str, Any]) -> Iterator[Problem]:
-    """What a law of one's own would not see, because it makes the inputs alone; a default says nothing."""
-    own = "does not go with law.class (the class makes the inputs alone: take one of the two out)"
-    for key in given(law, LawConfig.model_fields):
-        if key not in ("class", "parameters") and law[key] != LawConfig.model_fields[key].default:
-            yield Problem(("law", key), own)
-    if values.get("bounds"):
-        yield Problem(("bounds",), own)
-    for i, entry in task_entries(values):
-        for key, default in {"correction": None, "priority": 1, "required": True}.items():
-            if entry.get(key, default) not in (None, default):
-                yield Problem(("task", i, key), own)
-
-
-def _terms(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Terms of a law that need a period, or constant decay rates of every task."""
-    law = mapping(values, "law")
-    if law.get("observer") is not None and mapping(values, "run").get("period") is None and "hil" not in values:
-        yield Problem(("law", "observer"), "needs a sampled law (give run.period)")
-    kinds = [law.get("correction"), *(entry.get("correction") for _, entry in task_entries(values))]
-    for field in given(law, ("robust", "adaptive")):
-        if any(mapping(kind).get("funnel") is not None for kind in kinds):
-            what = "cannot be used with a funnel, which has no constant decay rate (leave one out)"
-            yield Problem(("law", field), what)
-
-
-def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """`poles` is the one correction of law.kind input_output, and of no other law."""
-    input_output = mapping(values, "law").get("kind") == "input_output"
-    corrections: list[tuple[FieldPath, Any]] = [(("law", "correction"), mapping(values, "law").get("correction"))]
-    corrections += [(("task", index, "correction"), entry.get("correction")) for index, entry in task_entries(values)]
-    for path, correction in corrections:
-        for kind in given(mapping(correction), CORRECTION_KINDS):
-            if input_output and kind != "poles":
-                yield Problem((*path, kind), "does not fit law.kind input_output (use poles)")
-            if not input_output and kind == "poles":
-                other = "baumgarte, second_order, p_feedback or funnel"
-                yield Problem((*path, kind), f"needs law.kind input_output (or use {other})")
-
-
-def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
-    passive: FieldPath = ("plant", "passive", "correction")
-    own = mapping(values, "plant", "passive").get("correction")
-    yield from _entry_correction(own, passive, rows=None)
-    if mapping(own).get("funnel") is not None:
-        yield Problem((*passive, "funnel"), "does not fit mechanism constraints (use baumgarte)")
-    for index, entry in task_entries(values):
-        yield from _entry_correction(entry.get("correction"), ("task", index, "correction"), row_count(entry))
-    path: FieldPath = ("law", "correction")
-    correction = mapping(values, "law").get("correction")
-    entries = task_entries(values)
-    common = [row_count(entry) for _, entry in entries if entry.get("correction") is None]
-    rows = [count for count in common if count is not None]
-    for field, gain in _gains(correction, path):
-        if isinstance(gain, Mapping):
-            yield from _by_name(gain, field, entries)
-        elif isinstance(gain, list) and len(rows) == len(common) and not (field[-1] == "poles" and common == [1]):
-            which = "" if len(common) == len(entries) else " that has no correction of its own"
-            yield from _length(gain, field, sum(rows), which)
-
-
-def _entry_correction(correction: Any, path: FieldPath, rows: int | None) -> Iterator[Problem]:
-    """Problems of the correction of a task entry, or of the plant; rows is None if only a class knows their number."""
-    for field, gain in _gains(correction, path):
-        if isinstance(gain, Mapping):
-            yield Problem(field, "a mapping by task name (only law.correction has one; here a number, or one per row)")
-        elif isinstance(gain, list) and rows is not None and field[-1] != "poles":  # a row has several poles
-            yield from _length(gain, field, rows)
-
-
-def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    for kind in given(mapping(correction), CORRECTION_KINDS):
-        if kind == "poles":
-            yield (*path, kind), correction[kind]
-            continue
-        for word, gain in mapping(correction, kind).items():
-            if word == "slope" and isinstance(gain, Mapping | list):
-                continue  # the type of the field refuses it
-            yield (*path, kind, word), gain
-
-
-def _length(gains: list[Any], path: FieldPath, rows: int, which: str = "") -> Iterator[Problem]:
-    if len(gains) != rows and gains:
-        many = f"{len(gains)} value{'s' * (len(gains) != 1)} for {rows} row{'s' * (rows != 1)}"
-        yield Problem(path, f"{many} (give one per row{which})")
-
-
-def _by_name(
-    gains: Mapping[str, Any], path: FieldPath, entries: list[tuple[int, Mapping[str, Any]]]
-) -> Iterator[Problem]:
-    names = [entry["name"] for _, entry in entries if isinstance(entry.get("name"), str)]
+def _by_name(gains: Mapping[str, Any], task: tuple[Task, ...]) -> Broken:
+    """Names without a task, and tasks without a gain."""
+    named = {entry.name: entry for _, entry in right(task) if entry.name is not WRONG}
     for name in gains:
-        if name not in names:
-            yield Problem((*path, name), f"no task has this name ({remedy(name, names)})")
-    for _, entry in entries:
-        uncorrected = entry.get("correction") is None and given(entry, (*EQUATION_KINDS, *FRAME_FORMS))
-        if uncorrected and isinstance(entry.get("name"), str) and entry["name"] not in gains:
-            what = f"no value for task {entry['name']!r} (name every task that has no correction of its own)"
-            yield Problem(path, what)
+        if name not in named:
+            yield (name,), f"no task has this name ({remedy(name, named)})"
+    for name, entry in named.items():
+        if name not in gains and entry.correction is None and entry.given((*EQUATION_KINDS, *FRAME_FORMS)):
+            yield (), f"no value for task {name!r} (name every task that has no correction of its own)"
+
+
+def _by_row(gains: tuple[Any, ...], task: tuple[Task, ...], each_has_several: bool) -> Broken:
+    """Gains that are not one for each row of the tasks without their own, where these are known."""
+    common = [entry.row_count if entry is not WRONG else None for entry in task if entry.correction is None]
+    counts = [count for count in common if count is not None]
+    if len(counts) == len(common) and not (each_has_several and common == [1]):
+        which = "" if len(common) == len(task) else " that has no correction of its own"
+        yield from wrong_length((), gains, sum(counts), which)

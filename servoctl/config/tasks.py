@@ -4,17 +4,15 @@ Design: forms on frames are a table, so that `rules` can say what each form need
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, StrictBool, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.document import FieldPath, Problem, given, has_robot, mapping, name_problems, task_entries
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.errors import remedy
 from servoctl.tree.fields import (
-    Broken,
     ClassPath,
     Count,
     Equation,
@@ -22,16 +20,14 @@ from servoctl.tree.fields import (
     FrameAxis,
     FramePair,
     Name,
-    OneOf,
     OneOrEach,
     Parameter,
     RpyEquations,
-    Ruled,
     ScalarOr,
     UnitText,
     XyzEquations,
-    fault,
 )
+from servoctl.tree.rules import Broken, OneOf, Ruled, rule
 
 
 class FrameForm(NamedTuple):
@@ -140,15 +136,100 @@ class Task(Ruled):
         """Its kind among `FRAME_FORMS`; None for an equation or a class."""
         return next((kind for kind in FRAME_FORMS if getattr(self, kind) is not None), None)
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        kinds = [kind for kind in TASK_KINDS if given.get(kind) is not None]
-        if given.get("parameters") is not None and kinds and "class" not in kinds:
+    @property
+    def row_count(self) -> int | None:
+        """Number of its rows; None if the entry alone does not tell."""
+        named = self.posture if self.com is None else self.com
+        if len(self.given(TASK_KINDS)) != 1 or self.class_ is not None:
+            return None
+        if isinstance(named, tuple | Mapping):
+            return len(named)
+        return 1 if self.form is None else FRAME_FORMS[self.form].rows
+
+    @rule
+    def _keys_fit_the_kind(self) -> Broken:
+        """Keys that do not fit the kind, and those that it lacks."""
+        kinds = self.given(TASK_KINDS)
+        if self.parameters is not None and kinds and self.class_ is None:
             yield ("parameters",), "needs a class (an equation uses the plant's parameters)"
-        if given.get("unit") is not None and any(kind in FRAME_FORMS for kind in kinds):
+        if self.unit is not None and self.form is not None:
             yield ("unit",), "does not fit a task on frames (its rows have units: m and rad)"
-        if len(kinds) == 1:
-            yield from _words(given, kinds[0])
+        if len(kinds) != 1:
+            return
+        (kind,) = kinds
+        allowed = FRAME_FORMS[kind].words if kind in FRAME_FORMS else ()
+        for word in self.given(_WORDS):
+            if word not in allowed:
+                fitting = f"it takes {', '.join(allowed)}" if allowed else "it belongs to tasks on frames"
+                yield (word,), f"does not fit {kind} ({fitting})"
+        if kind != "posture":
+            yield from self._target([word for word in ("xyz", "rpy") if word in allowed])
+        for word in ("along", "value"):
+            if word in allowed and getattr(self, word) is None:
+                yield (word,), f"missing ({MISSING[word]})"
+
+    def _target(self, words: list[str]) -> Broken:
+        """Position and rotation come from xyz and rpy, or from a reference."""
+        left_out = [word for word in words if getattr(self, word) is None]
+        if self.reference is None:
+            for word in left_out:
+                yield (word,), f"missing ({MISSING[word]})"
+        elif words and not left_out:
+            yield ("reference",), f"cannot be used with {' and '.join(words)} (leave one of them out)"
+
+    @rule
+    def _axes_once(self) -> Broken:
+        for axis in dict.fromkeys(self.com or ()):
+            if (self.com or ()).count(axis) > 1:
+                yield ("com",), f"has {axis} twice (name each coordinate once)"
+
+    @rule
+    def _one_value_per_row(self) -> Broken:
+        if self.form not in ("com", "distance") or self.value is None:
+            return
+        rows, count = self.row_count, len(self.value) if isinstance(self.value, tuple) else 1
+        if rows and count != rows:
+            many = "1 value" if count == 1 else f"{count} values"
+            what = "a distance is one number" if self.form == "distance" else f"give one per coordinate: {rows}"
+            yield ("value",), f"{many} for {self.form} ({what})"
+
+    @rule
+    def _reference_fits_the_posture(self) -> Broken:
+        if self.posture is None:
+            return
+        if self.posture == {}:
+            yield ("posture",), "no joint (give initial, reference, or joint -> coordinate)"
+        if self.posture == "reference" and self.reference is None:
+            yield ("reference",), f"missing ({MISSING['reference']})"
+        if self.posture != "reference" and self.reference is not None:
+            yield ("reference",), "does not fit this posture (write posture: reference)"
+
+    @rule
+    def _low_priority_is_not_required(self) -> Broken:
+        if self.required is not None and self.required and self.priority > 1:
+            what = f"true, but a task of priority {self.priority} may be missed"
+            yield ("required",), f"{what} (leave required out, or use priority 1)"
+
+    def misfits(self, config: Any) -> Iterator[Broken]:
+        """What does not fit the rest of a config."""
+        yield self._der_of_positions(config.references)
+        if self.reference is not None:
+            yield self._unknown_reference(config.references)
+        if self.form is not None and len(self.given(TASK_KINDS)) == 1:
+            yield self._needs_robot(config.plant)
+
+    def _der_of_positions(self, references: Mapping[str, Any]) -> Broken:
+        for rate in wrong_rates(self.holonomic, references)[:1]:
+            yield ("holonomic",), f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
+
+    def _unknown_reference(self, references: Mapping[str, Any]) -> Broken:
+        name = str(self.reference)
+        if name not in references:
+            yield ("reference",), f"there is no reference {name!r} ({remedy(name, references)})"
+
+    def _needs_robot(self, plant: Any) -> Broken:
+        if not plant.is_robot:
+            yield (str(self.form),), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)"
 
     @model_validator(mode="before")
     @classmethod
@@ -156,15 +237,6 @@ class Task(Ruled):
         if isinstance(given, dict) and given.get("class") is not None and given.get("parameters") is None:
             return {**given, "parameters": {}}
         return given
-
-    @model_validator(mode="after")
-    def _low_priority_is_not_required(self) -> Self:
-        if self.required and self.priority > 1:
-            raise fault(
-                f"true, but a task of priority {self.priority} may be missed (leave required out, or use priority 1)",
-                "required",
-            )
-        return self
 
 
 _WORDS = tuple(dict.fromkeys(word for form in FRAME_FORMS.values() for word in form.words))
@@ -176,89 +248,3 @@ MISSING = {
     "value": "value [m], a number or an equation",
     "reference": "name of a reference, with columns named as joints",
 }
-
-
-def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of the task entries."""
-    yield from name_problems("task", task_entries(values))
-    for index, entry in task_entries(values):
-        path: FieldPath = ("task", index)
-        kinds = given(entry, TASK_KINDS)
-        for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
-            what = f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
-            yield Problem((*path, "holonomic"), what)
-        name, known = entry.get("reference"), mapping(values, "references")
-        if isinstance(name, str) and name not in known:
-            yield Problem((*path, "reference"), f"there is no reference {name!r} ({remedy(name, known)})")
-        if len(kinds) == 1 and kinds[0] in FRAME_FORMS and not has_robot(values):
-            yield Problem((*path, kinds[0]), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)")
-
-
-def row_count(entry: Mapping[str, Any]) -> int | None:
-    """Number of rows of a task entry; None if the entry alone does not tell."""
-    kinds = given(entry, TASK_KINDS)
-    if len(kinds) != 1:
-        return None
-    (kind,) = kinds
-    if kind in EQUATION_KINDS:
-        return 1
-    if kind == "com":
-        return len(entry[kind]) if isinstance(entry[kind], list) else None
-    if kind == "posture":
-        return len(entry[kind]) if isinstance(entry[kind], Mapping) else None
-    return FRAME_FORMS[kind].rows if kind in FRAME_FORMS else None
-
-
-def _repeated(axes: Any) -> list[str]:
-    """Texts that a list has more than once."""
-    words = [axis for axis in axes if isinstance(axis, str)] if isinstance(axes, list) else []
-    return [word for word in dict.fromkeys(words) if words.count(word) > 1]
-
-
-def _words(entry: Mapping[str, Any], kind: str) -> Broken:
-    """Keys that do not fit the kind, and those that it lacks."""
-    allowed = FRAME_FORMS[kind].words if kind in FRAME_FORMS else ()
-    for word in given(entry, _WORDS):
-        if word not in allowed:
-            fitting = f"it takes {', '.join(allowed)}" if allowed else "it belongs to tasks on frames"
-            yield (word,), f"does not fit {kind} ({fitting})"
-    if kind == "posture":
-        yield from _posture(entry)
-        return
-    yield from _target(entry, [word for word in ("xyz", "rpy") if word in allowed])
-    for word in ("along", "value"):
-        if word in allowed and entry.get(word) is None:
-            yield (word,), f"missing ({MISSING[word]})"
-    for axis in _repeated(entry["com"]) if kind == "com" else []:
-        yield ("com",), f"has {axis} twice (name each coordinate once)"
-    if kind in ("com", "distance") and entry.get("value") is not None:
-        yield from _values(entry, kind)
-
-
-def _target(entry: Mapping[str, Any], words: list[str]) -> Broken:
-    """Position and rotation come from xyz and rpy, or from a reference."""
-    left_out = [word for word in words if entry.get(word) is None]
-    if entry.get("reference") is None:
-        for word in left_out:
-            yield (word,), f"missing ({MISSING[word]})"
-    elif words and not left_out:
-        yield ("reference",), f"cannot be used with {' and '.join(words)} (leave one of them out)"
-
-
-def _values(entry: Mapping[str, Any], kind: str) -> Broken:
-    value, rows = entry["value"], row_count(entry)
-    count = len(value) if isinstance(value, list) else 1
-    if rows and count != rows:
-        many = "1 value" if count == 1 else f"{count} values"
-        what = "a distance is one number" if kind == "distance" else f"give one per coordinate: {rows}"
-        yield ("value",), f"{many} for {kind} ({what})"
-
-
-def _posture(entry: Mapping[str, Any]) -> Broken:
-    posture = entry["posture"]
-    if isinstance(posture, Mapping) and not posture:
-        yield ("posture",), "no joint (give initial, reference, or joint -> coordinate)"
-    if posture == "reference" and entry.get("reference") is None:
-        yield ("reference",), f"missing ({MISSING['reference']})"
-    if posture != "reference" and entry.get("reference") is not None:
-        yield ("reference",), "does not fit this posture (write posture: reference)"

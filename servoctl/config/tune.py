@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from servoctl.tree.fields import (
     LIST,
@@ -15,12 +15,12 @@ from servoctl.tree.fields import (
     Positive,
     Real,
     Section,
-    fault,
     shape,
 )
+from servoctl.tree.rules import Broken, Ruled, rule
 
 
-class Range(Section):
+class Range(Ruled):
     """Search range of a number."""
 
     low: Real = Field(description="smallest value [unit of the path]")
@@ -32,15 +32,14 @@ class Range(Section):
         default=None, description="spacing of the values [unit of the path]; left out: any value"
     )
 
-    @model_validator(mode="after")
-    def _ordered(self) -> "Range":
+    @rule
+    def _is_a_range(self) -> Broken:
         if self.low > self.high:
-            raise fault(f"low {self.low:g} is above high {self.high:g} (exchange them)")
+            yield (), f"low {self.low:g} is above high {self.high:g} (exchange them)"
         if self.scale == "log" and self.low <= 0:
-            raise fault(f"scale: log from low {self.low:g} (give a positive low, or scale: linear)")
+            yield (), f"scale: log from low {self.low:g} (give a positive low, or scale: linear)"
         if self.scale == "log" and self.step is not None:
-            raise fault("step does not fit scale: log (leave one out)", "step")
-        return self
+            yield ("step",), "step does not fit scale: log (leave one out)"
 
 
 def _range_or_choices(value: Any) -> str:
@@ -91,7 +90,7 @@ class Objective(Section):
     )
 
 
-class Tune(Section):
+class Tune(Ruled):
     """A search for the best numbers of a config on simulated runs."""
 
     search: Annotated[dict[str, Choices], Field(min_length=1)] = Field(
@@ -139,18 +138,22 @@ class Tune(Section):
         description="largest number of further trials near the best one, by a descent without derivatives; 0: none [-]",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "Tune":
+    @rule
+    def _sampler_fits(self) -> Broken:
         several = isinstance(self.objective.minimise, tuple) and len(self.objective.minimise) > 1
         if several and self.refine:
-            raise fault("needs a single objective (leave refine out, or use weights: {metric: weight})", "refine")
-        if several and self.sampler == "cmaes":
-            raise fault("cmaes with several objectives (use nsga2 or tpe, or weights: {metric: weight})", "sampler")
-        if self.sampler == "cmaes" and not all(isinstance(choice, Range) for choice in self.search.values()):
-            raise fault("cmaes with a list of values in search (use tpe, or give a range)", "sampler")
-        if self.sampler == "cmaes" and len(self.search) < 2:
-            raise fault("cmaes with one path in search (use tpe)", "sampler")
-        twice = [path for path in self.uncertainty if path in self.search]
-        if twice:
-            raise fault("is in search already (leave one out)", "uncertainty", twice[0])
-        return self
+            yield ("refine",), "needs a single objective (leave refine out, or use weights: {metric: weight})"
+        if self.sampler != "cmaes":
+            return
+        if several:
+            yield ("sampler",), "cmaes with several objectives (use nsga2 or tpe, or weights: {metric: weight})"
+        if not all(isinstance(choice, Range) for choice in self.search.values()):
+            yield ("sampler",), "cmaes with a list of values in search (use tpe, or give a range)"
+        if len(self.search) < 2:
+            yield ("sampler",), "cmaes with one path in search (use tpe)"
+
+    @rule
+    def _each_path_once(self) -> Broken:
+        for path in self.uncertainty:
+            if path in self.search:
+                yield ("uncertainty", path), "is in search already (leave one out)"

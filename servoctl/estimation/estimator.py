@@ -13,7 +13,7 @@ Source: Kalman 1960; Kalata 1984 for alpha-beta. The disturbance as a state is u
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -26,8 +26,9 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
-from servoctl.tree.fields import Broken, PerName, Positive, PositiveTime, Rules, ScalarOr, Section, described
+from servoctl.tree.fields import PerName, Positive, PositiveTime, ScalarOr, Section, described
 from servoctl.tree.per_name import Notes, one_per_name
+from servoctl.tree.rules import Broken, Rules, rule
 from servoctl.types import Array, State
 
 LEAST, MOST = 1e-12, 1e6
@@ -156,6 +157,10 @@ class PositionNoise(Section):
     )
 
 
+REPLACED = {"velocity": "source of speeds", "velocity_filter": "filter of speeds", "prediction": "prediction"}
+"""Fields of `hil` that an estimator replaces."""
+
+
 @dataclass(frozen=True)
 class Estimator(Rules):
     """Estimates state and disturbance from positions."""
@@ -184,12 +189,30 @@ class Estimator(Rules):
         None, "of difference: time constant of the low pass [s]; left out: two periods"
     )
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        kind = given.get("kind", cls.kind)
+    @rule
+    def _fields_fit_the_kind(self) -> Broken:
         for field, of in OF_KIND.items():
-            if given.get(field) is not None and kind in OF_KIND.values() and kind != of:
-                yield (field,), f"belongs to kind {of}, not to {kind} (leave it out)"
+            if getattr(self, field) is not None and self.kind != of:
+                yield (field,), f"belongs to kind {of}, not to {self.kind} (leave it out)"
+
+    def misfits(self, run: Any, hil: Any, law: Any) -> Broken:
+        """What does not fit other sections; paths are from the top of the config.
+
+        Args:
+            law: Its section; None: there is no law.
+        """
+        if law is None:
+            yield ("estimation",), "needs a law (an open-loop run has no use for an estimate)"
+        if hil is None and run.period is None:
+            yield ("estimation",), "needs a sampled law (give run.period)"
+        if self.kind == "model" and getattr(law, "observer", None) is not None:
+            yield (
+                ("law", "observer"),
+                "cannot be used with estimation.kind model: both would cancel the same disturbance (leave one out)",
+            )
+        for field, what in () if hil is None else REPLACED.items():
+            if getattr(hil, field) not in (None, False, "drive"):
+                yield ("hil", field), f"estimation replaces this {what} (leave one of the two out)"
 
     def numbers(self) -> dict[str, Any]:
         """What is given of the fields with a number per coordinate: one for all, one each, or by name."""

@@ -20,7 +20,7 @@ Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
@@ -33,8 +33,8 @@ from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing, remaining
+from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
-    Broken,
     FileName,
     Limit,
     NotNegative,
@@ -42,12 +42,12 @@ from servoctl.tree.fields import (
     OneOrEach,
     PerName,
     Positive,
-    Rules,
     ScalarOr,
     Time,
     described,
 )
 from servoctl.tree.per_name import Notes, one_per_name, spread
+from servoctl.tree.rules import Broken, Rules, rule
 from servoctl.types import Array
 
 
@@ -93,9 +93,9 @@ class SceneFile(Rules):
     mjcf: FileName | None = described(None, "MJCF file, relative to the config's folder; needs mujoco")
     urdf: FileName | None = described(None, "URDF that MuJoCo reads, relative to the config's folder")
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        kinds = [kind for kind in ("mjcf", "urdf") if given.get(kind) is not None]
+    @rule
+    def _exactly_one(self) -> Broken:
+        kinds = self.given(("mjcf", "urdf"))
         if len(kinds) != 1:
             yield (), f"expected exactly one of mjcf, urdf, got {' and '.join(kinds) or 'none'}"
 
@@ -156,11 +156,35 @@ class Realism(Rules):
         "at its joints",
     )
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        for name in ("friction", "parameter_error"):
-            if given.get("machine") is not None and given.get(name):
-                yield (name,), OWN
+    @rule
+    def _machine_has_its_own(self) -> Broken:
+        if self.machine is not None and self.friction is not None:
+            yield ("friction",), OWN
+        if self.machine is not None and self.parameter_error:
+            yield ("parameter_error",), OWN
+
+    def misfits(self, run: Settings, hil: Any) -> Iterator[Broken]:
+        """What does not fit the sections `run` and `hil`; paths are from the top of the config."""
+        yield self._needs_a_period(run, hil)
+        if run.period is not None:
+            yield self._late_by_few_periods(run.period)
+            yield self._commands_in_order(run.period)
+
+    def _needs_a_period(self, run: Settings, hil: Any) -> Broken:
+        if run.period is None and (self.machine is None or hil is None):
+            yield ("realism",), "needs run.period (realism is for sampled laws: give run.period [s])"
+        if self.machine is not None and hil is not None and hil.emulation.parameters:
+            yield ("hil", "emulation", "parameters"), OWN
+
+    def _late_by_few_periods(self, period: float) -> Broken:
+        if self.delay > LONGEST_DELAY * period:
+            cycles = f"{self.delay:g} s is {self.delay / period:.4g} periods of {period:g} s"
+            yield ("realism", "delay"), f"{cycles} (expected at most {LONGEST_DELAY}; is the unit right? 5*ms)"
+
+    def _commands_in_order(self, period: float) -> Broken:
+        if self.jitter > period * (1 + 1e-9):
+            longer = f"{self.jitter:g} s is longer than run.period, {period:g} s"
+            yield ("realism", "jitter"), f"{longer} (commands would overtake each other)"
 
     def ready(self, plant: Plant, period: float, problems: Notes) -> "Channels":
         """Measurement, delay and actuators, without friction and parameter errors; notes names that do not exist.

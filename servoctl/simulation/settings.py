@@ -1,14 +1,14 @@
 """How a run goes: duration, sampling, integration and seed; the section `run` of a config, and the same in Python."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
 from servoctl.run_folder.trajectory import SETTLING_BAND
-from servoctl.tree.fields import Broken, Natural, Positive, PositiveTime, Rules, described, fault, number_or
+from servoctl.tree.fields import Natural, Positive, PositiveTime, described, fault
+from servoctl.tree.rules import Broken, Rules, rule
 
 METHODS = ("rk4", "dop853", "radau")
 ADAPTIVE = METHODS[1:]  # methods that choose their step from tolerances
@@ -45,13 +45,12 @@ class Integrator(Rules):
             object.__setattr__(self, "rtol", self.rtol or 1e-10)
             object.__setattr__(self, "atol", self.atol or 1e-12)
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        method = given.get("method", "rk4")
-        if method in ADAPTIVE and given.get("step") is not None:
-            yield ("step",), f"does not fit {method}, which chooses its own step (give rtol and atol)"
+    @rule
+    def _numbers_fit_the_method(self) -> Broken:
+        if self.method in ADAPTIVE and self.step is not None:
+            yield ("step",), f"does not fit {self.method}, which chooses its own step (give rtol and atol)"
         for word in ("rtol", "atol"):
-            if method == "rk4" and given.get(word) is not None:
+            if self.method == "rk4" and getattr(self, word) is not None:
                 yield (word,), "does not fit rk4, which has a fixed step (give step, or another method)"
 
     @property
@@ -107,13 +106,10 @@ class Settings(Rules):
             step = DEFAULT_STEP if self.period is None else self.period / parts
             object.__setattr__(self, "integrator", replace(self.integrator, step=step))
 
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        integrator = given.get("integrator")
-        if not isinstance(integrator, Mapping) or integrator.get("method", "rk4") != "rk4":
-            return
-        step, period = number_or(math.nan, integrator.get("step")), number_or(math.nan, given.get("period"))
-        if not (step > 0.0 and period > 0.0):
+    @rule
+    def _step_divides_the_period(self) -> Broken:
+        step, period = self.integrator.step, self.period
+        if step is None or period is None:
             return
         parts = max(1, round(period / step))
         if abs(parts * step - period) > 1e-9 * period:

@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, SupportsFloat, TypeVar, cast, get_args
+from typing import Annotated, Any, Literal, SupportsFloat, TypeVar, get_args
 
 import numpy as np
 from pydantic import (
@@ -17,15 +17,11 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
     PlainValidator,
     Tag,
-    ValidationError,
     WithJsonSchema,
-    model_validator,
 )
-from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant, parse
@@ -46,12 +42,7 @@ def in_words(value: Any) -> str:
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
-def number_or(otherwise: float, value: Any) -> float:
-    """A constant; `otherwise` if it is missing or none, which the field's own type reports."""
-    try:
-        return otherwise if value is None else float(constant(value))
-    except ExpressionError:
-        return otherwise
+FAULT = "fault"  # kind of the errors of validators here
 
 
 def fault(what: str, *at: str | int) -> PydanticCustomError:
@@ -61,99 +52,13 @@ def fault(what: str, *at: str | int) -> PydanticCustomError:
         what: What is wrong; in parentheses what to do.
         at: Path from the checked field to the wrong one.
     """
-    return _custom(FAULT, what, at)
-
-
-FAULT, RULE = "fault", "rule"
-"""Kind of an error of a field, and of one between the fields of a section."""
-
-
-def _custom(kind: Any, what: str, at: tuple[str | int, ...]) -> PydanticCustomError:
-    return PydanticCustomError(kind, "{what}", {"what": what, "at": at})
+    return PydanticCustomError(FAULT, "{what}", {"what": what, "at": at})
 
 
 class Section(BaseModel):
     """A mapping of the config: unknown keys are errors, values cannot change after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-Broken = Iterator[tuple[tuple[str | int, ...], str]]
-"""Broken rules of a section: path from it to the wrong field, and what is wrong."""
-
-
-class OneOf(NamedTuple):
-    """Keys of which a section has exactly one."""
-
-    kinds: tuple[str, ...]
-    rule: str  # the rule in words: `a loop has exactly one kind`
-    none: str  # what is wrong without any of them
-
-    def broken(self, given: Mapping[str, Any], known: Collection[str]) -> Broken:
-        """The broken rule; an unknown key is most likely a kind that is misspelt, and is reported by its field."""
-        there = [kind for kind in self.kinds if given.get(kind) is not None]
-        for other in there[1:]:
-            yield (other,), f"cannot be used with {there[0]} ({self.rule})"
-        if not there and given.keys() <= set(known):
-            yield (), self.none
-
-
-class Rules:
-    """Rules between the fields of a section, which is a dataclass or a `Ruled`.
-
-    They are checked on the values as written, so that they are reported together with errors of single fields. A rule
-    skips a value of the wrong shape, because its own field reports it.
-    """
-
-    one_of: ClassVar[OneOf | None] = None
-
-    @classmethod
-    def rules(cls, given: Mapping[str, Any]) -> Broken:
-        """The broken rules."""
-        yield from ()
-
-    @classmethod
-    def with_rules(cls, values: Any, handler: Callable[[Any], Any]) -> Any:
-        """The section that pydantic makes of values, or the errors of its fields and rules."""
-        broken: list[tuple[tuple[str | int, ...], str]] = []
-        if isinstance(values, dict):
-            if cls.one_of is not None:
-                known = [field.alias or name for name, field in getattr(cls, "model_fields", {}).items()]
-                broken += cls.one_of.broken(values, known)
-            broken += cls.rules(values)
-        errors: list[InitErrorDetails] = []
-        try:
-            section = handler(values)
-        except ValidationError as wrong:
-            errors += [_again(error) for error in wrong.errors(include_url=False)]
-        errors += [InitErrorDetails(type=_custom(RULE, what, at), input=values) for at, what in broken]
-        if errors:
-            raise ValidationError.from_exception_data(cls.__name__, errors)
-        return section
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(cls.with_rules, handler(source))
-
-
-class Ruled(Section, Rules):
-    """A section whose fields have to fit each other."""
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _with_rules(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        section: Self = cls.with_rules(values, handler)
-        return section
-
-
-def _again(error: ErrorDetails) -> InitErrorDetails:
-    kind, context = error["type"], error.get("ctx", {})
-    of = _custom(kind, context["what"], context["at"]) if kind in (FAULT, RULE) else kind
-    return InitErrorDetails(type=of, loc=error["loc"], input=error["input"], ctx=context)
-
-
-class Root(Section, Rules):
-    """All sections together. Its reader checks the rules between sections, on the values as written."""
 
 
 def described(default: Any, description: str) -> Any:
@@ -243,26 +148,6 @@ class Equation:
 
 class PathMark:
     """Marks a text that names a file, or a class that may be in one."""
-
-
-def fields_of(section: Any) -> Iterator[tuple[str, FieldInfo]]:
-    """Name, and type and description, of each field of a section; none for other things."""
-    if isinstance(section, Section):
-        yield from type(section).model_fields.items()
-    elif isinstance(section, Rules):
-        for field in fields(cast(Any, section)):
-            yield field.name, FieldInfo.from_annotation(cast(Any, field.type))
-
-
-def with_fields(section: Any, values: Mapping[str, Any]) -> Any:
-    """A section with other values in some fields."""
-    return section.model_copy(update=values) if isinstance(section, Section) else replace(section, **values)
-
-
-def names_a_file(field: FieldInfo) -> bool:
-    """Whether a field of a section is a `ClassPath` or a `FileName`."""
-    inside = [mark for part in get_args(field.annotation) for mark in getattr(part, "__metadata__", ())]
-    return any(isinstance(mark, PathMark) for mark in (*field.metadata, *inside))
 
 
 def _class_path(value: str) -> str:
@@ -386,12 +271,17 @@ class PerRow:
 
     number: NumberField  # each of its numbers
 
+    @property
+    def values(self) -> Any:
+        """The type of the values."""
+        return PerName[Annotated[float, self.number]]  # type: ignore[misc]
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler.generate_schema(PerName[Annotated[float, self.number]])  # type: ignore[misc]
+        return handler.generate_schema(self.values)
 
 
 @cache
-def _gain_fields(kind: Any) -> dict[str, NumberField]:
+def gain_fields(kind: Any) -> dict[str, NumberField]:
     """Field -> each of its numbers, of the fields that are gains."""
     return {
         field.name: mark.number for field in fields(kind) for mark in get_args(field.type) if isinstance(mark, PerRow)
@@ -401,7 +291,7 @@ def _gain_fields(kind: Any) -> dict[str, NumberField]:
 def wrong_gains(section: Any) -> Iterator[str]:
     """One sentence for each gain of a dataclass, wherever it stands in a `PerRow`, that is no number of its range."""
     kind: Any = type(section)
-    for name, number in _gain_fields(kind).items():
+    for name, number in gain_fields(kind).items():
         left = [getattr(section, name)]
         while left:
             value = left.pop()

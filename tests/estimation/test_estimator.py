@@ -230,7 +230,7 @@ def test_an_estimator_works_without_a_config() -> None:
     given = {"q": 0.0, "v": 0.1, "duration": 0.05, "engine": "numpy"}
     run = sc.simulate(Masses("x", "F"), task, law, **given, period=0.001, estimation=sc.Estimator(noise=1e-6))
     np.testing.assert_allclose(run["estimate.v.x"], run["v.x"], atol=1e-9)
-    with pytest.raises(TaskError, match=r"simulate: estimation: needs a period \(give period=\)"):
+    with pytest.raises(ConfigError, match=r"simulate: estimation: needs a sampled law \(give period\)"):
         sc.simulate(Masses("x", "F"), task, law, **given, estimation=sc.Estimator())
     named = sc.Estimator(noise=PositionNoise(q={"x": 1e-6}))
     again = sc.simulate(Masses("x", "F"), task, law, **given, period=0.001, estimation=named)

@@ -1,0 +1,244 @@
+"""Rules between the fields of a section: methods of its class, checked on the object that was read.
+
+Design: where a config has wrong values, its rules are checked on an object that has `WRONG` in their place. A wrong
+value is given, but nothing else is known of it: a rule that needs more ends there. So all that is wrong is reported at
+once, and nothing is reported that only follows from something else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, ClassVar, NamedTuple, Union, cast, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from servoctl.tree.fields import PathMark, PerRow, Section
+
+Broken = Iterator[tuple[tuple[str | int, ...], str]]
+"""Broken rules of a section: path from it to the wrong field, and what is wrong."""
+
+
+class UnknownError(Exception):
+    """A rule needs a value that is wrong."""
+
+
+class _Wrong:
+    """A wrong value: whatever asks for more than whether it is there ends."""
+
+    def _ask(self, *_: Any) -> Any:
+        raise UnknownError
+
+    __getattr__ = __getitem__ = __iter__ = __contains__ = __len__ = __bool__ = __hash__ = __str__ = __format__ = _ask
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __float__ = _ask
+
+
+WRONG: Any = _Wrong()
+"""Stands for a wrong value."""
+
+
+def right(values: Iterable[Any]) -> list[tuple[int, Any]]:
+    """Index and value of those that are not wrong as a whole."""
+    return [(index, value) for index, value in enumerate(values) if value is not WRONG]
+
+
+def known(broken: Broken) -> Broken:
+    """The broken rules up to the first wrong value that is asked for."""
+    try:
+        yield from broken
+    except UnknownError:
+        return
+
+
+def below(at: tuple[str | int, ...], broken: Broken) -> Broken:
+    """Broken rules with paths from the section around, up to the first wrong value that is asked for."""
+    for path, what in known(broken):
+        yield (*at, *path), what
+
+
+class OneOf(NamedTuple):
+    """Keys of which a section has exactly one."""
+
+    kinds: tuple[str, ...]
+    rule: str  # the rule in words: `a loop has exactly one kind`
+    none: str  # what is wrong without any of them
+
+
+def rule(method: Callable[[Any], Broken]) -> Callable[[Any], Broken]:
+    """Marks a method that yields broken rules between the fields of its section."""
+    method.is_rule = True  # type: ignore[attr-defined]
+    return method
+
+
+class Rules:
+    """A section whose fields have to fit each other; a dataclass, or a `Ruled`."""
+
+    one_of: ClassVar[OneOf | None] = None
+    misspelt: ClassVar[bool] = False  # whether it was written with an unknown key, most likely a misspelt one
+
+    def broken(self) -> Broken:
+        """The broken rules."""
+        kind: Any = type(self)
+        for each in _rules_of(kind):
+            yield from known(each(self))
+
+    def given(self, keys: Iterable[str]) -> list[str]:
+        """Those of the keys that have a value."""
+        kind: Any = type(self)
+        names = names_of(kind)
+        return [key for key in keys if getattr(self, names[key]) is not None]
+
+    @rule
+    def _one_kind(self) -> Broken:
+        if self.one_of is None:
+            return
+        kinds = self.given(self.one_of.kinds)
+        for other in kinds[1:]:
+            yield (other,), f"cannot be used with {kinds[0]} ({self.one_of.rule})"
+        if not kinds and not self.misspelt:
+            yield (), self.one_of.none
+
+
+class Ruled(Section, Rules):
+    """A section that is no class of its own elsewhere, with rules."""
+
+
+@cache
+def _rules_of(kind: type) -> list[Callable[[Any], Broken]]:
+    """The rules of a class, those of its bases first."""
+    found = {name: each for base in reversed(kind.__mro__) for name, each in vars(base).items()}
+    return [each for each in found.values() if getattr(each, "is_rule", False)]
+
+
+@cache
+def names_of(kind: Any) -> dict[str, str]:
+    """Key in a config -> field, of a class of sections."""
+    if issubclass(kind, Section):
+        return {field.alias or name: name for name, field in kind.model_fields.items()}
+    return {field.name: field.name for field in fields(kind)} if is_dataclass(kind) else {}
+
+
+def sections_in(thing: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Rules]]:
+    """Path and section of everything with rules, the outer ones first."""
+    if isinstance(thing, dict):
+        inner: Iterable[tuple[Any, Any]] = thing.items()
+    elif isinstance(thing, tuple):
+        inner = enumerate(thing)
+    else:
+        if isinstance(thing, Rules):
+            yield at, thing
+        kind: Any = type(thing)
+        inner = ((key, getattr(thing, name)) for key, name in _with_rules_inside(kind))
+    for key, value in inner:
+        yield from sections_in(value, (*at, key))
+
+
+@cache
+def _with_rules_inside(kind: Any) -> list[tuple[str, str]]:
+    """Key and name of the fields of a class in which there may be sections with rules."""
+    pairs = zip(names_of(kind).items(), fields_of(kind), strict=True)
+    return [
+        (key, name)
+        for (key, name), (_, field) in pairs
+        if any(issubclass(each, Rules) or _with_rules_inside(each) for each in _classes_in(field.annotation))
+    ]
+
+
+def _classes_in(kind: Any) -> Iterator[Any]:
+    """The classes that an annotation names."""
+    for part in _alternatives(kind):
+        inner = get_args(part)
+        if inner:
+            for each in inner:
+                yield from _classes_in(each)
+        elif isinstance(part, type):
+            yield part
+
+
+def fields_of(section: Any) -> Iterator[tuple[str, FieldInfo]]:
+    """Name, and type and description, of each field of a section, or of a class of sections; none of other things."""
+    kind: Any = section if isinstance(section, type) else type(section)
+    if issubclass(kind, Section):
+        yield from kind.model_fields.items()
+    elif is_dataclass(kind):
+        for field in fields(kind):
+            yield field.name, FieldInfo.from_annotation(cast(Any, field.type))
+
+
+def with_fields(section: Any, values: Mapping[str, Any]) -> Any:
+    """A section with other values in some fields."""
+    return section.model_copy(update=values) if isinstance(section, Section) else replace(section, **values)
+
+
+def names_a_file(field: FieldInfo) -> bool:
+    """Whether a field of a section is a `ClassPath` or a `FileName`."""
+    inside = [mark for part in get_args(field.annotation) for mark in getattr(part, "__metadata__", ())]
+    return any(isinstance(mark, PathMark) for mark in (*field.metadata, *inside))
+
+
+def roughly(kind: Any, value: Any) -> Any:
+    """The value of a type, with `WRONG` in place of what is wrong."""
+    if _accepts(kind, value):
+        return TypeAdapter(kind).validate_python(value)
+    for part in _alternatives(kind):
+        inner, of = get_args(part), get_origin(part)
+        if isinstance(value, Mapping) and isinstance(part, type) and names_of(part):
+            return rough_section(part, value)
+        if _accepts(part, value):
+            return WRONG  # as a whole, such as a list of a wrong length
+        if isinstance(value, Mapping) and of is dict:
+            return {key: roughly(inner[1], each) for key, each in value.items()}
+        if isinstance(value, list | tuple) and of is tuple:
+            return tuple(roughly(inner[0], each) for each in value)
+    return WRONG
+
+
+def _accepts(kind: Any, value: Any) -> bool:
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    """The types that an annotation is made of."""
+    inner, *marks = get_args(kind) or (kind,)
+    if any(isinstance(mark, PerRow) for mark in marks):
+        yield from _alternatives(next(mark.values for mark in marks if isinstance(mark, PerRow)))
+    elif get_origin(kind) is Annotated:
+        yield from _alternatives(inner)
+    elif get_origin(kind) in (Union, UnionType):
+        for part in get_args(kind):
+            yield from _alternatives(part)
+    else:
+        yield kind
+
+
+def rough_section(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A section of these values, with `WRONG` in place of those that are wrong or missing; nothing else is checked."""
+    made: dict[str, Any] = {}
+    for (key, name), (_, field) in zip(names_of(kind).items(), fields_of(kind), strict=True):
+        if key in values:
+            marked = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            made[name] = roughly(marked, values[key])
+        else:
+            made[name] = _default(kind, name, field)
+    if issubclass(kind, Section):
+        section = kind.model_construct({names_of(kind)[key] for key in values if key in names_of(kind)}, **made)
+    else:
+        section = object.__new__(kind)
+        section.__dict__.update(made)
+    if not values.keys() <= names_of(kind).keys():
+        section.__dict__["misspelt"] = True
+    return section
+
+
+def _default(kind: Any, name: str, field: FieldInfo) -> Any:
+    if issubclass(kind, Section):
+        return WRONG if field.is_required() else field.get_default(call_default_factory=True)
+    (own,) = (each for each in fields(kind) if each.name == name)
+    if own.default_factory is not MISSING:
+        return own.default_factory()
+    return WRONG if own.default is MISSING else own.default
