@@ -80,7 +80,7 @@ class Kernel:
         # outputs: name -> shape, in order
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
         self._library: Library | None = None
-        self._derivatives: dict[str, Kernel] = {}
+        self._derivatives: dict[tuple[Any, ...], Kernel] = {}
         self._call = _Call(self)
 
     @classmethod
@@ -97,16 +97,23 @@ class Kernel:
         function = ca.Function(name, given, [results[output] for output in outputs], list(self.inputs), list(outputs))
         return Kernel(function, self.inputs, {output: self.outputs[output] for output in outputs})
 
-    def derivative(self, by: str) -> "Kernel":
-        """The derivative of the first output, a vector, by an input that is a vector, shape (values, entries)."""
-        if by in self._derivatives:
-            return self._derivatives[by]
-        given = self.function.sx_in()
-        value, x = self.function.call(given)[0], given[list(self.inputs).index(by)]
-        name = f"{self.function.name()}_by_{by}"
-        function = ca.Function(name, given, [ca.densify(ca.jacobian(value, x))], list(self.inputs), [name])
-        made = self._derivatives[by] = Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
-        return made
+    def derivative(self, by: str, of: str | None = None, entries: slice = slice(None)) -> "Kernel":
+        """The derivative of an output that is a vector by an input that is one, shape (values, entries).
+
+        Args:
+            by: The input.
+            of: The output; None: the first.
+            entries: Those of the output that count.
+        """
+        of = next(iter(self.outputs)) if of is None else of
+        key = of, by, entries.start, entries.stop
+        if key not in self._derivatives:
+            given = self.function.sx_in()
+            value = self.function.call(given)[list(self.outputs).index(of)][entries]
+            x, name = given[list(self.inputs).index(by)], f"{self.function.name()}_{of}_by_{by}"
+            function = ca.Function(name, given, [ca.densify(ca.jacobian(value, x))], list(self.inputs), [name])
+            self._derivatives[key] = Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
+        return self._derivatives[key]
 
     def called(self) -> Any:
         """The CasADi function as one that is never inlined, so that its code appears once."""

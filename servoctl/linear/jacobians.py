@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-import casadi as ca
 import numpy as np
 
 from servoctl.assembly import Run
@@ -123,12 +122,19 @@ def local(
     """
     loop, p = compiled(run), plant_parameters(run, real)
     x, n, m = np.concatenate([at.q, at.v, memory]), run.system.model.n, run.system.model.m
-    command, K, C = (np.array(part) for part in _law(loop)(at.t, x, loop.parameters if law is None else law, p))
-    there = x
-    if ahead:
-        there = rk4(lambda s, y: loop.held_slopes_kernel(s, y, p, command[:, 0])[0], at.t, x, ahead)
-    f, Fx, B = (np.array(part) for part in _plant(loop)(at.t + ahead, there, p, command))
-    _, E, H = error_kernel(loop)(at.t, x, p, f[:, 0])
+    of_law, slopes, inputs = loop.parameters if law is None else law, loop.held_slopes_kernel, _inputs(loop)
+    command = loop.control_kernel(at.t, x, of_law)[0]
+    K = loop.control_kernel.derivative("x")(at.t, x, of_law)[0][inputs]
+    # the log part of a row begins with the violations
+    violation = loop.motion_kernel.derivative("x", "log", slice(0, len(run.system.model.task_rows)))
+    C = np.vstack([np.eye(len(x))[: 2 * n], K[:m], violation(at.t, x, p, command)[0]])
+    there = rk4(lambda s, y: slopes(s, y, p, command)[0], at.t, x, ahead) if ahead else x
+    f, Fx, B = (
+        kernel(at.t + ahead, there, p, command)[0]
+        for kernel in (slopes, slopes.derivative("x"), slopes.derivative("command"))
+    )
+    B = B[:, inputs]
+    _, E, H = error_kernel(loop)(at.t, x, p, f)
     if not all(np.isfinite(part).all() for part in (f, Fx, B, K, C, E, H)):
         raise TaskError(f"linearize: a derivative is not finite at t = {at.t:g} s (choose another state)")
     passive = max((chain.place.stop for chain in chains(run.system) if chain.group == "passive"), default=0)
@@ -141,35 +147,7 @@ def local(
         A, B = both[:, : W.shape[1]], both[:, W.shape[1] :]
     else:
         A, B = W.T @ Fx @ W, W.T @ B
-    return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, f[:, 0])
-
-
-def _plant(loop: Loop) -> ca.Function:
-    """(t, x, p, command) -> f, df/dx and df/dw under a held command."""
-    known: ca.Function | None = loop.derived.get("plant")
-    if known is None:
-        sizes = {"t": 1, "x": loop.size, "p": len(loop.parameters), "command": loop.layout.command_size}
-        t, x, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
-        f = loop.held_slopes_kernel.function(t, x, p, command)
-        parts = [f, ca.jacobian(f, x), ca.jacobian(f, command)[:, _inputs(loop)]]
-        known = loop.derived["plant"] = ca.Function("plant", [t, x, p, command], [ca.densify(part) for part in parts])
-    return known
-
-
-def _law(loop: Loop) -> ca.Function:
-    """(t, x, p, real) -> command, dw/dx, dy/dx; p: parameters of the law, real: of the plant."""
-    known: ca.Function | None = loop.derived.get("law")
-    if known is None:
-        count, n, m = len(loop.parameters), loop.system.model.n, loop.system.model.m
-        sizes = {"t": 1, "x": loop.size, "p": count, "real": count}
-        t, x, p, real = (ca.MX.sym(name, size) for name, size in sizes.items())
-        command = loop.control_kernel.function(t, x, p)
-        log = loop.motion_kernel.function(t, x, real, command)[1]
-        first = loop.layout.slices["violation"].start - loop.layout.command_size
-        y = ca.vertcat(x[: 2 * n], command[:m], log[first : first + len(loop.system.model.task_rows)])
-        parts = [command, ca.jacobian(command, x)[_inputs(loop), :], ca.jacobian(y, x)]
-        known = loop.derived["law"] = ca.Function("law", [t, x, p, real], [ca.densify(part) for part in parts])
-    return known
+    return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, f)
 
 
 def _inputs(loop: Loop) -> list[int]:

@@ -97,7 +97,7 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
     """
     if not loop.differentiable or loop.size != 2 * loop.system.model.n:
         return None
-    errors, slopes = error_kernel(loop), slope_kernel(loop)
+    errors, slopes = error_kernel(loop), loop.slopes_kernel
     p, t, still = loop.parameters, start.t, np.zeros(loop.size)
     x = np.concatenate([start.q, start.v])
     for _ in range(20):  # Gauss-Newton onto the constraints
@@ -106,7 +106,7 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
             break
         x = x - decompose(E, 1e-9).solve(e)
     _, E, _ = errors(t, x, p, still)
-    _, J, slope = slopes(t, x, p)
+    J, slope = (slopes.derivative(by)(t, x, p)[0] for by in ("x", "t"))
     if not (np.isfinite(E).all() and np.isfinite(J).all()):
         return None
     rank = decompose(E, 1e-9).rank
@@ -164,15 +164,3 @@ def error_kernel(loop: Loop) -> Kernel:
     size, rows_ = loop.size, e.numel()
     function = ca.Function("errors", [t, x, p, f], [ca.densify(value) for value in (e, E, H)])
     return Kernel(function, shapes, {"e": (rows_,), "E": (rows_, size), "H": (rows_, size)})
-
-
-@once_per_loop
-def slope_kernel(loop: Loop) -> Kernel:
-    """(t, x, p) -> f, its Jacobian J = df/dx, and its slope in time."""
-    t, x, p = (to_sx(value) for value in loop.inputs("t", "x", "p").values())
-    f = loop.slopes_kernel.function(t, x, p)
-    outputs = [ca.densify(value) for value in (f, ca.jacobian(f, x), ca.jacobian(f, t))]
-    size = loop.size
-    shapes = {"t": (1,), "x": (size,), "p": (len(loop.parameters),)}
-    function = ca.Function("slopes", [t, x, p], outputs)
-    return Kernel(function, shapes, {"f": (size,), "J": (size, size), "slope": (size,)})
