@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from config_texts import CART_PLANT as PLANT
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError, ServoctlError, TaskError
+from servoctl.laws.observer import Observer
 from servoctl.run_folder import load_run
 from tests.faces import exit_code
 from tests.small_plants import Masses
@@ -315,6 +316,17 @@ def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) ->
         ({"task": {"x": sc.Holonomic("xx")}}, "x: unknown word 'xx' \\(did you mean 'x'\\?\\)"),
         ({"task": {"x": sc.Holonomic(lambda q, t: None)}}, "x: Holonomic: expected numbers, got None"),
         ({"law": sc.Baumgarte(1, 1)}, "simulate: law: expected a law such as ConstraintFollowing"),
+        ({"law": replace(LAW, rank_tolerance=5.0)}, "law.rank_tolerance: expected a number between 0 and 1, got 5.0"),
+        ({"law": replace(LAW, residual_tolerance=-1)}, "law.residual_tolerance: expected a positive number, got -1"),
+        ({"law": replace(LAW, input_damping=np.nan)}, "law.input_damping: expected a number >= 0, got nan"),
+        (
+            {"law": replace(LAW, secondary=sc.Secondary(preload={"Fx": np.inf}))},
+            "law.secondary.preload.Fx: expected a number, got inf",
+        ),
+        (
+            {"law": replace(LAW, observer=Observer(-1.0)), "period": 0.01},
+            "law.observer.rate: expected a positive number",
+        ),
         ({"q": [0.0, 0.0, 0.0]}, "simulate: q: expected 2 values \\(x, y\\), got 3"),
         ({"q": [np.nan, 0.0]}, "simulate: q: expected finite numbers, got \\[nan, 0.0\\]"),
         ({"q": {"x": 0.0}}, "simulate: q: no value for y"),

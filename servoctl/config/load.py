@@ -135,8 +135,9 @@ def _with_paths(node: Any, change: Callable[[str, str], str], at: tuple[str, ...
     if isinstance(node, tuple):
         return tuple(_with_paths(part, change, (*at, getattr(part, "name", str(i)))) for i, part in enumerate(node))
     new: dict[str, Any] = {}
-    for name, field in fields_of(node):
-        value, path = getattr(node, name), (*at, field.alias or name)
+    kind: Any = type(node)
+    for key, (name, field) in fields_of(kind).items():
+        value, path = getattr(node, name), (*at, key)
         named = value is not None and names_a_file(field)
         changed = change(".".join(path), value) if named else _with_paths(value, change, path)
         new |= {} if changed is value else {name: changed}

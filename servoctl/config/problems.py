@@ -14,7 +14,7 @@ from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
 from servoctl.config.schema import Config
 from servoctl.errors import remedy, suggestion
 from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words
-from servoctl.tree.rules import Ruled, below, names_of, rough_section, sections_in
+from servoctl.tree.rules import Ruled, below, fields_of, rough_section, sections_in
 
 S = TypeVar("S", bound=Ruled)
 
@@ -64,7 +64,7 @@ def validate_as(
             error for error in wrong.errors(include_url=False) if error["type"] != "too_short" or not error["input"]
         )
         problems = [_with_default(error) for error in told]
-    new = [(key, name) for key, name in names_of(kind).items() if key not in known]
+    new = [(key, name) for key, (name, _) in fields_of(kind).items() if key not in known]
     inner = [each for key, name in new for each in sections_in(getattr(section, name), (key,))]
     inner.sort(key=lambda each: len(each[0]))
     broken = chain(*(below(at, each.broken()) for at, each in inner), section.broken())

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictBool
 
+from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.tree.fields import (
     FileName,
     InertiaEntries,
@@ -27,14 +28,6 @@ from servoctl.tree.rules import Broken, OneOf, Ruled, rule
 ORIGIN = (0.0, 0.0, 0.0)
 
 LoopKind = Literal["weld", "hinge", "slide", "point"]
-
-LOOP_KINDS = {
-    "weld": ("x", "y", "z", "rx", "ry", "rz"),
-    "hinge": ("x", "y", "z", "rx", "ry"),
-    "slide": ("x", "y", "rx", "ry", "rz"),
-    "point": ("x", "y", "z"),
-}
-"""Kind of a loop -> components of the reaction that it can have, in axes of the first frame."""
 
 
 def _all_or_names(value: Any) -> Any:
@@ -103,7 +96,7 @@ class LoopConfig(Ruled):
     """A passive constraint between two frames: exactly one of weld, hinge, slide, point."""
 
     one_of = OneOf(
-        tuple(LOOP_KINDS), "a loop has exactly one kind", f"no kind (give exactly one of {', '.join(LOOP_KINDS)})"
+        tuple(LOOP_ROWS), "a loop has exactly one kind", f"no kind (give exactly one of {', '.join(LOOP_ROWS)})"
     )
 
     weld: TwoFrames | None = Field(default=None, description="[first, second]: fixed to each other, 6 rows")
@@ -114,7 +107,7 @@ class LoopConfig(Ruled):
     @property
     def kind(self) -> LoopKind:
         """Its kind."""
-        return cast(LoopKind, next(kind for kind in LOOP_KINDS if getattr(self, kind) is not None))
+        return cast(LoopKind, next(kind for kind in LOOP_ROWS if getattr(self, kind) is not None))
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -124,7 +117,7 @@ class LoopConfig(Ruled):
 
     @rule
     def _two_frames(self) -> Broken:
-        for kind in self.given(LOOP_KINDS):
+        for kind in self.given(LOOP_ROWS):
             first, second = getattr(self, kind)
             if first == second:
                 yield (kind,), f"has the frame {first!r} twice (give two frames)"

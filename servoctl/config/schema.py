@@ -17,7 +17,7 @@ from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
 from servoctl.config.references import ReferenceConfig
-from servoctl.config.robot import LOOP_KINDS, NEEDS_ROBOT, Initial, LoopConfig
+from servoctl.config.robot import NEEDS_ROBOT, Initial, LoopConfig
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task
 from servoctl.config.tune import Tune
 from servoctl.errors import remedy
@@ -26,6 +26,7 @@ from servoctl.laws.configured import ConstraintFollowing, OnInfeasible
 from servoctl.laws.observer import Observer
 from servoctl.laws.robust_design import Adaptive, Robust
 from servoctl.laws.secondary import Secondary
+from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
@@ -90,13 +91,13 @@ class ReactionConfig(Ruled):
         if name not in loops:
             yield (), f"there is no loop {name!r} ({remedy(name, loops)})"
             return
-        components = self.given(LOOP_KINDS["weld"])
+        components = self.given(LOOP_ROWS["weld"])
         if not components and not self.misspelt:
             yield (), "no component (give one of x, y, z [N], rx, ry, rz [N m])"
-        for kind in loops[name].given(LOOP_KINDS)[:1]:
+        for kind in loops[name].given(LOOP_ROWS)[:1]:
             for component in components:
-                if component not in LOOP_KINDS[kind]:
-                    words = ", ".join(LOOP_KINDS[kind])
+                if component not in LOOP_ROWS[kind]:
+                    words = ", ".join(LOOP_ROWS[kind])
                     yield (component,), f"a {kind} has no such reaction (known: {words})"
 
 

@@ -32,6 +32,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
+from servoctl.tree.fields import Fraction, NotNegative, Positive, wrong_numbers
 from servoctl.types import State
 
 OnInfeasible = Literal["warn", "damp", "fault"]
@@ -86,11 +87,11 @@ class ConstraintFollowing(Law):
     null_space: Equations | Callable[[State], Any] | None = None
     secondary: Secondary | None = None
     limits: Mapping[str, float | tuple[float, float]] | None = None
-    rank_tolerance: float = 1e-10
-    passive_rank_tolerance: float = 1e-6
-    residual_tolerance: float = 1e-8
+    rank_tolerance: Fraction = 1e-10
+    passive_rank_tolerance: Fraction = 1e-6
+    residual_tolerance: Positive = 1e-8
     on_infeasible: OnInfeasible = "warn"
-    input_damping: float = 1.0
+    input_damping: NotNegative = 1.0
     preload: Preload | None = None
     observer: Observer | None = None
     robust: Robust | Adaptive | None = None
@@ -251,6 +252,7 @@ class ConstraintFollowing(Law):
         ):
             if word not in words:
                 problems.append(f"law.{key}: expected one of {', '.join(words)}, got {word!r}")
+        problems += [f"law.{sentence}" for sentence in wrong_numbers(self)]
         problems += self.unknown_actuators(actuators)
         for name, weight in (self.weights or {}).items():
             if not weight > 0.0:

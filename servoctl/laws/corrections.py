@@ -28,7 +28,7 @@ from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms
-from servoctl.tree.fields import NumberField, PerRow, described, wrong_gains
+from servoctl.tree.fields import NumberField, PerRow, described, wrong_numbers
 from servoctl.types import Array
 
 Gain = float | Sequence[float] | Mapping[str, Any]
@@ -152,7 +152,7 @@ class Correction(ABC):
     label: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for sentence in wrong_gains(self):
+        for sentence in wrong_numbers(self):
             raise TaskError(f"{type(self).__name__}: {sentence}")
 
     @abstractmethod

@@ -33,7 +33,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import CommandMemory, Timing, UnderWay
-from servoctl.tree.fields import AutoPositive, described
+from servoctl.tree.fields import AutoPositive, described, wrong_numbers
 from servoctl.types import Array, Command
 
 SHARE = 0.2  # default rate times period
@@ -56,6 +56,8 @@ class Observer:
         """
         if timing.period is None:
             raise TaskError("law.observer: needs a sampled law (give run.period)")
+        for sentence in wrong_numbers(self):
+            raise TaskError(f"law.observer.{sentence}")
         for row in rows:
             if row.degree > 2:
                 raise TaskError(

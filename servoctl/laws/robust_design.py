@@ -21,7 +21,7 @@ from servoctl.errors import TaskError, remedy
 from servoctl.laws.robust import RobustTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing
-from servoctl.tree.fields import AutoPositive, NotNegative, Positive, ScalarOr, described
+from servoctl.tree.fields import AutoPositive, NotNegative, Positive, ScalarOr, described, wrong_numbers
 from servoctl.types import Array
 
 REAL = 1e-9  # a correction counts as critically damped within this relative error of its discriminant
@@ -46,11 +46,7 @@ class _Term(ABC):
         field = f"law.{self.name}"
         known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
         found = _unknown(f"{field}.scale", self.scale, known)
-        found += [
-            f"{field}.scale.{name}: expected a positive number, got {value:g}"
-            for name, value in self.scale.items()
-            if not value > 0.0
-        ]
+        found += [f"{field}.{sentence}" for sentence in wrong_numbers(self)]
         for row in (rows[i] for i in members):
             if row.degree > 2:
                 found.append(

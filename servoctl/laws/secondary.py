@@ -13,7 +13,7 @@ from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
-from servoctl.tree.fields import NotNegative, Real, described
+from servoctl.tree.fields import NotNegative, Real, described, wrong_numbers
 from servoctl.types import Array, State
 
 Equations = Mapping[str, str | Expression]  # actuator -> equation
@@ -31,11 +31,9 @@ class Secondary:
 
     def problems(self, limits: Mapping[str, tuple[float, float]]) -> list[str]:
         """One sentence for each field that does not fit these limits of actuators."""
-        sentences = []
+        sentences = [f"law.secondary.{sentence}" for sentence in wrong_numbers(self)]
         if self.centre and not any(np.isfinite(limit).all() for limit in limits.values()):
             sentences.append("law.secondary.centre: there are no limits to be in the middle of (give law.limits)")
-        if not (self.damping >= 0.0 and np.isfinite(self.damping)):
-            sentences.append(f"law.secondary.damping: expected a number >= 0, got {self.damping}")
         return sentences
 
     def aim(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:

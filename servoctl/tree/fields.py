@@ -281,26 +281,39 @@ class PerRow:
 
 
 @cache
-def gain_fields(kind: Any) -> dict[str, NumberField]:
-    """Field -> each of its numbers, of the fields that are gains."""
-    return {
-        field.name: mark.number for field in fields(kind) for mark in get_args(field.type) if isinstance(mark, PerRow)
-    }
+def gain_fields(kind: Any) -> tuple[str, ...]:
+    """The fields that are gains, of which each row may have its own."""
+    return tuple(field.name for field in fields(kind) if any(isinstance(mark, PerRow) for mark in get_args(field.type)))
 
 
-def wrong_gains(section: Any) -> Iterator[str]:
-    """One sentence for each gain of a dataclass, wherever it stands in a `PerRow`, that is no number of its range."""
+@cache
+def _number_fields(kind: Any) -> dict[str, NumberField]:
+    """Field -> each of its numbers, of the fields whose numbers are all of one kind."""
+    marks = {field.name: set(_marks(field.type)) for field in fields(kind)}
+    return {name: of.pop() for name, of in marks.items() if len(of) == 1}
+
+
+def _marks(kind: Any) -> Iterator[NumberField]:
+    for part in get_args(kind):
+        if isinstance(part, NumberField | PerRow):
+            yield part if isinstance(part, NumberField) else part.number
+        else:
+            yield from _marks(part)
+
+
+def wrong_numbers(section: Any) -> Iterator[str]:
+    """One sentence for each number of a dataclass, in lists and mappings too, that is none of its field's range."""
     kind: Any = type(section)
-    for name, number in gain_fields(kind).items():
-        left = [getattr(section, name)]
+    for path, number in _number_fields(kind).items():
+        left = [(path, getattr(section, path))]
         while left:
-            value = left.pop()
-            if isinstance(value, float) and number.holds(value):
+            name, value = left.pop()
+            if value is None or (isinstance(value, float) and number.holds(value)):
                 continue
             if isinstance(value, Mapping):
-                left += value.values()
+                left += [(f"{name}.{key}", each) for key, each in value.items()]
             elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-                left += list(value)
+                left += [(name, each) for each in value]
             elif isinstance(value, bool) or not isinstance(value, SupportsFloat) or not number.holds(float(value)):
                 yield f"{name}: expected {number.expected}, got {value!r}"
 

@@ -6,7 +6,8 @@ once, and nothing is reported that only follows from something else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, Union, cast, get_args, get_origin
@@ -86,8 +87,8 @@ class Rules:
     def given(self, keys: Iterable[str]) -> list[str]:
         """Those of the keys that have a value."""
         kind: Any = type(self)
-        names = names_of(kind)
-        return [key for key in keys if getattr(self, names[key]) is not None]
+        own = fields_of(kind)
+        return [key for key in keys if getattr(self, own[key][0]) is not None]
 
     @rule
     def _one_kind(self) -> Broken:
@@ -112,11 +113,14 @@ def _rules_of(kind: type) -> list[Callable[[Any], Broken]]:
 
 
 @cache
-def names_of(kind: Any) -> dict[str, str]:
-    """Key in a config -> field, of a class of sections."""
+def fields_of(kind: Any) -> dict[str, tuple[str, FieldInfo]]:
+    """Key in a config -> name, and type, default and description, of each field of a section; empty for other types."""
+    own: dict[str, FieldInfo] = {}
     if issubclass(kind, Section):
-        return {field.alias or name: name for name, field in kind.model_fields.items()}
-    return {field.name: field.name for field in fields(kind)} if is_dataclass(kind) else {}
+        own = kind.model_fields
+    elif is_dataclass(kind):
+        own = {each.name: FieldInfo.from_annotated_attribute(cast(Any, each.type), each) for each in fields(kind)}
+    return {field.alias or name: (name, field) for name, field in own.items()}
 
 
 def sections_in(thing: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Rules]]:
@@ -137,10 +141,9 @@ def sections_in(thing: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tu
 @cache
 def _with_rules_inside(kind: Any) -> list[tuple[str, str]]:
     """Key and name of the fields of a class in which there may be sections with rules."""
-    pairs = zip(names_of(kind).items(), fields_of(kind), strict=True)
     return [
         (key, name)
-        for (key, name), (_, field) in pairs
+        for key, (name, field) in fields_of(kind).items()
         if any(issubclass(each, Rules) or _with_rules_inside(each) for each in _classes_in(field.annotation))
     ]
 
@@ -156,16 +159,6 @@ def _classes_in(kind: Any) -> Iterator[Any]:
             yield part
 
 
-def fields_of(section: Any) -> Iterator[tuple[str, FieldInfo]]:
-    """Name, and type and description, of each field of a section, or of a class of sections; none of other things."""
-    kind: Any = section if isinstance(section, type) else type(section)
-    if issubclass(kind, Section):
-        yield from kind.model_fields.items()
-    elif is_dataclass(kind):
-        for field in fields(kind):
-            yield field.name, FieldInfo.from_annotation(cast(Any, field.type))
-
-
 def with_fields(section: Any, values: Mapping[str, Any]) -> Any:
     """A section with other values in some fields."""
     return section.model_copy(update=values) if isinstance(section, Section) else replace(section, **values)
@@ -179,27 +172,20 @@ def names_a_file(field: FieldInfo) -> bool:
 
 def roughly(kind: Any, value: Any) -> Any:
     """The value of a type, with `WRONG` in place of what is wrong."""
-    if _accepts(kind, value):
+    with suppress(ValidationError):
         return TypeAdapter(kind).validate_python(value)
     for part in _alternatives(kind):
         inner, of = get_args(part), get_origin(part)
-        if isinstance(value, Mapping) and isinstance(part, type) and names_of(part):
+        if isinstance(value, Mapping) and isinstance(part, type) and fields_of(part):
             return rough_section(part, value)
-        if _accepts(part, value):
+        with suppress(ValidationError):
+            TypeAdapter(part).validate_python(value)
             return WRONG  # as a whole, such as a list of a wrong length
         if isinstance(value, Mapping) and of is dict:
             return {key: roughly(inner[1], each) for key, each in value.items()}
         if isinstance(value, list | tuple) and of is tuple:
             return tuple(roughly(inner[0], each) for each in value)
     return WRONG
-
-
-def _accepts(kind: Any, value: Any) -> bool:
-    try:
-        TypeAdapter(kind).validate_python(value)
-    except ValidationError:
-        return False
-    return True
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
@@ -219,26 +205,17 @@ def _alternatives(kind: Any) -> Iterator[Any]:
 def rough_section(kind: Any, values: Mapping[str, Any]) -> Any:
     """A section of these values, with `WRONG` in place of those that are wrong or missing; nothing else is checked."""
     made: dict[str, Any] = {}
-    for (key, name), (_, field) in zip(names_of(kind).items(), fields_of(kind), strict=True):
+    for key, (name, field) in fields_of(kind).items():
         if key in values:
             marked = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
             made[name] = roughly(marked, values[key])
         else:
-            made[name] = _default(kind, name, field)
+            made[name] = WRONG if field.is_required() else field.get_default(call_default_factory=True)
     if issubclass(kind, Section):
-        section = kind.model_construct({names_of(kind)[key] for key in values if key in names_of(kind)}, **made)
+        section = kind.model_construct({name for key, (name, _) in fields_of(kind).items() if key in values}, **made)
     else:
         section = object.__new__(kind)
         section.__dict__.update(made)
-    if not values.keys() <= names_of(kind).keys():
+    if not values.keys() <= fields_of(kind).keys():
         section.__dict__["misspelt"] = True
     return section
-
-
-def _default(kind: Any, name: str, field: FieldInfo) -> Any:
-    if issubclass(kind, Section):
-        return WRONG if field.is_required() else field.get_default(call_default_factory=True)
-    (own,) = (each for each in fields(kind) if each.name == name)
-    if own.default_factory is not MISSING:
-        return own.default_factory()
-    return WRONG if own.default is MISSING else own.default
