@@ -1,10 +1,16 @@
-"""Bus load, against Davis et al. 2007 and rates worked out by hand."""
+"""Bus load against Davis et al. 2007, the bits that the recorder counts, and error frames against Linux' error.h."""
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from hil.bus import Link
+from hil.bus.base import Report, report, worse
 from hil.bus.load import BusRates, FrameTraffic, describe_load, frame_bits, worst_load
+from hil.frame import BRS, EXTENDED, FD, REMOTE, SENT, Frame
+from hil.recorder.files import MOST, BusBits
+from hil.recorder.memory import FRAME
 
 # Bits of one cycle of six axes: worst case of every frame, summed by hand (55 + 10 s, extended 80 + 10 s).
 CYCLES = [
@@ -79,3 +85,91 @@ def test_the_proposed_period_fits() -> None:
         sentence = describe_load(traffic, 1e-5, BusRates.classic(1_000_000), 0.7).sentence
         proposed = float(sentence.split("hil.period of ")[1].split(" s")[0])
         assert describe_load(traffic, proposed, BusRates.classic(1_000_000), 0.7).fits
+
+
+def frame(seconds: float, bus: int, flags: int, length: int) -> bytes:
+    return FRAME.pack(round(seconds * 1e9), 0x181, bus, flags, length, bytes(8))
+
+
+def test_bits_are_counted_per_bus_and_window() -> None:
+    bits = BusBits()
+    bits.add(frame(0.001, 0, 0, 8) + frame(0.002, 0, SENT, 4) + frame(0.021, 1, EXTENDED, 8))
+    bits.add(frame(0.05, 0, REMOTE, 8))
+    said = bits.as_dict()
+    assert said["window"] == 0.02
+    assert said["bits"] == [[135 + 95, 0, 55], [0, 160, 0]]
+    assert "data_bits" not in said  # no FD frame
+
+
+def test_a_long_run_has_longer_windows_and_loses_no_bit() -> None:
+    bits = BusBits()
+    for second in range(1000):
+        bits.add(frame(second, 0, 0, 8) * 3)
+    said = bits.as_dict()
+    assert len(said["bits"][0]) <= MOST and np.sum(said["bits"]) == 3000 * 135
+    assert said["window"] == 0.02 * 2**7
+
+
+def test_bits_at_the_data_bit_rate_are_counted_apart() -> None:
+    bits = BusBits()
+    bits.add(frame(0.001, 0, FD | BRS, 64) + frame(0.002, 0, FD, 64) + frame(0.003, 0, FD | BRS | EXTENDED, 12))
+    bits.add(frame(0.004, 0, 0, 8))
+    switched, plain = frame_bits(64, False, True, True), frame_bits(64, False, True)
+    long = frame_bits(12, True, True, True)
+    said = bits.as_dict()
+    assert said["bits"] == [[switched.nominal + plain.nominal + long.nominal + 135]]
+    assert said["data_bits"] == [[switched.data + long.data]]
+    assert plain == (sum(switched), 0)
+
+
+GOLDEN = [
+    (0x001, "", Link.DOWN, "the controller did not send in time"),
+    (0x002, "05", Link.ACTIVE, "arbitration lost in bit 5"),
+    (0x002, "", Link.ACTIVE, "arbitration lost"),
+    (0x004, "0001", Link.ACTIVE, "receive buffer of the controller full, frames lost"),
+    (0x004, "0002", Link.ACTIVE, "transmit buffer of the controller full, frames lost"),
+    (0x004, "0004", Link.WARNING, "many receive errors"),
+    (0x004, "0008", Link.WARNING, "many transmit errors"),
+    (0x004, "0010", Link.PASSIVE, "error passive by receive errors"),
+    (0x004, "0020", Link.PASSIVE, "error passive by transmit errors"),
+    (0x004, "0040", Link.ACTIVE, "error active again"),
+    (0x004, "000c", Link.WARNING, "many receive errors; many transmit errors"),
+    (0x004, "0024", Link.PASSIVE, "many receive errors; error passive by transmit errors"),
+    (0x004, "", Link.ACTIVE, "unspecified problem of the controller"),
+    (0x008, "00000408", Link.ACTIVE, "protocol error: stuff in CRC"),
+    (0x008, "00008819", Link.ACTIVE, "protocol error: cannot send a dominant bit, while sending in acknowledge slot"),
+    (0x008, "", Link.ACTIVE, "protocol error: unspecified"),
+    (0x010, "0000000004", Link.ACTIVE, "transceiver: CAN high: no wire"),
+    (0x010, "0000000080", Link.ACTIVE, "transceiver: CAN low: short to CAN high"),
+    (0x020, "", Link.ACTIVE, "no acknowledgement: no other node on the bus, or a broken cable"),
+    (0x040, "0000000000000000", Link.OFF, "bus-off: check cables, termination and bit rate"),
+    (0x080, "", Link.ACTIVE, "bus error"),
+    (0x100, "", Link.ACTIVE, "the controller restarted"),
+    (
+        0x204,
+        "0020000000008007",
+        Link.PASSIVE,
+        "error passive by transmit errors; 128 transmit and 7 receive errors counted",
+    ),
+    (0x041, "", Link.DOWN, "bus-off: check cables, termination and bit rate; the controller did not send in time"),
+    (0x140, "", Link.OFF, "bus-off: check cables, termination and bit rate; the controller restarted"),
+    (0x400, "", Link.ACTIVE, "error frame of unknown class 0x400"),
+]
+
+
+@pytest.mark.parametrize(("classes", "data", "link", "sentence"), GOLDEN)
+def test_an_error_frame_is_decoded(classes: int, data: str, link: Link, sentence: str) -> None:
+    assert report(Frame(classes, bytes.fromhex(data), error=True)) == Report(link, sentence)
+
+
+def test_no_error_frame_makes_the_decoder_raise() -> None:
+    for classes in range(0x800):
+        assert report(Frame(classes, bytes([classes % 256] * 8), error=True)).sentence
+
+
+def test_links_are_ordered_by_severity() -> None:
+    order = [Link.ACTIVE, Link.WARNING, Link.PASSIVE, Link.OFF, Link.DOWN]
+    for i, low in enumerate(order):
+        for high in order[i:]:
+            assert worse(low, high) is high
+            assert worse(high, low) is high

@@ -1,16 +1,33 @@
-"""Speeds from positions, samples that are judged one by one: against what their definitions promise."""
+"""Speeds from positions, samples judged one by one, predictions and statics: against definitions and closed forms."""
 
+import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from machines import parallelogram, rate, robots
+from multipliers import multiplier_equation
+from scipy.integrate import solve_ivp
+from scipy.linalg import null_space
 
+import servoctl as sc
 from hil.loop import Implausibility
 from hil.loop.clock import nanoseconds
 from hil.sensing.channels import Channel
+from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
+from hil.sensing.prediction import Prediction
+from plants.chain import Chain
+from plants.coordinated_robots import CoordinatedRobots
+from plants.parallelogram import Parallelogram
+from plants.scara import Scara
+from plants.two_mass_spring import TwoMassSpring
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array, State
 from tests.hil.one_joint import OneJoint
 
 MS = 1_000_000
@@ -138,11 +155,11 @@ def test_without_a_speed_limit_the_reported_speed_and_a_leap_bound_the_motion(
 
 
 def test_a_gap_does_not_widen_the_largest_jump() -> None:
-    for position, rate, good in [(1.2 * ALLOWED, 0.0, False), (2.0 * 4 * T, 2.0, True)]:
+    for position, speed, good in [(1.2 * ALLOWED, 0.0, False), (2.0 * 4 * T, 2.0, True)]:
         # at 2 rad/s the joint has gone on over four periods
         joint = OneJoint(CHANNEL)
-        joint.tick(0.0, 0, rate)
-        assert (joint.tick(position, 5, rate) is None) == good
+        joint.tick(0.0, 0, speed)
+        assert (joint.tick(position, 5, speed) is None) == good
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -202,3 +219,143 @@ def test_accepted_samples_never_move_faster_than_the_joint_can(positions: list[f
         if now is not None and last is not None:
             assert abs(now - last) <= ALLOWED
         last = now
+
+
+def model_of(plant: Plant, q: Array) -> Model:
+    return Model(plant, {}, State(0.0, q, np.zeros(len(q))))
+
+
+def ahead(t: float, x: Array, u: Array) -> Array:
+    """The robots after a time, by Lagrange's multipliers and an adaptive method."""
+    plant = CoordinatedRobots()
+
+    def change(_: float, x: Array) -> Array:
+        q, v = x[:5], x[5:]
+        A = np.array([-np.sin(q), np.cos(q)])
+        b = np.array([np.cos(q) @ v**2, np.sin(q) @ v**2])
+        Q = plant.force(q, v, 0.0) + plant.actuation(q, 0.0) @ u
+        return np.concatenate([v, multiplier_equation(plant.mass_matrix(q, 0.0), Q, A, b)])
+
+    return np.asarray(solve_ivp(change, (0.0, t), x, method="DOP853", rtol=1e-13, atol=1e-14).y[:, -1])
+
+
+U = np.array([30.0, 5.0, -4.0, 2.0, 10.0, 20.0])
+
+
+@pytest.mark.parametrize("engine", ["vm", "c", "numpy"])
+def test_the_prediction_is_short_of_the_motion_by_the_fifth_order_of_the_delay(engine: str) -> None:
+    predict = Prediction(model_of(CoordinatedRobots(), robots(0.1)), engine=engine)
+    assert predict.engine == engine
+    q, v = robots(0.1), rate(robots, 0.1)
+    left, without, times = [], [], [0.04, 0.02, 0.01]
+    for h in times:
+        true = ahead(h, np.concatenate([q, v]), U)
+        left.append(np.abs(np.concatenate(predict(0.0, h, q, v, U)) - true).max())
+        without.append(np.abs(np.concatenate([q, v]) - true).max())
+    slope, slope_without = (np.polyfit(np.log(times), np.log(error), 1)[0] for error in (left, without))
+    assert slope == pytest.approx(5.0, abs=0.4)
+    assert slope_without == pytest.approx(1.0, abs=0.2)
+    assert left[-1] < 1e-4 * without[-1]
+
+
+def test_an_opaque_plant_is_predicted_in_numpy() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Opaque(TwoMassSpring):
+        def force(self, q: Array, v: Array, t: float) -> Array:
+            return super().force(np.array([float(x) for x in q]), v, t)
+
+    plant, q, v = Opaque(), np.array([0.0, 0.6]), np.array([1.0, -1.0])
+    predict = Prediction(model_of(plant, q))
+    assert predict.engine == "vm" and "runs in NumPy" in predict.note
+    expected = Prediction(model_of(TwoMassSpring(), q), engine="vm")(0.0, 0.01, q, v, np.ones(1))
+    np.testing.assert_allclose(predict(0.0, 0.01, q, v, np.ones(1)), expected, atol=1e-14)
+
+
+def delayed(period: float, law: Callable[[float, Array], Array] | None, predicted: bool) -> Array:
+    """The robots' run in which each torque acts one period after its samples; no law: without delay."""
+    run = sc.load("coordinated_robots")
+    loop, predict = run.loop, Prediction(run.system.model, engine="vm")
+    slices, n = loop.layout.slices["u"], 5
+    x = np.concatenate([run.start.q, run.start.v])
+    row, states = loop.control(0.0, x), []
+    for k in range(round(0.6 / period)):
+        t = k * period
+        if law is None:
+            row = loop.control(t, x)
+        command, held = row, row[slices]
+        if law is not None:
+            there = np.concatenate(predict(t, period, x[:n], x[n:], held)) if predicted else x
+            row = loop.control(t + period if predicted else t, there)
+        x = loop.after_hold(t, x, command, period, substeps=2)
+        states.append(x)
+    return np.array(states)
+
+
+def test_prediction_makes_a_delayed_loop_run_like_one_without_delay() -> None:
+    errors = {}
+    for period in (0.01, 0.005):
+        undelayed = delayed(period, None, False)
+        for predicted in (False, True):
+            late = delayed(period, lambda t, x: x, predicted)
+            errors[period, predicted] = np.abs(late - undelayed)[:, :5].max()
+    assert errors[0.01, True] < 1e-2 * errors[0.01, False]
+    assert errors[0.005, True] < 1e-2 * errors[0.005, False]
+    order = [np.log2(errors[0.01, predicted] / errors[0.005, predicted]) for predicted in (False, True)]
+    assert order[1] > order[0] + 1.0, "smaller by an order of the period at least"
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_the_smallest_torques_that_hold_two_robots(engine: str) -> None:
+    plant, q = CoordinatedRobots(), robots(0.3)
+    hold = GravityCompensation(model_of(plant, q), engine=engine)(0.0, q)
+    free = null_space(np.array([-np.sin(q), np.cos(q)]))
+    B, Q = plant.actuation(q, 0.0), plant.force(q, np.zeros(5), 0.0)
+    np.testing.assert_allclose(hold.u, -np.linalg.pinv(free.T @ B) @ free.T @ Q, atol=1e-9)
+    assert hold.holds
+    assert falls_without_torque(model_of(plant, q), 0.0, q).falls
+
+
+def test_one_motor_holds_the_parallelogram_under_dependent_rows() -> None:
+    plant, theta = Parallelogram(motor=2), 0.7
+    q = parallelogram(theta)
+    hold = GravityCompensation(model_of(plant, q), engine="vm")(0.0, q)
+    np.testing.assert_allclose(hold.u, [(3 / 2 + 2.0) * 9.81 * np.cos(theta)], atol=1e-9)
+    assert hold.holds
+
+
+def test_a_coordinate_without_a_motor_moves_although_motors_act() -> None:
+    plant = TwoMassSpring()
+    stretched, relaxed = np.array([0.0, 0.8]), np.array([0.0, 0.5])
+    hold = GravityCompensation(model_of(plant, stretched), engine="vm")(0.0, stretched)
+    # k s = 3 N: F = -3 N holds the driven mass, the other one starts back
+    np.testing.assert_allclose(hold.u, [-3.0], atol=1e-12)
+    np.testing.assert_allclose(hold.acceleration, [0.0, -1.5], atol=1e-12)
+    assert not hold.holds
+    assert not falls_without_torque(model_of(plant, relaxed), 0.0, relaxed).falls
+
+
+def test_how_a_rod_falls() -> None:
+    fall = falls_without_torque(model_of(Chain(N=1), np.array([0.4])), 0.0, np.array([0.4]))
+    assert fall.falls and fall.coordinate == "theta1"
+    assert fall.acceleration == pytest.approx(1.5 * 9.81 / 2.0 * np.cos(0.4))
+    upright = falls_without_torque(model_of(Chain(N=1), np.array([np.pi / 2])), 0.0, np.array([np.pi / 2]))
+    assert not upright.falls
+
+
+def test_the_errors_of_each_task_row_at_a_state() -> None:
+    run = sc.load("coordinated_robots")
+    q = run.start.q + np.array([0.0, 0.0, 0.03, 0.0, 0.0])
+    state = State(0.0, q, np.array([0.0, 0.0, 0.5, 0.0, 0.0]))
+    errors = task_errors(run.system.model, state)
+    assert list(errors) == ["object_x", "object_y", "level"]
+    assert errors["level"] == pytest.approx((0.03, 0.5))
+    assert errors["object_y"] == pytest.approx((np.sin(0.03) / 2, 0.25 * np.cos(0.03)))
+    assert np.nanmax(np.abs(list(task_errors(run.system.model, run.start).values()))) < 0.02
+
+
+def test_brakes_hold_the_axes_that_they_are_on() -> None:
+    q = np.array([0.3, -0.9, 0.6, 0.0])
+    model = model_of(Scara(), q)
+    assert falls_without_torque(model, 0.0, q) == pytest.approx((True, 9.81, "q4"))
+    assert falls_without_torque(model, 0.0, q, braked=[0, 1, 2]).falls
+    assert falls_without_torque(model, 0.0, q, braked=[3]).acceleration < 1e-12

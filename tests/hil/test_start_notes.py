@@ -1,14 +1,25 @@
-"""Notes before a run begins: why nothing will move, and what happens if the loop dies."""
+"""What is said before a run begins, about a task that does not begin, and about a start that fails."""
 
+import math
 from pathlib import Path
 
 import pytest
+from emulation import drive_settings
 from interfaces import keys_of
 from wall_clock import write_config
 
+from hil.assembly.measuring import resolved_steps
 from hil.assembly.prepare import load
+from hil.drives.base import DriveError, HandshakeStep, Steps
+from hil.frame import Frame
+from hil.loop.clock import VirtualClock, World
+from hil.protocols.registry import build
+from hil.rig.handshake import Handshake
+from hil.safety import EventKind
+from hil.safety.plan import Stage
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
+from tests.faces import on_rig
 from tests.hil.emulation import served
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
 from tests.hil.test_real_drives import rig_of
@@ -67,3 +78,107 @@ def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_pat
                 begun = start(request)
                 begun.close()
                 assert begun.notes[-1].startswith("hil.faults: happen in the emulator only")
+
+
+def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_path: Path) -> None:
+    begun = start(Request("scara_drive", ("hil.safety.engage_tolerance=1e-5",), duration=0.1, engine="vm"))
+    ended = begun.run(tmp_path / "run", lambda event: None)
+    assert ended.exit_code == 4
+    details = {event.subject: event.detail for event in ended.events if event.kind is EventKind.NOT_ENGAGED}
+    assert set(details) == {"x", "y", "heading", "z"}
+    resolved = begun.setup.plan(begun.stage, None).resolved
+    for name, detail in details.items():
+        violation, rate = resolved[name]
+        assert detail.startswith("error ")
+        assert f"measured in steps of {violation:.2g}; rate " in detail
+        assert (
+            f"measured in steps of {rate:.2g}; tolerance 1e-05; the tolerance is finer than the measurement" in detail
+        )
+        assert detail.endswith(f"set engage_tolerance to {max(violation, rate):.2g} or more, or use finer encoders")
+
+
+def test_the_steps_of_a_row_are_those_of_its_encoders() -> None:
+    """x2 - x1 - l, each measured in 2^14 steps a turn behind 50 rad/m; ODrives give speeds by themselves, in floats."""
+    prepared = load("two_mass_spring_drive", (), "vm")
+    nodes = (*prepared.drives, *prepared.sensors)
+    model, values = prepared.loop.system.model, prepared.settings.values
+    found = resolved_steps(model, prepared.sensing, nodes, values, prepared.start)
+    quanta = [node.quantum()[:2] for node in nodes]
+    assert quanta[0][0] <= 2 * math.pi / 2**14 / 50 * 1.001
+    assert list(found) == ["distance"]
+    assert found["distance"][0] == pytest.approx(sum(position for position, _ in quanta), rel=1e-6)
+    if values.velocity != "filter":
+        assert found["distance"][1] == pytest.approx(sum(speed for _, speed in quanta), rel=1e-6)
+    else:
+        assert found["distance"][1] == pytest.approx(sum(2 * p for p, _ in quanta) / values.period, rel=1e-6)
+
+
+def waiting() -> Steps:
+    yield HandshakeStep([], lambda: False, 0.5, "NMT state operational, and TPDO2 after SYNC")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "frames", "explanation"),
+    [
+        (
+            "cia402",
+            [(0x701, "7f"), (0x081, "0050010000000000"), (0x081, "0000000000000000")],
+            "; its last emergency: device hardware error (0x5000), its NMT state: pre-operational",
+        ),
+        ("cia402", [], ""),
+        ("odrive", [(0x021, "0100000001000000")], "; its axis state: IDLE, its errors: INITIALIZING (0x1)"),
+        ("mit", [], ""),
+    ],
+)
+def test_a_time_out_at_start_names_what_the_drive_said_last(
+    protocol: str, frames: list[tuple[int, str]], explanation: str
+) -> None:
+    options = {"motor": "ak80-9_v2"} if protocol == "mit" else drive_settings(protocol).options
+    drive = build(drive_settings(protocol, options=options), 0.0025)
+    for identity, data in frames:
+        drive.accept(Frame(identity, bytes.fromhex(data), time=1))
+    world = World()
+    handshake = Handshake({drive: waiting()}, lambda bus, frame: None, VirtualClock(world), 5.0)
+    handshake.advance()
+    world.advance(600_000_000)
+    with pytest.raises(DriveError) as refused:
+        handshake.advance()
+    assert str(refused.value) == f"a: NMT state operational, and TPDO2 after SYNC within 0.5 s{explanation}"
+
+
+def test_shadow_says_why_it_hears_nothing() -> None:
+    setup = load("coordinated_robots", engine="vm")
+    done = on_rig(setup, None, Stage.SHADOW, 0.3)
+    (lost,) = [event for event in done.events if event.kind is EventKind.LOST]
+    assert "these drives send only when they are started and asked" in lost.detail
+    assert "--calibrate, which enables nothing" in lost.detail
+
+
+def test_the_pre_flight_list_says_what_is_tested_and_what_only_the_machine_shows(tmp_path: Path) -> None:
+    patch = tmp_path / "calibration.yaml"
+    patch.write_text("hil: {drives: [{actuator: u1, sign: 1}]}\n")
+    ready = start(Request("coordinated_robots", (patch,), "zero", armed=True, engine="vm"))
+    text = "\n".join(ready.notes)
+    tested, _, only = text.partition("not tested, only the machine can show it:")
+    assert "pre-flight list for --stage zero" in tested
+    assert "[x] by the model: to hold a pose of the task takes at most 61 % of torque_limit (u3)" in tested
+    assert "[x] by the model: a controlled stop from the task takes at most 0." in tested
+    assert "the watchdog of u1, u2, u3, u4, u5, u6 runs out once after 50 ms of silence" in tested
+    assert "[ ] the emergency stop cuts the power" in only
+    assert "[ ] signs and zeros: calibration.yaml is laid over" in only
+    assert "the brakes of u1, u2, u3, u4, u5, u6 hold the machine" in only
+
+
+def test_nobody_reads_a_pre_flight_list_where_nothing_is_armed_or_enabled() -> None:
+    for request in (
+        Request("two_mass_spring_drive", stage="zero", engine="vm"),
+        Request("two_mass_spring_drive", stage="shadow", armed=True, engine="vm"),
+    ):
+        assert not any("pre-flight" in note for note in start(request).notes)
+
+
+def test_drives_whose_settings_cannot_be_read_back_are_on_the_list() -> None:
+    ready = start(Request("scara_drive", stage="zero", armed=True, engine="vm"))
+    only = "\n".join(ready.notes).partition("not tested, only the machine can show it:")[2]
+    assert "cannot be read back" in only.partition("tau1: ")[2].splitlines()[0]
+    assert "tau1, tau2, tau3, F4: no watchdog that is tested" in only

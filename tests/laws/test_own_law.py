@@ -1,6 +1,7 @@
-"""A law of one's own, by its class in a config: wherever the law of constraint following runs."""
+"""A law and a term of one's own, by their classes in a config: wherever those of servoctl run."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import servoctl as sc
 from servoctl.engine import compiler
 from servoctl.errors import ServoctlError
 from servoctl.export import export
+from servoctl.linear.convert import state_at
 from servoctl.linear.modes import modes
+from servoctl.types import Array
 from tests.faces import exit_code
+from tests.rail_mass import written
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -163,3 +167,182 @@ def test_live_gains_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]
     live = "hil.live={law.parameters.kp: [100, 500]}"
     assert exit_code("hil", str(folder / "scara.yaml"), "--set", OWN, "--set", live) == 2
     assert "hil.live: needs constraint following" in capsys.readouterr().err
+
+
+CONFIG = """
+plant: {class: "mass.py:Mass"}
+initial: {q: {x: 0}, v: {x: 0.1}, max_violation: 1}
+task: [{name: x, holonomic: "x - 0.1*sin(t)"}]
+law:
+  correction: {baumgarte: {alpha: 4, beta: 4}}
+  terms: {integral: {class: "terms.py:Integral", parameters: {k: 60}}}
+run: {duration: 2, period: 0.01}
+"""
+
+TERMS = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Integral(sc.Term):
+    k: float = 100.0
+
+    def memory(self, rows):
+        return dict.fromkeys(rows, 0.0)
+
+    def acceleration(self, at, memory):
+        return -self.k * memory
+
+    def memory_rate(self, at, memory, u):
+        return at.task.violation
+
+
+class Opaque(Integral):
+    def acceleration(self, at, memory):
+        return [-self.k * float(memory[0])]
+
+
+@dataclass(frozen=True)
+class Push(sc.Term):
+    a: float = 0.5
+
+    def acceleration(self, at, memory):
+        return [self.a]
+
+
+class Wide(Push):
+    def acceleration(self, at, memory):
+        return [self.a, self.a]
+
+
+class Endless(Integral):
+    def memory(self, rows):
+        return {"x": np.inf}
+
+
+class Forgetful(Integral):
+    def memory_rate(self, at, memory, u):
+        return [0.0, 0.0]
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "terms.py").write_text(TERMS)
+    return written(tmp_path, CONFIG)
+
+
+def of(name: str, **parameters: float) -> str:
+    given = ", ".join(f"{key}: {value}" for key, value in parameters.items())
+    return f'law.terms={{own: {{class: "terms.py:{name}", parameters: {{{given}}}}}}}'
+
+
+def poles(run: sc.Run) -> Array:
+    return np.sort_complex(np.array([mode.pole for mode in modes(run, *state_at(run, None))]))
+
+
+@pytest.mark.parametrize("k", [60.0, 127.0, 129.0, 300.0])
+def test_the_poles_of_the_error_are_those_of_its_equation(path: Path, k: float) -> None:
+    """e''' + 8 e'' + 16 e' + k e = 0, stable below k = 128."""
+    run = sc.load(path, [of("Integral", k=k), "run.period="], engine="vm")
+    np.testing.assert_allclose(poles(run), np.sort_complex(np.roots([1, 8, 16, k])), atol=1e-6)
+    assert bool(poles(run).real.max() < 0.0) is (k < 128.0)
+
+
+def test_the_poles_of_a_sampled_loop_are_those_of_its_step(path: Path) -> None:
+    """The memory changes once a period: i <- i + h e, under u = -16 e - 8 e' - k i held for h."""
+    h, k = 0.01, 60.0
+    hold = np.array([[1, h], [0, 1]]) - np.outer([h * h / 2, h], [16, 8])
+    step = np.block([[hold, -k * np.array([[h * h / 2], [h]])], [np.array([[h, 0, 1.0]])]])
+    expected = np.log(np.linalg.eigvals(step).astype(complex)) / h
+    np.testing.assert_allclose(poles(sc.load(path, engine="vm")), np.sort_complex(expected), atol=1e-6)
+
+
+def test_a_constant_disturbance_leaves_no_error(path: Path) -> None:
+    changes = ["realism={parameter_error: {push: 2}}", "run.duration=20"]
+    with_it = sc.load(path, changes, engine="vm").simulate()
+    without = sc.load(path, [*changes, "law.terms="], engine="vm").simulate()
+    assert without["violation.x"][-1] == pytest.approx(2 / 16, rel=1e-3)
+    assert abs(with_it["violation.x"][-1]) < 1e-4
+    assert with_it["memory.terms.integral.x"][-1] == pytest.approx(2 / 60, rel=1e-2)
+
+
+def test_all_engines_and_a_term_that_symbols_cannot_follow_give_the_same_motion(path: Path) -> None:
+    changes = ["initial.q.x=0.05"]
+    runs = {engine: sc.load(path, changes, engine=engine).simulate() for engine in ("vm", "numpy")}
+    if shutil.which("cc"):
+        runs["c"] = sc.load(path, changes, engine="c").simulate()
+    opaque = sc.load(path, [*changes, of("Opaque", k=60.0)], engine="vm")
+    assert "a function of the law runs in NumPy" in opaque.loop.note and "float(memory[0])" in opaque.loop.note
+    for run in (*runs.values(), opaque.simulate()):
+        np.testing.assert_allclose(run.q, runs["vm"].q, atol=1e-12)
+
+
+def test_a_term_without_states_is_what_it_adds(path: Path) -> None:
+    """e'' + 8 e' + 16 e = a, so e = a / 16 in the end."""
+    run = sc.load(path, [of("Push", a=0.8), "run.duration=6"], engine="vm").simulate()
+    assert run["violation.x"][-1] == pytest.approx(0.8 / 16, rel=1e-3)
+    assert not [name for name in run.columns if name.startswith("memory")]
+
+
+def test_a_sweep_of_its_gain_equals_single_runs(path: Path) -> None:
+    changes = ["initial.q.x=0.05"]
+    table = sc.batch(sc.load(path, changes, engine="vm"), {"law.terms.integral.parameters.k": [20.0, 80.0]})
+    for k, final in zip((20.0, 80.0), table["final_violation"], strict=True):
+        run = sc.load(path, [*changes, f"law.terms.integral.parameters.k={k}"], engine="vm").simulate()
+        assert final == pytest.approx(abs(run["violation.x"][-1]), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["disturbance", "bounds", "observer", "estimation"])
+def test_a_term_with_the_name_of_another_part_of_the_law_is_the_same_term(path: Path, name: str) -> None:
+    changes = ["initial.q.x=0.05", "law.observer.rate=5"]
+    term = '{class: "terms.py:Integral", parameters: {k: 60}}'
+    runs = [
+        sc.load(path, [*changes, f"law.terms={{{key}: {term}}}"], engine="vm").simulate() for key in ("integral", name)
+    ]
+    np.testing.assert_array_equal(runs[0].q, runs[1].q)
+    np.testing.assert_array_equal(runs[0]["memory.terms.integral.x"], runs[1][f"memory.terms.{name}.x"])
+    assert len(runs[0].columns) == len(runs[1].columns)
+
+
+def test_a_law_made_in_python_has_it_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(path.parent))
+    terms: Any = pytest.importorskip("terms")
+    mass: Any = pytest.importorskip("mass")
+    law = sc.ConstraintFollowing(sc.Baumgarte(4, 4), terms={"integral": terms.Integral(60.0)})
+    task = {"x": sc.Holonomic("x - 0.1*sin(t)")}
+    run = sc.simulate(mass.Mass(), task, law, q=0.05, v=0.1, duration=2.0, period=0.01, engine="vm")
+    changes = ["initial.q.x=0.05"]
+    np.testing.assert_allclose(run.q, sc.load(path, changes, engine="vm").simulate().q, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (of("Wide"), "law.terms.own: Wide.acceleration returns shape (2,), the task has 1 rows"),
+        (of("Forgetful"), "law.terms.own: Forgetful.memory_rate returns shape (2,), it has 1 states"),
+        (of("Endless"), "law.terms.own: memory: x: expected a finite number, got inf"),
+        (of("Absent"), "there is no class 'Absent' in terms.py"),
+        (of("Integral", gain=3.0), "law.terms.own.parameters.gain: Integral has no such parameter (known: k)"),
+        ("law.terms={own: {parameters: {k: 3}}}", "law.terms.own.class: missing"),
+    ],
+)
+def test_what_is_no_term_is_refused(path: Path, change: str, sentence: str) -> None:
+    with pytest.raises(ServoctlError) as error:
+        sc.load(path, [change], engine="vm")
+    assert sentence in str(error.value)
+
+
+def test_check_says_that_its_limits_do_not_know_the_term(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("check", str(path)) == 0
+    assert "law.terms: integral: no limit of gains knows them (analyse has the whole loop)" in capsys.readouterr().out
+
+
+def test_a_run_folder_names_the_class_and_runs_again(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert exit_code("run", str(path), "--out", str(out)) == 0
+    again = sc.load(out / "config.yaml", engine="vm").simulate()
+    np.testing.assert_allclose(again.q, sc.load_run(out).q, atol=1e-12)
+    assert json.loads((out / "summary.json").read_text())["status"]
