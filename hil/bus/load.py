@@ -12,7 +12,8 @@ Network (CAN) schedulability analysis, (1); ISO 11898-1:2015, 10.4 and 10.5; Lin
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 
@@ -99,44 +100,54 @@ def worst_load(traffic: Iterable[FrameTraffic], rates: BusRates) -> float:
     return sum(each.rate * rates.seconds(each.worst_bits) for each in traffic)
 
 
-class BusLoad(NamedTuple):
-    """Load of a bus, against what is allowed."""
+@dataclass(frozen=True)
+class BusLoad:
+    """Load of a bus, against what is allowed; the rate that still fits is searched when it is asked for."""
 
     load: float  # worst-case fraction of the bus that is used
     frames: float  # [1/s] frames per second
     allowed: float  # largest fraction that may be used
-    # highest loop rate that still fits [Hz]; 0 if the traffic that does not depend on it is too much
-    highest_rate: float
-    sentence: str  # the load in words, with the remedies if it does not fit
+    period: float  # [s] of the loop
+    rates: BusRates
+    load_at: Callable[[float], float] = field(compare=False)  # rate of the loop [Hz] -> load
 
     @property
     def fits(self) -> bool:
         return self.load <= self.allowed * (1 + ROUNDING)
 
+    @cached_property
+    def highest_rate(self) -> float:
+        """Highest loop rate that still fits [Hz]; 0 if the traffic that does not depend on it is too much."""
+        return _highest(self.load_at, 1.0 / self.period, self.allowed)
+
+    @property
+    def sentence(self) -> str:
+        """The load in words, with the remedies if it does not fit."""
+        allowed, rates, highest = f"max_bus_load allows {self.allowed:.1%}", self.rates, self.highest_rate
+        start = f"{self.load:.1%} of {rates} at worst, at {1.0 / self.period:.6g} Hz, where {allowed}"
+        if self.fits:
+            return f"{start}: {math.floor(highest)} Hz would still fit"
+        remedies = ["spread the drives over more buses"]
+        if highest >= 1:
+            remedies.insert(0, f"hil.period of {_rounded_up(1.0 / highest):.6g} s or more")
+        if rates.nominal < 1_000_000:
+            remedies.append("a higher bit rate")
+        elif rates.fd and rates.data < 5_000_000:
+            remedies.append("a higher data_bitrate")
+        most = f"at most {math.floor(highest)} Hz fit" if highest >= 1 else "no rate fits"
+        return f"{start}: {most} ({', or '.join(remedies)})"
+
 
 def describe_load(
     traffic: Callable[[float], Iterable[FrameTraffic]], period: float, rates: BusRates, max_bus_load: float
 ) -> BusLoad:
-    """Worst-case load of a bus, and the remedies if it is too much; `traffic`: period of the loop [s] -> its frames."""
+    """Worst-case load of a bus; `traffic`: period of the loop [s] -> its frames."""
 
-    def load(rate: float) -> float:
+    def load_at(rate: float) -> float:
         return worst_load(traffic(1.0 / rate), rates)
 
-    rate = 1.0 / period
-    used, highest = load(rate), _highest(load, rate, max_bus_load)
     frames = sum(each.rate for each in traffic(period))
-    start = f"{used:.1%} of {rates} at worst, at {rate:.6g} Hz, where max_bus_load allows {max_bus_load:.1%}"
-    if used <= max_bus_load * (1 + ROUNDING):
-        return BusLoad(used, frames, max_bus_load, highest, f"{start}: {math.floor(highest)} Hz would still fit")
-    remedies = ["spread the drives over more buses"]
-    if highest >= 1:
-        remedies.insert(0, f"hil.period of {_rounded_up(1.0 / highest):.6g} s or more")
-    if rates.nominal < 1_000_000:
-        remedies.append("a higher bit rate")
-    elif rates.fd and rates.data < 5_000_000:
-        remedies.append("a higher data_bitrate")
-    most = f"at most {math.floor(highest)} Hz fit" if highest >= 1 else "no rate fits"
-    return BusLoad(used, frames, max_bus_load, highest, f"{start}: {most} ({', or '.join(remedies)})")
+    return BusLoad(load_at(1.0 / period), frames, max_bus_load, period, rates, load_at)
 
 
 def _highest(load: Callable[[float], float], rate: float, allowed: float) -> float:
