@@ -174,15 +174,21 @@ def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sens
     units, friction = sensing.displacements.units[: len(drives)], friction_of(plant)
     visible = np.array([drive.visible() for drive in drives])
     _, speeds, torques = np.array([drive.quantum() for drive in drives]).T
-    by_positions = sensing.filtered or bool(np.isnan(speeds).any())
+    period, differenced = values.period, np.isnan(speeds) | sensing.filtered
+    filters = np.array(sensing.filter_times[: len(drives)])
+    by_positions = bool(differenced.any())
+    # a step of position moves the filtered speed by (1 - p)^2 / T, and that lags by tau - T/2: see `c/samples.c`
+    filtered = visible * (1.0 - np.exp(-2.0 * period / filters)) ** 2 / period
+    lag = max(0.0, float(filters[differenced].max()) - period / 2) if by_positions else 0.0
     return ProofPlan(
         dry=np.zeros(len(drives)) if friction is None else np.array(friction.coulomb),
         position_step=visible,
-        speed_step=np.fmax(speeds, visible / BLUR),
+        speed_step=np.where(differenced, filtered, np.fmax(speeds, visible / BLUR)),
         torque_step=np.nan_to_num(torques),
         travel=_travel(units),
-        quarter=max(QUARTER, (8 if by_positions else 4) * values.period),
+        quarter=max(QUARTER, 4 * period + (4 * period + lag if by_positions else 0.0)),
         units=units,
+        lag=lag,
         measures_speed=not by_positions,
     )
 

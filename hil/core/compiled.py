@@ -88,7 +88,7 @@ ARRAYS: Mapping[str, Table] = {
     "proof": {
         "double": {
             "m": "noise speed_step turns most_travel test pushed torques accelerations away away_speed ahead "
-            "ahead_speed changes impulses means spreads explained share doubt travel",
+            "ahead_speed changes impulses means spreads explained share doubt late_doubt travel",
             "m m": "inertia projector",  # row by row
         },
         "int": {"m": "loaded driven"},

@@ -15,6 +15,7 @@ momentum balance is that of `hil.sensing.tracking`. C does each tick of the test
 planned and judged here.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -81,10 +82,11 @@ class ProofPlan:
     speed_step: Array  # [joint unit/s] smallest step of the speed
     torque_step: Array  # [actuator units] smallest step of the torque
     travel: Array  # [joint units] largest motion of the test
-    # shortest time for which a torque of the test keeps its sign [s]; more than `LATE` periods, or one that acts late
-    # looks like one with the wrong sign
+    # shortest time for which a torque of the test keeps its sign [s]; more than `LATE` periods and `lag`, or one that
+    # acts late looks like one with the wrong sign
     quarter: float
     units: Sequence[str]  # units of the displacements
+    lag: float = 0.0  # [s] time by which the filter of the speeds shows a motion late
     measures_speed: bool = True  # whether speeds are measured, not computed from positions
 
 
@@ -149,7 +151,9 @@ class TorqueProof:
         self._most = np.zeros(len(drives))
         self.struct = Struct("proof", {"m": len(drives), "m m": len(drives) ** 2}, Calls())  # what C computes with
         c, x = self.struct.c, self.struct.arrays
-        c.m, c.period, c.certain, c.late, c.judged = len(drives), period, CERTAIN, LATE, JUDGED
+        self._late = LATE + math.ceil(plan.lag / period)  # largest number of periods after which a torque shows
+        c.m, c.period, c.certain, c.late, c.judged = len(drives), period, CERTAIN, self._late, JUDGED
+        c.lag = period + plan.lag
         c.quarter, c.round_tick = 1, -1
         x["most_travel"][:] = 3.0 * np.maximum(plan.travel, plan.position_step)  # largest motion that the test explains
 
@@ -249,7 +253,7 @@ class TorqueProof:
     def _judge_round(self) -> list[Finding]:
         """What the present round shows; ends it after its time."""
         c, group = self.struct.c, self._group
-        over = c.round_tick >= 4 * c.quarter + LATE
+        over = c.round_tick >= 4 * c.quarter + self._late
         impulse, momentum = self._balance()
         response, error = self._response([*group.impulses, impulse], [*group.momenta, momentum])
         # Errors of rounded speeds that hardly change are alike and average out only over a whole round: before its end
@@ -275,9 +279,10 @@ class TorqueProof:
         dt = self.motion.elapsed[first + 1 :]
         basis = _trend(dt)
         momentum = _detrended((v - v[0]) @ self.motion.W, basis)
-        sent, count = self.motion.sent[first - LATE :], len(dt)
-        lagged = [sent[LATE - lag : LATE - lag + count] for lag in range(LATE + 1)]
-        impulses = np.zeros((LATE + 1, *v.shape))
+        late, count = self._late, len(dt)
+        sent = self.motion.sent[first - late :]
+        lagged = [sent[late - lag : late - lag + count] for lag in range(late + 1)]
+        impulses = np.zeros((late + 1, *v.shape))
         impulses[:, 1:] = np.cumsum(dt[:, None] * lagged, axis=1)
         impulses = _detrended(impulses, basis)
         sizes = np.sqrt((impulses**2).sum(axis=1))

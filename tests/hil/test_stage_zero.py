@@ -88,6 +88,26 @@ def test_sound_drives_are_proved_by_a_motion_of_a_few_steps(name: str) -> None:
     assert moved(played).max() < 0.012  # of a wrist joint, whose brake opens later than its neighbours'
 
 
+@pytest.mark.parametrize("name", ["A", "S", "L", "V rack", "V rack mit", "mixed", "two arms"])
+def test_sound_drives_pass_where_speeds_are_filtered_from_positions(name: str) -> None:
+    played = zero(name, "hil.velocity=filter")
+    assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
+
+
+@pytest.mark.parametrize(("rig", "drive"), [("V rack", "F"), ("A", "joint2"), ("S", "tau1")])
+def test_a_motor_of_the_wrong_polarity_is_named_by_filtered_speeds_too(rig: str, drive: str) -> None:
+    played = zero(rig, "hil.velocity=filter", **{drive: -1.0})
+    assert named(played) == [("reversed", drive)] and moved(played).max() < 0.01
+
+
+@pytest.mark.parametrize(("lag", "mass", "friction"), [(0.001, 0.75, 1.0), (0.005, 1.0, 0.0), (0.004, 0.85, 3.0)])
+def test_torques_that_act_late_on_a_lighter_machine_are_not_taken_for_too_much_torque(
+    lag: float, mass: float, friction: float
+) -> None:
+    true = f"hil.emulation={{current_lag: {lag}, viscous_friction: {friction}, parameters: {{m1: {mass}, k: 9.5}}}}"
+    assert named(zero(Rig("two_mass_spring_drive", (true,)))) == []
+
+
 def test_a_motor_without_torque_and_one_with_too_much_are_named_as_the_brake_opens() -> None:
     nothing, much = zero("V rack", F=0.0), zero("V rack", F=3.0)
     assert named(nothing) == [("torqueless", "F")] and named(much) == [("response", "F")]

@@ -7,6 +7,10 @@ static const double WRONG = -0.15, TORQUELESS = 0.3, EXCESS = 1.6;
 static const int SPANS[] = {2, 4, 8, 16, 32, 64}; /* ticks over which an axis is judged: the first two at every tick, */
 enum { EACH = 2, IN_TURN = 4 };                   /* the others in turn, one at each tick: a tick has little time */
 
+/* Time by which a drive makes its torque, and measures its speed, late [s]: while a torque changes, what acts of the one
+   before looks like too much. A motor that is reversed is named at once, too much torque only beyond this. */
+static const double LAG = 0.002;
+
 static const double MOVING = 3.0;   /* an axis moves from here on [steps of the measured speed] */
 static const double MOST_REVERSED = 2.0; /* largest response of the wrong polarity: what is more has another cause */
 static const double BLAMED = 0.8;    /* share of the squares of what is not explained that one drive must explain */
@@ -47,8 +51,8 @@ static int one_way(const proof *p, int i, long long now, int ticks)
   return 1;
 }
 
-/* Change of the speed, impulse of the torques sent, mean of those that hold and spread of those sent, over the last ticks;
-   changes are those of means of `few` samples at both ends: coarse speeds are noisy. */
+/* Change of the speed, impulse of the torques sent and mean of those that hold over the last ticks, and spread of those sent
+   whose motion may show in them; changes are those of means of `few` samples at both ends: coarse speeds are noisy. */
 static void sum_ticks(proof *p, int i, long long now, int ticks, int few)
 {
   double impulse = 0.0, first = 0.0, last = 0.0, slow = 0.0, fast = 0.0, held = 0.0;
@@ -68,9 +72,11 @@ static void sum_ticks(proof *p, int i, long long now, int ticks, int few)
       last += impulse;
       fast += speed;
     }
-    least = smaller(least, sent);
-    most = larger(most, sent);
     before = sent;
+  }
+  for (long long row = now - ticks - p->late > 0 ? now - ticks - p->late : 0; row < now; ++row) {
+    least = smaller(least, past(p, row, SENT_AT)[i]);
+    most = larger(most, past(p, row, SENT_AT)[i]);
   }
   p->changes[i] = fast / few - slow / few;
   p->impulses[i] = last / few - first / few;
@@ -104,7 +110,8 @@ static void find_shares(proof *p, long long now, int ticks)
     p->driven[i] = rest * speed > 0.0 && moves(p, i, now) && p->impulses[i] != 0.0;
     p->explained[i] = ratio(rest * rest, own);
     p->share[i] = 1.0 + ratio(rest * sign_of(p->impulses[i]), size);
-    p->doubt[i] = ratio(p->certain * p->noise[i] / sqrt(few) + p->period * p->spreads[i] + 2.0 * turned * turning, size);
+    p->doubt[i] = ratio(p->certain * p->noise[i] / sqrt(few) + p->lag * p->spreads[i] + 2.0 * turned * turning, size);
+    p->late_doubt[i] = p->doubt[i] + ratio(LAG * p->spreads[i], size);
     if (moves(p, i, now)) squares += rest * rest;
     if (p->explained[i] > first) {
       second = first;
@@ -137,7 +144,7 @@ static int find_driven(proof *p, long long now)
     find_shares(p, now, ticks);
     for (int i = 0; i < p->m; ++i) {
       int driven = p->driven[i] && one_way(p, i, now, ticks);
-      double low = driven ? p->share[i] + p->doubt[i] : 1.0, high = driven ? p->share[i] - p->doubt[i] : 1.0;
+      double low = driven ? p->share[i] + p->doubt[i] : 1.0, high = driven ? p->share[i] - p->late_doubt[i] : 1.0;
       if (low < lowest) least = i;
       if (high > highest) most = i;
       lowest = smaller(lowest, low);

@@ -120,7 +120,7 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   int m, together;                                /* together: whether motors are redundant */
   int quarter, late, judged, round_tick;          /* of a round, in ticks; round_tick: -1: there is none */
   long long samples, room;                        /* rows that are written, and for which there is memory */
-  double period, certain, *rows;                  /* rows of hil.safety.axis_motion */
+  double period, certain, lag, *rows;             /* lag: after which speeds show a torque [s]; rows of hil.safety.axis_motion */
   int shows, drive;                               /* the last finding, and the drive */
   double response;                                /* of that drive: the share of its torque that acts */
   /* ARRAYS of proof */
