@@ -11,7 +11,7 @@ from hil.loop.controller import Controller
 from servoctl.engine.compiler import compiler
 from servoctl.engine.step import rk4
 from servoctl.simulation.closed_loop import Loop
-from servoctl.types import Array
+from servoctl.types import Array, Status
 from tests.config_texts import plant_text
 
 PERIOD = 5_000_000
@@ -138,13 +138,15 @@ def test_a_controller_equals_the_loop_to_the_bit_and_reuses_its_arrays(config: s
         expected = loop.control(state.t, np.concatenate([state.q, state.v, controller.memory]))
         counted += 1
         assert controller.row.tobytes() == expected.tobytes()
-        assert controller.recalled.tobytes() == controller.memory.tobytes()
+        assert controller.tick.memory.tobytes() == controller.memory.tobytes()
         kept.append((u, expected[loop.layout.slices["u"]]))
         controller.remember(0.005)
         assert row is None or controller.row is row, "a tick allocates no row"
         row = controller.row
     assert all(u.tobytes() == before.tobytes() for u, before in kept), "what was handed out is not overwritten"
-    assert np.isnan(controller.nothing()).all() and not np.isnan(row[loop.layout.slices["u"]]).any()
+    q, v = np.ones(loop.system.model.n), np.zeros(loop.system.model.n)
+    assert np.isnan(controller.nothing(q, v)).all() and controller.status == Status.NON_FINITE.code
+    assert controller.tick.q.tolist() == q.tolist() and not any(np.isnan(u).any() for u, _ in kept)
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])

@@ -70,16 +70,6 @@ def test_an_overrun_has_negative_slack() -> None:
     assert timing.least_slack == -500
 
 
-def test_ages_are_counted_per_name() -> None:
-    timing = TickStatistics(1000, ["j1", "j2"])
-    for age in range(1, 11):
-        timing.sample_ages([age, 10 * age])
-    assert timing.ages["j1"].most == 10
-    assert timing.ages["j2"].percentile(50) == 50
-    with pytest.raises(ValueError, match="argument 2 is"):
-        timing.sample_ages([1])
-
-
 def test_the_figures_are_json() -> None:
     timing = TickStatistics(1000, ["j1"])
     assert json.loads(json.dumps(timing.as_dict(), allow_nan=False))["age_s"] == {"j1": {"n": 0}}

@@ -160,7 +160,8 @@ class TamperedController(Controller):
         return not self._faults.tampers
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:
-        return self._faults.tamper(super().command(task_time, q, v))
+        self.tick.u[:] = self._faults.tamper(super().command(task_time, q, v))
+        return self._inputs()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Controller:
         tick = self.tick = loop.control_tick()
         # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
         self._time: Any = tick.t.data
-        self._q, self._v, self._command, self._inputs = tick.q, tick.v, tick.command, tick.u.copy
+        self._q, self._v, self._inputs = tick.q, tick.v, tick.u.copy
         self._evaluate = tick.evaluate
         self._remembers = len(loop.memory_start) > 0
         self._commands = 0  # counted here: adding to the loop's own number costs a tick a third of the law's time
@@ -42,8 +42,7 @@ class Controller:
         self.memory = loop.memory_start.copy()  # state that the law integrates, shape (memory,)
         # [s] time since the last tick, for the estimator
         self.elapsed = 0.0 if self._memory_period is None else self._memory_period
-        # command part of the last evaluation, in the order of `loop.layout`; the next one overwrites it
-        self.row = np.full(loop.layout.command_size, np.nan)
+        self.row = tick.command  # command part of the last evaluation, in the order of `loop.layout`
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:
         """Control inputs, shape (m,) [actuator units]; NaN if the law has none, which its status then says.
@@ -62,7 +61,6 @@ class Controller:
         self._v[...] = v
         self._evaluate()
         self._commands += 1
-        self.row = self._command
         return self._inputs()
 
     @property
@@ -70,15 +68,9 @@ class Controller:
         """Whether the law's torques are the command, so that the tick in C may evaluate the law."""
         return True
 
-    @property
-    def on_arrays(self) -> bool:
-        """Whether the last command is still as the law has left it on its arrays."""
-        return self.row is self._command and self.direct
-
     def evaluated(self, count: int = 1) -> Array:
         """Takes note of commands that the tick in C has evaluated on the same arrays; returns the last inputs."""
         self._commands += count
-        self.row = self._command
         return self._inputs()
 
     @property
@@ -91,18 +83,14 @@ class Controller:
         self.loop.take_law(law)
         self.tick.parameters[:] = self.loop.parameters
 
-    def nothing(self) -> Array:
-        """The command if the state is unknown: NaN, with the status NON_FINITE."""
-        self.row = np.full(self.loop.layout.command_size, np.nan)
+    def nothing(self, q: Array, v: Array) -> Array:
+        """The command if the state is unknown: NaN, with the status NON_FINITE; arguments as of `command`."""
+        self._q[...] = q
+        self._v[...] = v
+        self.row.fill(np.nan)
         self.row[self._slices["status"]] = Status.NON_FINITE.code
         self.row[self._slices["rank"]] = 0
-        inputs: Array = self.row[self._slices["u"]]
-        return inputs
-
-    @property
-    def recalled(self) -> Array:
-        """The memory that the last command was computed from, shape (memory,)."""
-        return self.tick.memory
+        return self._inputs()
 
     def remember(self, elapsed: float) -> None:
         """Integrates the law's memory over the time that has really passed [s], with the rate of the last command.

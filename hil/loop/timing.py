@@ -8,7 +8,7 @@ growing an array of that size would stop the tick.
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hil.loop.clock import SECOND
@@ -114,7 +114,6 @@ class TickStatistics:
         # beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now. The tick
         # in C keeps them up to date too
         self.marks = array("q", (-1, _UNKNOWN, 0))
-        self._adders = [each.add for each in self.ages.values()]
 
     def tick(self, deadline: int, begin: int, end: int, skipped: int) -> None:
         """Counts one tick.
@@ -132,15 +131,14 @@ class TickStatistics:
             self.period.add(begin - before)
         late = late + 1 if skipped else 0
         self.marks[:] = array("q", (begin, min(least, deadline + self.nominal - end), late))
+        self.skip(skipped)
+
+    def skip(self, skipped: int) -> None:
+        """Takes note of the periods without a tick before the last one that was counted."""
         if skipped:
             self.skipped += skipped
             self.late += 1
-            self.longest_late = max(self.longest_late, late)
-
-    def sample_ages(self, ages: Iterable[int]) -> None:
-        """Counts the ages of one tick's samples [ns], in the order of `names`."""
-        for add, age in zip(self._adders, ages, strict=True):
-            add(age)
+            self.longest_late = max(self.longest_late, self.marks[2])
 
     @property
     def least_slack(self) -> int:

@@ -10,7 +10,6 @@ from hil.safety.plan import Phase
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns
-from servoctl.types import Array
 
 STAGES = [mode.value for mode in Phase]  # names of the numbers in the column `stage`
 LIVE = "live"  # group of the columns with the gains in force, named by their paths in the config
@@ -75,10 +74,3 @@ class ColumnLayout:
         # arrays to write a tick into: one of all numbers (time, state with memory, command and other values of the
         # loop's row), and views of its last three parts
         self.parts = self._numbers, self._numbers[1:state], self._numbers[state:command], self._numbers[command:]
-
-    def row(self, extra: Sequence[float]) -> Array:
-        """`values`, from the numbers in `parts`; `extra`: values of the columns that only drives have, in order."""
-        base = len(self.source)
-        self.values[:base] = self._numbers[self.source]
-        self.values[base:] = extra
-        return self.values

@@ -95,7 +95,7 @@ def watched_ids(nodes: Iterable[Node], buses: Mapping[str, int]) -> list[tuple[i
 
 
 def wires_of(nodes: Sequence[Node]) -> tuple[list[Wire], str]:
-    """What the frames of every node mean, or why it is not known."""
+    """What the frames of every node mean, or none and why it is not known."""
     wires = []
     for node in nodes:
         wire = node.wire()
@@ -112,7 +112,7 @@ class CompiledTick(Struct):
     """A `tick` of `c/tick.h` with its arrays.
 
     Args:
-        wires: What the frames of each node mean.
+        wires: What the frames of each node mean; empty: it is not known, and the nodes read and write them.
     """
 
     def __init__(self, setup: RigSetup, controller: Controller, wires: Sequence[Wire]) -> None:
@@ -238,9 +238,3 @@ class CompiledTick(Struct):
         """Why the last tick was given back; empty if it was not."""
         text = self.tick.trouble
         return "" if text == self.ffi.NULL else self.ffi.string(text).decode()
-
-
-def machine_of(setup: RigSetup, controller: Controller) -> tuple[CompiledTick | None, str]:
-    """Tables and state of the tick in C, or None and why C cannot do the ticks of a config."""
-    wires, why = wires_of((*setup.drives, *setup.sensors))
-    return (None, why) if why else (CompiledTick(setup, controller, wires), "")

@@ -16,12 +16,13 @@ import numpy as np
 from hil.assembly.emulation import Environment
 from hil.assembly.measuring import let_go
 from hil.assembly.setup import RigSetup
+from hil.core.constants import NEVER
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample, Steps
 from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake
-from hil.rig.machine import machine_of
+from hil.rig.machine import CompiledTick, wires_of
 from hil.rig.ticks_in_c import TicksInC
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder, Rung
@@ -29,7 +30,6 @@ from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import UNPOWERED, Stage
 from hil.safety.stages import Stages
-from servoctl.errors import ConfigError
 from servoctl.types import Array
 
 ENABLE_TIME = 5.0  # [s] time limit for enabling all drives
@@ -48,15 +48,14 @@ class CanRig(DriveRig):
             takes the time between ticks as the period, but when all samples have arrived varies with the bus.
 
     Attributes:
-        measured: Position, then speed, then torque of each drive's last raw sample [joint and actuator units]; NaN
-            where there is no sample yet.
+        in_c: What C does of each tick, from `begin` on.
         sends: Whether commands may be sent.
         off: Whether torque is switched off for good.
         switch_off: What sends the frames that switch drives off, and keeps what failed meanwhile.
         true: Columns `true_*` at the beginning of the last read; empty without a simulated plant.
     """
 
-    in_c: TicksInC | None = None  # ticks in C; None: all of it runs in Python
+    in_c: TicksInC
 
     def __init__(
         self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Stage, evenly: bool
@@ -64,15 +63,15 @@ class CanRig(DriveRig):
         values, start = setup.settings.values, setup.start
         self._drives, self._nodes, self._dispatch = list(setup.drives), [*setup.drives, *setup.sensors], dispatch
         self._sensing, self._start, self._period = setup.sensing, start, values.period
-        self.sends, self._asks = stage not in UNPOWERED, stage is Stage.CALIBRATE
+        self.sends = stage not in UNPOWERED
+        self._asks = self.sends or stage is Stage.CALIBRATE  # whether nodes are asked for samples
         dispatch.commands = self.sends
-        self.measured = [np.nan] * (3 * len(self._drives))
         self.off = not self.sends
         self.switch_off = SwitchOff(dispatch, self._drives, self._period)
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
-            if (self.sends or self._asks) and node.feedback is not Feedback.CYCLIC
+            if self._asks and node.feedback is not Feedback.CYCLIC
         ]
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
         self._truth, self.true = environment.truth, list[float]()
@@ -84,20 +83,12 @@ class CanRig(DriveRig):
         self.bring_up = BringUp(dispatch, nanoseconds(values.period))
         self._enabling: Handshake | None = None
         self._guided = False
-        self._began = self._due = self._sensed = 0
-        self._written = -1
-        self._command = np.zeros(len(self._drives))
+        self._began, self._written = 0, -1
 
     @property
     def drives(self) -> Sequence[Drive]:
         """Drives in the order of the plant's actuators."""
         return self._drives
-
-    @property
-    def sent(self) -> list[float]:
-        """The torques in the frames that were sent last [actuator units]."""
-        torques: list[float] = self._command.tolist()
-        return torques
 
     @property
     def clock(self) -> Clock:
@@ -111,7 +102,7 @@ class CanRig(DriveRig):
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
         """
         self._dispatch.drain()
-        if self._asks:
+        if self._asks and not self.sends:
             self.bring_up.listen(self._nodes, deadline)
         if self.sends:
             self.bring_up.start(self._nodes, deadline, self._holding, self._let_go)
@@ -123,63 +114,62 @@ class CanRig(DriveRig):
             due: When this tick was due [ns].
             wait: Longest time from now to wait for samples [ns].
         """
-        in_c, dispatch = self.in_c, self._dispatch
-        self._due = due
-        if in_c is not None and in_c.begun is not None:  # on the sockets
-            return self._measured(in_c) if in_c.finish(self._began + wait, self._missing) else self._sense()
-        if in_c is not None and in_c.sockets is not None:
+        in_c, dispatch, taken = self.in_c, self._dispatch, False
+        if in_c.begun is not None:  # on the sockets
+            if not in_c.finish(self._began + wait, self._missing):
+                self._sense(due)
+            return in_c.reading()
+        if in_c.sockets is not None:
             in_c.store()  # C did not begin this tick
-        taken = in_c is not None and in_c.sockets is None and self._take_over(in_c)
+        else:
+            taken = self._take_over()
         began = self._began = self.clock.now()
         if self._truth is not None:
             self.true = self._truth()
-        if in_c is not None and taken:  # C gets each frame from Python
+        if taken:  # C gets each frame from Python
             in_c.begin(began, due)
             dispatch.taker = in_c.take
         try:
-            if self.sends or self._asks:
+            if self._asks:
                 dispatch.synchronise()
             dispatch.wait(began + wait, self._missing)
         finally:
             dispatch.taker = None
-        if in_c is not None and taken and in_c.sense(self.clock.now()):
-            return self._measured(in_c)
-        return self._sense()
+        if in_c.loaded:
+            in_c.sense(self.clock.now())
+        else:
+            self._sense(due)
+        return in_c.reading()
 
-    def _take_over(self, in_c: TicksInC) -> bool:
+    def _take_over(self) -> bool:
         """Whether C measures the next tick."""
         if self.off or not self._in_loop:
-            in_c.store()
+            self.take_back()
             return False
-        return in_c.take_over(self._moves_freely, self._command, self._written)
+        return self.in_c.take_over(self._moves_freely, self._written)
 
     @property
     def _in_loop(self) -> bool:
         """Whether every drive makes the torque of the loop."""
         return all([rung is Rung.LOOP for rung in self.ladder.rungs])
 
-    def _measured(self, in_c: TicksInC) -> Reading:
-        """State of the machine as C found it."""
-        self.measured, self._sensed = in_c.samples, in_c.sensed
-        return in_c.reading()
-
     def take_back(self) -> None:
         """The state of nodes and sensing is in Python from now on."""
-        if self.in_c is not None:
-            self.in_c.store()
+        self.in_c.store()
 
     def listen(self) -> Reading:
         """The state of the machine after the end of a run, when nothing is sent any more."""
-        self._began = self._due = self.clock.now()
-        self._command[:] = 0.0
+        self._began = self.clock.now()
+        self.in_c.torques[:] = self.in_c.carried[:] = 0.0
         if self._truth is not None:
             self.true = self._truth()
         self._dispatch.drain()
-        return self._sense()
+        self._sense(self._began)
+        return self.in_c.reading()
 
     def _missing(self) -> str | None:
         """Name of a bus on which a sample of this tick is still missing."""
-        if self.in_c is not None and self.in_c.loaded:
+        if self.in_c.loaded:
             return self.in_c.missing()
         began, written = self._began, self._written
         for node, name, synced in self._awaited:
@@ -188,40 +178,15 @@ class CanRig(DriveRig):
                 return name
         return None
 
-    def _sense(self) -> Reading:
-        now, free = self.clock.now(), self._moves_freely
-        self._sensed = now
-        measurement = self._sensing.read(
-            now / SECOND,
-            now,
-            [node.sample for node in self._nodes],
-            self._command if free else None,
-            self._began if self.sends or self._asks else None,
-            self._written if self.sends or self._asks else None,
-            self._due,
-        )
-        count, samples = len(self._drives), [drive.sample or NO_SAMPLE for drive in self._drives]
-        self.measured = [each.position for each in samples]
-        self.measured += [each.velocity for each in samples]
-        self.measured += [each.torque for each in samples]
-        return Reading(
-            measurement.q,
-            measurement.v,
-            measurement.ages,
-            measurement.valid,
-            measurement.residual,
-            measurement.positions[:count],
-            measurement.rates[:count],
-            measurement.findings,
-            [(now - drive.alive) / SECOND if drive.alive else 0.0 for drive in self._drives],
-            self.measured[2 * count :],
-            list(zip(*[drive.gauges for drive in self._drives], strict=True)),
-        )
+    def _sense(self, due: int) -> None:
+        """Computes the state of the machine from the samples that the nodes have."""
+        asked = (self._began, self._written) if self._asks else (NEVER, NEVER)
+        self.in_c.sense_samples(self.clock.now(), due, self._moves_freely, *asked)
 
     @property
     def present(self) -> tuple[int, float]:
         now = self.clock.now()
-        return now, (now - self._sensed) / SECOND
+        return now, (now - self.in_c.sensed) / SECOND
 
     @property
     def _moves_freely(self) -> bool:
@@ -234,12 +199,13 @@ class CanRig(DriveRig):
     def write(self, command: Array) -> None:
         """Sends torques, shape (m,) [actuator units]; they are held until the next ones."""
         in_c = self.in_c
-        if in_c is not None and in_c.loaded:
-            if self._in_loop and in_c.act(command, self.clock.now()):
-                self._command, self._written = in_c.sent
+        in_c.torques[:] = command
+        if in_c.loaded:
+            if self._in_loop and in_c.act(self.clock.now()):
+                self._written = in_c.written
                 return
             in_c.store()
-        self._command = np.zeros(len(self.drives)) if self.off else self.carried(command)
+        in_c.carried[:] = 0.0 if self.off else self.carried(command)
         mute = self._take_back()
         self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
@@ -256,7 +222,7 @@ class CanRig(DriveRig):
                     for frame in drive.queries():
                         send(bus, frame)
             self._go_down(command.tolist())
-        if self.sends or self._asks:
+        if self._asks:
             self._dispatch.keep_alive()
 
     def _take_back(self) -> dict[str, Drive]:
@@ -367,7 +333,7 @@ class CanRig(DriveRig):
 
     # Ticks in C.
 
-    def choose(
+    def begin(
         self,
         setup: RigSetup,
         controller: Controller,
@@ -375,41 +341,32 @@ class CanRig(DriveRig):
         limits: Limits,
         record: Callable[[memoryview], None],
     ) -> str:
-        """Lets ticks run in C if the config and the machine allow it; returns why they do not, or nothing.
+        """Connects what C does of each tick; returns why it does not read and send the frames too, or nothing.
 
         Args:
             stages: Decides whether a tick is an ordinary one.
             limits: Last limits before a torque is sent.
             record: Records frames that C has received or sent.
-
-        Raises:
-            ConfigError: `hil.tick: c` cannot be had.
         """
-        tick = setup.settings.values.tick
-        if tick == "python":
-            return "as the config says"
-        machine, why = machine_of(setup, controller)
-        if why and tick == "c":
-            raise ConfigError(f"hil.tick: c: {why} (use auto or python)")
-        if machine is None:
-            return f"because {why}"
+        wires, why = wires_of(self._nodes)
+        machine = CompiledTick(setup, controller, wires)
         self.in_c = TicksInC(
             machine, self._dispatch, self._drives, self._nodes, self._sensing, stages, limits, record
         )  # fmt: skip
-        return ""
+        return why
 
     def decide(self, tick: Tick) -> Array | None:
         """Torques to send, shape (m,) [actuator units]; None: Python must decide."""
-        return None if self.in_c is None else self.in_c.decide(tick, self.clock.now())
+        return self.in_c.decide(tick, self.clock.now())
 
     def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
         """Does ticks in C, as `TicksInC.go_ahead`."""
         in_c = self.in_c
-        if in_c is None or in_c.sockets is None or not self._take_over(in_c):
+        if in_c.sockets is None or not self._take_over():
             return Ahead()
         ahead = in_c.go_ahead(most, deadline, live)
         if ahead.ticks:
-            self._command, self._written = in_c.sent
+            self._written = in_c.written
         if ahead.began is not None:
             self._began = ahead.began
         return ahead

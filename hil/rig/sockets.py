@@ -85,17 +85,24 @@ class TickLog:
             setattr(log, name, machine.pointer("unsigned long long", counts))
         self._row = machine.pointer("double", table.values)
         log.unused = self._row
-        self._kept = timing.marks
+        self._timing = timing
         self._raise_failure = machine.raise_failure
 
-    def enter(self, tick: Tick, stage: int, task_time: float, times: TickTimes) -> None:
-        """Counts a tick of a stage, and writes its row into `values` of the table up to the simulated plant's state."""
+    def enter(self, tick: Tick, stage: int, task_time: float, times: TickTimes, counts: bool) -> None:
+        """Writes the row of a tick of a stage into `values` of the table, up to the simulated plant's state.
+
+        Args:
+            counts: Whether the durations of its parts count.
+        """
         when, self.struct.stage = self._when, stage
-        when.deadline, when.began, when.elapsed, when.task_time = tick.deadline, tick.began, tick.elapsed, task_time
+        when.deadline, when.began, when.elapsed, when.skipped = tick.deadline, tick.began, tick.elapsed, tick.skipped
+        when.task_time, when.counts = task_time, counts
         when.read, when.decided, when.written = times
         self._log_tick(self._tick, self.struct, when, self._row)
         self._raise_failure()
         self.counted(1)
+        if counts:
+            self._timing.skip(tick.skipped)
 
     def counted(self, ticks: int) -> None:
         """Takes note of ticks whose rows were written."""

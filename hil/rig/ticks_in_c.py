@@ -72,14 +72,14 @@ class TicksInC:
         self.count = 0  # number of ticks that C did
         self.given_back: Mapping[str, int] = MappingProxyType({})  # why C gave ticks back -> how often
         self.loaded = False  # whether C has the state
-        # decided: whether C has decided the present tick
-        # acts: whether C has encoded its torques
-        self.decided = self.acts = False
+        self.decided = False  # whether C has decided the present tick
         self.begun: int | None = None  # where C has left a tick that it began on the sockets; None: it began none
         self._dispatch, self._drives, self._nodes, self._sensing = dispatch, drives, nodes, sensing
         self._stages, self._limits, self._record = stages, limits, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
         self._torques = stages.torques.struct
+        # torques of the last tick, and those in the frames that were sent last, shape (m,) [actuator units]
+        self.torques, self.carried = self._torques.arrays["torques"], machine.arrays["carried"]
         machine.take_torques(stages.torques, stages.ladder)
         self._tick.ramp_time, self._tick.stays = stages.plan.ramp_time, stages.plan.stage is Stage.RAMP
         self._names = list(dispatch.buses)
@@ -106,15 +106,14 @@ class TicksInC:
             duration = self._stages.plan.duration
             self.sockets = SocketTicks(machine, buses, self._nodes, clock, log, rings, period, wait, duration)
 
-    def take_over(self, free: bool, command: Array, written: int) -> bool:
+    def take_over(self, free: bool, written: int) -> bool:
         """Whether C measures the next tick; it gets the state, or gives it back.
 
         Args:
             free: Whether torques alone move the machine.
-            command: Torques in the frames that were sent last, shape (m,).
-            written: When they were sent [ns].
+            written: When the last torques were sent [ns].
         """
-        measures = self._stages.mode in MEASURED and self._dispatch.healthy
+        measures = bool(self.machine.wires) and self._stages.mode in MEASURED and self._dispatch.healthy
         if self.loaded and not measures:
             self.store()
         self._tick.free = free
@@ -122,7 +121,7 @@ class TicksInC:
             if self._pause:
                 self._pause -= 1
             else:
-                self._load(command, written)
+                self._load(written)
         return self.loaded
 
     def _renew(self) -> None:
@@ -141,7 +140,7 @@ class TicksInC:
         stages.torques.take(source, stages.mode is not Phase.FULL)
         return True
 
-    def _load(self, command: Array, written: int) -> None:
+    def _load(self, written: int) -> None:
         """Gives the state to C, if every node has sent a sample and every drive works without a complaint."""
         machine = self.machine
         if not in_order(self._drives, self._nodes):
@@ -151,7 +150,7 @@ class TicksInC:
         commands = [wire.command.frame for wire in machine.wires if wire.command is not None]
         encoded = zip(self._drives, commands, machine.encoded(), strict=True)
         self._encoded = [(drive.settings.bus, like, frame_reader(memory)) for drive, like, memory in encoded]
-        self._x["carried"][:], self._x["written"][0] = command, written
+        self._x["written"][0] = written
         self._torques.c.encoding = self._tick.encoding
         self._last.clear()
         if self.sockets is not None:
@@ -202,16 +201,28 @@ class TicksInC:
         bus = self._functions.tick_missing(self._tick)
         return None if bus < 0 else self._names[bus]
 
-    def sense(self, now: int) -> bool:
-        """Computes the state of the machine from the frames; returns whether C has done it."""
-        if not self.loaded:
-            return False
+    def sense(self, now: int) -> None:
+        """Computes the state of the machine from the frames that C has taken."""
         self._functions.tick_sense(self._tick, now)
         self.machine.raise_failure()
         for message, bus, frame in self._received:
             self._last.pop(message, None)  # so that the order is that of arrival
             self._last[message] = (bus, frame)
-        return True
+
+    def sense_samples(self, now: int, due: int, free: bool, sync: int, command: int) -> None:
+        """Computes the state of the machine from the samples that the nodes have.
+
+        Args:
+            due: When the tick was due [ns].
+            free: Whether torques alone have moved the machine.
+            sync: When SYNC was sent last [ns]; `NEVER`: nothing is asked for.
+            command: When the first of the last commands was sent [ns], or `NEVER`.
+        """
+        x, self._tick.free = self._x, free
+        x["due"][0], x["began"][0], x["written"][0] = due, sync, command
+        self.machine.load(self._drives, self._nodes)
+        self._functions.tick_sense(self._tick, now)
+        self.machine.raise_failure()
 
     def _give_back(self) -> None:
         """Undoes this tick in C, and gives its frames to the drivers."""
@@ -230,17 +241,11 @@ class TicksInC:
 
     @property
     def sensed(self) -> int:
-        """When C has computed the last state [ns]."""
+        """When the last state was computed [ns]."""
         return int(self._sensing.struct.c.read)
 
-    @property
-    def samples(self) -> list[float]:
-        """Position, then speed, then torque of each drive's last sample [joint and actuator units]."""
-        m = len(self._drives)
-        return [value for part in ("position", "velocity", "torque") for value in self._x[part][:m].tolist()]
-
     def reading(self) -> Reading:
-        """State of the machine as C found it."""
+        """The state that was computed last."""
         x, sensing, (displacements, speeds) = self._x, self._sensing.struct.c, [p.tolist() for p in self._of_drives]
         return Reading(
             x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), bool(sensing.valid), sensing.residual,
@@ -253,7 +258,7 @@ class TicksInC:
 
     def decide(self, tick: Tick, now: int) -> Array | None:
         """Torques to send, shape (m,) [actuator units]; None: Python must decide, from the reading of this tick."""
-        self.decided = self.acts = False
+        self.decided = False
         if not self.loaded:
             return None
         stages = self._stages
@@ -261,10 +266,9 @@ class TicksInC:
         if self.sockets is None and not (tick.skipped or asks) and self._dispatch.healthy and self._source():
             if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
                 stages.follow(tick, self.clamped)
-                self.decided = self.acts = True
+                self.decided = True
                 self.count += 1
-                torques: Array = self._torques.arrays["torques"].copy()
-                return torques
+                return self.torques.copy()
             self._count()
             self.machine.raise_failure()
         return None
@@ -274,25 +278,24 @@ class TicksInC:
         """Whether a limit has changed the torque of each drive in the last tick that C decided."""
         return self._limits.clamped
 
-    def act(self, torques: Array, now: int) -> bool:
-        """Sends the torques of this tick, shape (m,) [actuator units]; False: Python must, and nothing was sent.
+    def act(self, now: int) -> bool:
+        """Sends the torques of this tick; False: Python must, and nothing was sent.
 
         Args:
             now: Present time [ns]: a reply to the first torque may come before the last one is sent.
         """
         if not self.decided:
             self._renew()
-            self._torques.arrays["torques"][:] = torques
-            self.acts = not (self._tick.mute or self._encode())
-        if not self.acts:
-            self._count()
-        elif self.sockets is None:
+            if self._tick.mute or self._encode():
+                self._count()
+                return False
+        if self.sockets is None:
             self._x["written"][0] = now
             for bus, like, encoded in self._encoded:
                 identity, data = encoded()
                 self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
             self._dispatch.keep_alive()
-        return self.acts
+        return True
 
     def _encode(self) -> int:
         """Encodes torques that Python has decided, and sends them where C has the buses; not 0: it does not."""
@@ -304,9 +307,9 @@ class TicksInC:
         return refused
 
     @property
-    def sent(self) -> tuple[Array, int]:
-        """The torques in the frames that C sent last, shape (m,), and when [ns]."""
-        return self._x["carried"].copy(), int(self._x["written"][0])
+    def written(self) -> int:
+        """When C sent torques last [ns]."""
+        return int(self._x["written"][0])
 
     # Ticks on sockets.
 

@@ -351,7 +351,7 @@ class Stages:
         if reading.valid and self.mode is not Phase.CALIBRATE:
             self.law_torques = self._controller.command(self.task_time, reading.q, reading.v)
         else:
-            self.law_torques = self._controller.nothing()
+            self.law_torques = self._controller.nothing(reading.q, reading.v)
 
     @property
     def _corrects(self) -> bool:

@@ -9,7 +9,6 @@ instead, with the torques that were sent; the safety rules limit how old a sampl
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from hil.drives.base import Sample
 from hil.loop.clock import SECOND
 from hil.loop.tick import Implausibility
 from hil.sensing.channels import Channel, Displacements
-from hil.sensing.coordinates import CoordinateEstimate, Coordinates, require_observability
+from hil.sensing.coordinates import Coordinates, require_observability
 from hil.sensing.findings import implausibility
 from hil.sensing.prediction import Prediction
 from hil.sensing.tracking import TrackingMonitor
@@ -31,21 +30,6 @@ from servoctl.types import Array, State
 
 OLD = 1.5  # age from which on a channel follows the model instead of its last sample, in periods
 SAMPLING = 2  # default time constant of the rate filter, in periods
-
-
-class Measurement(NamedTuple):
-    """State of the machine by the samples of one tick."""
-
-    estimate: CoordinateEstimate  # coordinates and velocities
-    ages: Array  # age of each channel's last good sample, shape (m,) [s]; infinite before the first
-    findings: Sequence[Implausibility]  # implausible samples and motions
-    positions: Sequence[float]  # [joint unit] displacement of each channel at the present instant
-    rates: Sequence[float]  # [joint unit/s] speed of each channel
-    residual: float  # [joint unit] largest disagreement of redundant measurements
-    # state for the law, shape (n,): that of now, a period ahead, or with the positions at the moment when it was due
-    q: Array
-    v: Array
-    valid: bool  # whether every channel has sent a sample, all directions are measured and all numbers are finite
 
 
 SAMPLE = "position", "velocity", "torque", "sample_time"  # arrays of the fields of `Sample`
@@ -168,46 +152,6 @@ class Sensing:
         """Reads samples, `position`, `velocity`, `torque` and `sample_time`, and the `command` from these arrays."""
         for name, array in arrays.items():
             self.struct.share(name, array)
-
-    def read(
-        self,
-        t: float,
-        now: int,
-        samples: Sequence[Sample | None],
-        u: Array | None = None,
-        sync: int | None = None,
-        command: int | None = None,
-        due: int | None = None,
-    ) -> Measurement:
-        """State of the machine now.
-
-        Args:
-            t: Time of the plant [s].
-            samples: Newest sample of each channel.
-            u: Inputs since the last tick, shape (actuators,) [actuator units]; None: not known.
-            sync: When the last SYNC was sent [ns]; channels with SYNC feedback measure at that moment.
-            command: When the last commands were sent, the first of them [ns]; channels with REPLY feedback measure
-                after that.
-            due: When the tick was due [ns], for a law that gets the positions at that moment; None: now.
-        """
-        arrays, columns = self.struct.arrays, zip(*[sample or NO_SAMPLE for sample in samples], strict=True)
-        for name, values in zip(SAMPLE, columns, strict=True):
-            arrays[name][:] = values
-        if u is not None:
-            arrays["command"][:] = u
-        asked = [NEVER if moment is None else moment for moment in (sync, command)]
-        self.struct.functions.sense_read(self.struct.c, t, now, now if due is None else due, u is not None, *asked)
-        self.struct.raise_failure()
-        return self.measurement
-
-    @property
-    def measurement(self) -> Measurement:
-        """State of the machine by the last tick that was read."""
-        c, x = self.struct.c, self.struct.arrays
-        estimate = self.coordinates.estimate._replace(q=x["estimate_q"].copy(), v=x["estimate_v"].copy())
-        positions, rates = x["displacements"].tolist(), x["speeds"].tolist()
-        law = x["law_q"].copy(), x["law_v"].copy()
-        return Measurement(estimate, x["ages"].copy(), self.findings, positions, rates, c.residual, *law, bool(c.valid))
 
     @property
     def findings(self) -> list[Implausibility]:

@@ -190,22 +190,21 @@ class HilRun:
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
-        why = self.rig.choose(setup, self.controller, self.stages, limits, self.recorder.frame_records)
+        why = self.rig.begin(setup, self.controller, self.stages, limits, self.recorder.frame_records)
         self.logbook = Logbook(
             setup, self.controller, self.rig, self.stages, self.table, self.recorder, environment.truth is not None
         )
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
-        rig, log = self.rig, self.logbook.in_c
-        if rig.in_c is not None and log is not None and isinstance(self.recorder, Recorder):
-            rig.in_c.use_sockets(log, self.recorder.rings, self._period, self._wait)
+        if not why and isinstance(self.recorder, Recorder):
+            self.rig.in_c.use_sockets(self.logbook.in_c, self.recorder.rings, self._period, self._wait)
         if (sockets := self._sockets) is not None:
             sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
-        self.facts["tick"] = f"Python, {why}" if why else "C" if sockets is None else "C, sockets included"
+        self.facts["tick"] = f"Python, because {why}" if why else "C" if sockets is None else "C, sockets included"
 
     @property
     def _sockets(self) -> SocketTicks | None:
         """The buses in C; None: Python has them."""
-        return None if self.rig.in_c is None else self.rig.in_c.sockets
+        return self.rig.in_c.sockets
 
     def _page(self) -> LivePage:
         """Starts the live page; RigError if it cannot be served."""
@@ -288,7 +287,7 @@ class HilRun:
         return torques
 
     def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        self.logbook.enter(tick, reading, sent, times)
+        self.logbook.enter(tick, times)
         self._done(tick)
 
     def _go_ahead(self, number: int, deadline: int) -> Ahead:
@@ -297,7 +296,7 @@ class HilRun:
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
         in_c, most, live_gains = self.rig.in_c, 1 + -number % CHECK_EVERY, self.setup.live_gains
-        if in_c is None or in_c.sockets is None:
+        if in_c.sockets is None:
             return Ahead()
         if self.operator.view is not None:
             most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
@@ -366,13 +365,13 @@ class HilRun:
         if not (environment.lockstep and rig.sends):
             return
         clock, tick = environment.clock, self._ticks
-        self.stages.mode, self.stages.law_torques = Phase.OVER, self.controller.nothing()
-        now, nothing = clock.now(), np.zeros(len(rig.drives))
+        self.stages.mode, now = Phase.OVER, clock.now()
         end = now + nanoseconds(self.setup.settings.values.emulation.after)
         self.facts["loop_end"] = now / SECOND  # from here on no law is evaluated
         while True:
             reading = rig.listen()
-            self.logbook.add_row(Tick(tick, now, now, self._period, 0), reading, nothing, now)
+            self.controller.nothing(reading.q, reading.v)
+            self.logbook.enter(Tick(tick, now, now, self._period, 0), TickTimes(now, now, now), counts=False)
             if environment.settled() or now + self._period > end:
                 return
             tick, now = tick + 1, now + self._period
@@ -420,8 +419,8 @@ class HilRun:
             "stage": self.stage.name.lower(),
             "bus": buses,
             "drives": drive_states(self.setup.drives, self.rig.sends, None if test is None else test.proof),
-            "ticks_in_c": 0 if in_c is None else in_c.count,
-            "given_back": {} if in_c is None else dict(in_c.given_back),
+            "ticks_in_c": in_c.count,
+            "given_back": dict(in_c.given_back),
         }
 
     def _close_folder(self, facts: dict[str, Any]) -> Trajectory:

@@ -302,11 +302,6 @@ class Hil(Section):
     velocity_filter: PositiveTime | None = Field(
         default=None, description="time constant of that filter [s]; left out: two periods"
     )
-    tick: Literal["auto", "c", "python"] = Field(
-        default="auto",
-        description="what does ordinary ticks of the task: auto: C where it can, c: C or an error, python: Python; the "
-        "results are the same to the bit",
-    )
     safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
     emulation: Emulation = Field(default=Emulation(), description="properties of emulated drives")
     live: dict[str, Interval] = Field(

@@ -14,6 +14,7 @@ from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
 from tests.benchmarks.contest import Entry, Line, Results
+from tests.hil.by_drivers import ticks
 from tests.hil.socket_pair import on_pair
 
 CONFIG = "coordinated_robots"
@@ -104,12 +105,12 @@ def tick_stages(quick: bool) -> Results:
     """Processor time of a tick of six axes on the wall clock at 400 Hz in each stage, in C and in Python."""
     duration = 1.0 if quick else 3.0
     for stage, phases in PHASES.items():
-        runs = {kind: _on_wall_clock(kind, duration, stage) for kind in ("auto", "python")}
+        runs = {kind: _on_wall_clock(kind, duration, stage) for kind in ("c", "python")}
         for phase in phases:
             measured = [run.tick_time(phase) for run in runs.values()]
             entries = Entry("servoctl, with C", measured[0]), Entry("Python", measured[1])
             yield Line(f"tick of six axes in stage {phase.value}, processor time", entries,
-                       f"{runs['auto'].ticks(phase)} ticks")  # fmt: skip
+                       f"{runs['c'].ticks(phase)} ticks")  # fmt: skip
 
 
 def _on_wall_clock(tick: str, duration: float, stage: Stage = Stage.FULL) -> TimedRun:
@@ -122,6 +123,6 @@ def _on_wall_clock(tick: str, duration: float, stage: Stage = Stage.FULL) -> Tim
 
 def _on_pair(tick: str, duration: float, stage: Stage) -> TimedRun:
     times = [f"hil.safety.{name}={duration}" for name in ("zero_time", "ramp_time")] if stage is Stage.FULL else []
-    setup = load(CONFIG, [f"hil.tick={tick}", *PATIENT, *times])
-    with tempfile.TemporaryDirectory() as folder, on_pair(setup, CONFIG) as environment:
+    setup = load(CONFIG, [*PATIENT, *times])
+    with tempfile.TemporaryDirectory() as folder, on_pair(setup, CONFIG) as environment, ticks(tick):
         return timed_run(setup, environment, duration, Path(folder) / "run", stage)

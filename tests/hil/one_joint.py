@@ -11,11 +11,12 @@ from hil.drives import Sample
 from hil.loop import Implausibility
 from hil.loop.clock import nanoseconds
 from hil.sensing.channels import Channel
-from hil.sensing.sensing import Measurement, Sensing
+from hil.sensing.sensing import Sensing
 from servoctl.engine.ccode import BoundCall
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+from tests.hil.samples import Measurement, sense
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class OneJoint:
     def read(self, position: float, time: int, velocity: float = 0.0) -> Measurement:
         """The measurement at the instant of a new sample, at a time [ns]."""
         sample = Sample(position, velocity, math.nan, time)
-        return self.sensing.read(time / 1e9, time, [sample], None if math.isnan(self.expected) else np.zeros(1))
+        return sense(self.sensing, time / 1e9, time, [sample], None if math.isnan(self.expected) else np.zeros(1))
 
     def tick(self, position: float, tick: int, velocity: float = 0.0) -> Implausibility | None:
         """What is wrong with a sample of a tick."""

@@ -3,7 +3,7 @@
     python -m tests.hil.recordings record FOLDER
     python -m tests.hil.recordings play FOLDER
 
-A recording is the run folder of one machine in one stage, with one executor and at most one fault: the frames that were
+A recording is the run folder of one machine in one stage, with at most one fault: the frames that were
 sent and received, the rows, and the events. In lock-step a run repeats to the bit, so to play it is to run it again and
 to compare. Both commands use the command line alone; `--python` names the interpreter of another installation.
 """
@@ -29,7 +29,6 @@ from servoctl import load_run
 from servoctl.config import load_config
 
 STAGES = ("zero", "ramp", "full", "float")
-TICKS = ("python", "c")
 FAULTS = ("drive_fault", "silent", "encoder_stuck", "no_torque", "heartbeat_loss", "brake_stuck")
 """Kinds of faults of the first drive, at 0.1 s of the task."""
 
@@ -45,7 +44,6 @@ class Case(NamedTuple):
 
     rig: str
     stage: str
-    tick: str
     fault: str | None = None
 
     @property
@@ -55,17 +53,16 @@ class Case(NamedTuple):
 
 
 def cases(rigs: list[str]) -> Iterator[Case]:
-    """Every machine in every stage and with every fault, by both executors."""
+    """Every machine in every stage and with every fault."""
     for rig in rigs:
-        for tick in TICKS:
-            yield from (Case(rig, stage, tick) for stage in STAGES)
-            yield from (Case(rig, "full", tick, fault) for fault in FAULTS)
+        yield from (Case(rig, stage) for stage in STAGES)
+        yield from (Case(rig, "full", fault) for fault in FAULTS)
 
 
 def run(case: Case, folder: Path, python: str) -> None:
     """Writes the run folder of a case; of a run that is refused, the sentence is in `refused.txt`."""
     rig = RIGS[case.rig]
-    sets = [each for each in rig.overrides if isinstance(each, str)] + [f"hil.tick={case.tick}"]
+    sets = [each for each in rig.overrides if isinstance(each, str)]
     if case.fault is not None:
         drive = load_config(str(rig.config), list(rig.overrides)).config.hil.drives[0].actuator
         fault = {"kind": case.fault, "drive": drive, "at": 0.1, "since": "engaged"}

@@ -18,6 +18,7 @@ from servoctl.types import State
 from tests.hil.faults.carts.plant import Carts
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
+from tests.hil.samples import sense
 
 LIMITS = {"torque_limit": 2.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 
@@ -91,7 +92,7 @@ def test_encoders_that_contradict_each_other_never_reach_the_coordinates() -> No
     for k in range(1, 12):
         now, jump = nanoseconds(k * period), 0.4 if k >= 10 else 0.0
         samples = [Sample(x, 0.0, np.nan, now) for x in (0.3, 0.8, 0.3 + jump)]
-        sight = eyes.read(0.0, now, samples, np.zeros(2))
+        sight = sense(eyes, 0.0, now, samples, np.zeros(2))
         np.testing.assert_allclose(sight.estimate.q, [0.3, 0.8], atol=1e-5)
         assert [finding.stops for finding in sight.findings] == {10: [False], 11: [True]}.get(k, [])
 

@@ -82,7 +82,7 @@ def matrix() -> list[tuple[Scenario, str]]:
         of_one = ROWS.get(scenario.row, ((), PROTOCOLS))[1] != PROTOCOLS
         if of_one or motions[turn % len(motions)] == scenario.motion:
             by_turns = motions.index(scenario.motion) if of_one else turn // len(motions)
-            played.append((scenario, ("python", "auto")[by_turns % 2]))
+            played.append((scenario, TICKS[by_turns % 2]))
     return played
 
 
@@ -103,7 +103,7 @@ def test_every_fault_has_its_reaction_on_every_protocol_in_every_motion(protocol
 
 
 def test_the_matrix_has_all_pairs_of_row_protocol_motion_and_tick() -> None:
-    every = [(row, protocol, motion, tick) for row, protocol, motion in rows() for tick in ("python", "auto")]
+    every = [(row, protocol, motion, tick) for row, protocol, motion in rows() for tick in TICKS]
     played = [(each.row, each.protocol, each.motion, tick) for each, tick in matrix()]
     for pair in combinations(range(4), 2):
         assert {itemgetter(*pair)(each) for each in played} == {itemgetter(*pair)(each) for each in every}

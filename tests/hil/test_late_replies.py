@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.hil.by_drivers import TICKS
 from tests.hil.rigs import Played, play
 from tests.hil.test_tick_in_c import assert_equal, run
 
@@ -76,6 +77,6 @@ def test_a_lost_reply_makes_the_next_one_no_older() -> None:
 @pytest.mark.parametrize("config", ["coordinated_robots", "coordinated_robots_moteus", "scara_robstride"])
 def test_the_tick_in_c_goes_on_through_late_replies(config: str) -> None:
     late = ("hil.faults=[{kind: delay, at: 0.05, for: 0.05, delay: 0.005, direction: to_host}]",)
-    python, c = (run(config, tick, *late, duration=0.15) for tick in ("python", "auto"))
+    python, c = (run(config, tick, *late, duration=0.15) for tick in TICKS)
     assert_equal(python, c)
     assert c["ticks"] > 10

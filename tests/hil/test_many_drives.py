@@ -28,6 +28,7 @@ from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from tests.faces import column_bytes, on_drives
+from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT
 from tests.hil.test_dispatch import Heard, Rig
 
@@ -84,9 +85,9 @@ def carts(folder: Path, protocols: Sequence[str], period: float, watchdog: float
     return path
 
 
-def played(path: Path, tick: str = "python") -> RunResult:
-    engine = "vm" if tick == "python" else "auto"
-    return on_drives(path, f"hil.tick={tick}", engine=engine)
+def played(path: Path, tick: str = "c") -> RunResult:
+    with ticks(tick):
+        return on_drives(path)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_frames_that_a_queue_does_not_hold_are_sent_as_room_comes_by_both_ticks(
     path = carts(tmp_path, ["cia402"] * 11, 0.01, 0.05)
     notes = load(path, (), "vm").notes
     assert [note for note in notes if "12 frames go out at once" in note and "txqueuelen 24" in note]
-    python, c = played(path), played(path, "auto")
+    python, c = (played(path, tick) for tick in TICKS)
     for result in (python, c):
         assert (result.exit_code, result.unconfirmed) == (0, ())
         (bus,) = result.trajectory.summary()["bus"].values()

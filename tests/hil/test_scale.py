@@ -3,7 +3,6 @@
 The test of the drives in stage zero names them if the machine has hardly moved before it.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,14 @@ import numpy as np
 import pytest
 
 from hil.assembly import settings as rig_settings
-from hil.drives import Node, Sample
+from hil.drives import Node
 from hil.drives.settings import SensorSettings
 from hil.protocols.registry import build
+from hil.rig.machine import CompiledTick
 from hil.safety import EventKind, proof
 from hil.sensing.channels import Channel
-from hil.sensing.sensing import Measurement, Sensing
 from tests.hil import rigs
+from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.one_joint import OneJoint
 from tests.hil.rigs import play
 from tests.hil.test_tick_in_c import assert_equal, run
@@ -37,15 +37,16 @@ def named_after(columns: Any, time: int) -> float:
 
 def played_with(factor: float, protocol: str, monkeypatch: pytest.MonkeyPatch) -> rigs.Played:
     """A run whose positions are multiplied by a factor."""
-    read = Sensing.read
+    load = CompiledTick.load
 
-    def scaled(self: Sensing, t: float, now: int, samples: Sequence[Sample | None], *more: Any) -> Measurement:
-        changed = [None if each is None else each._replace(position=factor * each.position) for each in samples]
-        return read(self, t, now, changed, *more)
+    def scaled(self: CompiledTick, *nodes: Any) -> None:
+        load(self, *nodes)
+        self.arrays["position"] *= factor
 
-    monkeypatch.setattr(Sensing, "read", scaled)
+    monkeypatch.setattr(CompiledTick, "load", scaled)
     fine = ["hil.drives.F.encoder_bits=14"] if protocol == " moteus" else []
-    return play(f"V rack{protocol}", "hil.tick=python", *fine, duration=0.5)
+    with ticks("python"):
+        return play(f"V rack{protocol}", *fine, duration=0.5)
 
 
 @pytest.mark.parametrize("protocol", ["", " odrive", " mit", " moteus", " robstride"])
@@ -78,10 +79,10 @@ def test_counts_that_are_four_times_too_few_are_named_in_ordinary_ticks_in_c(mon
         return build(replace(settings, options=options), period)
 
     monkeypatch.setattr(rig_settings, "build", four_times)
-    tested = run(str(rigs.RIGS["mixed"].config), "auto", duration=0.5)
+    tested = run(str(rigs.RIGS["mixed"].config), "c", duration=0.5)
     assert [event.subject for event in tested["events"] if event.kind is EventKind.SCALE] == ["a"]
     monkeypatch.setattr(proof, "POSITION_SCALE", np.inf)  # as if the test of the drives did not show it
-    python, c = (run(str(rigs.RIGS["mixed"].config), tick, duration=0.5) for tick in ("python", "auto"))
+    python, c = (run(str(rigs.RIGS["mixed"].config), tick, duration=0.5) for tick in TICKS)
     assert_equal(python, c)
     assert c["ticks"] > 5
     assert [event.subject for event in c["events"] if event.kind is EventKind.ENCODER] == ["a"]

@@ -24,6 +24,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+from tests.hil.samples import sense
 
 FINE = 2 * np.pi / 2**16
 
@@ -115,7 +116,7 @@ def wrong(change: Callable[[Array, int], float]) -> list[tuple[int, str]]:
         sensing = Sensing(model, free, start, 0.0025, engine="vm")
         y = sensing.displacements(model.plant, start.q)
         y[i] = change(y, i)
-        ticks = [sensing.read(0.0, now, [Sample(each, 0.0, np.nan, now) for each in y]) for now in (1, 2)]
+        ticks = [sense(sensing, 0.0, now, [Sample(each, 0.0, np.nan, now) for each in y]) for now in (1, 2)]
         (first,), (second,) = (tick.findings for tick in ticks)
         assert not first.stops and second.stops
         assert "encoders contradict each other" in second.reason

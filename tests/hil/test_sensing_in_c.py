@@ -24,6 +24,7 @@ from servoctl.types import Array, State
 from tests.hil.fixed_observer import Fixed
 from tests.hil.one_joint import OneJoint
 from tests.hil.opaque_code import Crank
+from tests.hil.samples import sense
 from tests.hil.textbook_sensing import Textbook, Verdict, Windows
 
 T = 0.0025
@@ -192,7 +193,7 @@ def read(machine: Machine, seed: int, counts: Counter[Found]) -> None:
         samples = wire.send(k, now, h(plant, q), h.rates(plant, q, v, 0.0), u)
         sync, command = (moment if chance.random() < 0.95 else None for moment in (now - TICK // 5, now - TICK // 4))
         args = now / 1e9, now, samples, u if chance.random() < 0.99 else None, sync, command
-        measurement, (found, *state, y, speeds, valid) = sensing.read(*args), book.read(*args)
+        measurement, (found, *state, y, speeds, valid) = sense(sensing, *args), book.read(*args)
         assert_same(sensing.struct.c.verdict[0 : sensing.struct.c.verdicts], found)
         for ours, theirs in zip(
             (*measurement.estimate[:2], measurement.positions, measurement.rates), (*state, y, speeds), strict=True

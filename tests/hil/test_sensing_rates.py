@@ -29,6 +29,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.hil.one_joint import OneJoint
+from tests.hil.samples import measured
 
 MS = 1_000_000
 T = 0.0025
@@ -123,13 +124,13 @@ def test_one_jump_is_left_out_and_two_stop() -> None:
     assert joint.tick(1.0, 0) is None
     jump = Implausibility("u1", "encoder jumped: +0.1 rad in 2.5 ms, at most 0.0228 rad are possible", False)
     assert joint.tick(1.1, 1) == jump
-    assert joint.sensing.measurement.positions == [1.0] and joint.sensing.measurement.ages == [T]
+    assert measured(joint.sensing).positions == [1.0] and measured(joint.sensing).ages == [T]
     assert joint.tick(1.001, 2) is None
     assert [finding is not None and finding.stops for finding in (joint.tick(1.1, 3), joint.tick(1.1, 4))] == [
         False,
         True,
     ]
-    assert joint.sensing.measurement.positions == [1.001]
+    assert measured(joint.sensing).positions == [1.001]
 
 
 @pytest.mark.parametrize("factor", [0.999, -0.999, 1.001, -1.001])
@@ -212,7 +213,7 @@ def test_accepted_samples_never_move_faster_than_the_joint_can(positions: list[f
     joint, last = OneJoint(CHANNEL, 0.0), None
     for k, position in enumerate(positions):
         finding = joint.tick(position, k)
-        measurement = joint.sensing.measurement
+        measurement = measured(joint.sensing)
         now = measurement.positions[0] if measurement.ages[0] == 0.0 else last
         assert finding is not None or now == position
         assert now is None or math.isfinite(now)

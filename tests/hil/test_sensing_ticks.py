@@ -10,11 +10,12 @@ from hil.drives import Feedback, Sample
 from hil.loop.clock import nanoseconds
 from hil.sensing.channels import Channel
 from hil.sensing.prediction import Prediction
-from hil.sensing.sensing import Measurement, Sensing
+from hil.sensing.sensing import Sensing
 from plants.coordinated_robots import CoordinatedRobots
 from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+from tests.hil.samples import Measurement, sense
 
 FINE = 2 * np.pi / 2**16
 T = 0.0025
@@ -64,7 +65,7 @@ def test_samples_of_different_age_are_brought_to_one_instant() -> None:
     for k in range(1, 200):
         now, ages = k * TICK, [150_000 * i for i in range(6)]
         samples = [measured(i, now - age, quantum=0.0) for i, age in enumerate(ages)]
-        sight = eyes.read(0.0, now, samples)
+        sight = sense(eyes, 0.0, now, samples)
         assert sight.valid and not sight.findings
         np.testing.assert_allclose(sight.ages, np.array(ages) * 1e-9, atol=1e-12)
         worst = max(worst, errors(sight, now)[0])
@@ -79,10 +80,10 @@ def test_after_sync_the_moment_of_the_sync_counts_not_when_the_frame_came() -> N
     for k in range(1, 100):
         sync, now = k * TICK, k * TICK + 1_000_000
         samples = [measured(i, sync, received=sync + 150_000 * (i + 1), quantum=0.0) for i in range(6)]
-        sight = eyes.read(0.0, now, samples, sync=sync)
+        sight = sense(eyes, 0.0, now, samples, sync=sync)
         np.testing.assert_allclose(sight.ages, np.full(6, 1e-3), atol=1e-12)
         worst = max(worst, errors(sight, now)[0])
-        late = max(late, errors(plain.read(0.0, now, samples), now)[0])
+        late = max(late, errors(sense(plain, 0.0, now, samples), now)[0])
     assert worst < coasted(0.001) < late / 10
 
 
@@ -90,7 +91,7 @@ def test_with_quantised_encoders_nothing_is_reported_at_full_speed() -> None:
     eyes = sensing()
     for k in range(1, 400):
         now = k * TICK
-        sight = eyes.read(0.0, now, [measured(i, now - 100_000 * i) for i in range(6)])
+        sight = sense(eyes, 0.0, now, [measured(i, now - 100_000 * i) for i in range(6)])
         assert sight.valid and not sight.findings
         limits = eyes.coordinates.accuracy(0.0, sight.estimate.q)
         assert (np.abs(sight.estimate.q - pose(now * 1e-9)) <= limits + coasted(0.0005)).all()
@@ -100,7 +101,7 @@ def test_without_skew_the_residual_of_a_fast_motion_still_stays_within_its_bound
     eyes = sensing(skew=0.0)
     for k in range(1, 400):
         now = k * TICK
-        sight = eyes.read(0.0, now, [measured(i, now - 100_000 * i) for i in range(6)])
+        sight = sense(eyes, 0.0, now, [measured(i, now - 100_000 * i) for i in range(6)])
         assert not sight.findings
 
 
@@ -111,7 +112,7 @@ def test_a_jump_never_reaches_the_coordinates() -> None:
         samples = [measured(i, now) for i in range(6)]
         if k in jumped:
             samples[2] = moved(samples[2], 0.5)
-        sight = eyes.read(0.0, now, samples)
+        sight = sense(eyes, 0.0, now, samples)
         assert sight.valid and errors(sight, now)[0] < coasted(2 * T) + 2 * FINE, (
             "the last good sample goes on at its speed"
         )
@@ -126,7 +127,7 @@ def test_redundant_sensors_find_a_slow_drift() -> None:
         now, drift = k * TICK, 0.05 * k * T
         samples = [measured(i, now) for i in range(6)]
         samples[4] = moved(samples[4], drift)
-        sight = eyes.read(0.0, now, samples)
+        sight = sense(eyes, 0.0, now, samples)
         if sight.findings:
             break
     assert sight.findings[0].channel == "u5"
@@ -138,7 +139,7 @@ def test_the_samples_of_a_silent_drive_age_and_the_state_is_measured_without_it(
     for k in range(1, 5):
         now = k * TICK
         samples = [samples[0], *[measured(i, now) for i in range(1, 6)]]
-        sight = eyes.read(0.0, now, samples)
+        sight = sense(eyes, 0.0, now, samples)
         assert sight.ages[0] == pytest.approx((k - 1) * T, abs=1e-12)
         assert sight.valid and errors(sight, now)[0] < coasted((k - 1) * T) + 2 * FINE
 
@@ -150,12 +151,12 @@ def test_the_speed_of_a_joint_is_its_newest_while_the_sample_of_another_one_is_o
     eyes = Sensing(model, channels, start, T, motion=Prediction(model, engine="vm"), engine="vm")
     for k in range(1, 5):
         new = Sample(0.5, 0.1 * k, math.nan, k * TICK)
-        sight = eyes.read(k * T, k * TICK, [old, new], np.zeros(1))
+        sight = sense(eyes, k * T, k * TICK, [old, new], np.zeros(1))
         assert sight.rates[1] == 0.1 * k
 
 
 def test_a_drive_that_never_reported_is_not_valid() -> None:
-    sight = sensing().read(0.0, TICK, [None, *[measured(i, TICK) for i in range(1, 6)]])
+    sight = sense(sensing(), 0.0, TICK, [None, *[measured(i, TICK) for i in range(1, 6)]])
     assert not sight.valid
     assert math.isinf(sight.ages[0]) and np.isfinite(sight.ages[1:]).all()
     assert np.isfinite(sight.estimate.q).all()
@@ -167,7 +168,7 @@ def test_speeds_come_from_positions_if_a_drive_reports_none_or_the_config_asks_f
     for k in range(1, 300):
         now = k * TICK
         samples = [measured(i, now, speed=speed, quantum=0.0) for i in range(6)]
-        v = eyes.read(0.0, now, samples).estimate.v
+        v = sense(eyes, 0.0, now, samples).estimate.v
         if k > 30:
             lag = 1.664 * T
             # to first order the filter's speed is that of a little earlier
@@ -206,7 +207,7 @@ def spring(force: float, stuck: int | None, held: float = 0.0) -> list[Measureme
             last = 1e-5 * round(q[0] / 1e-5)
         speed = float(v[0]) if stuck is None or k < stuck else 0.0
         samples = [Sample(last, speed, math.nan, now), Sample(1e-5 * round(q[1] / 1e-5), math.nan, math.nan, now)]
-        sights.append(eyes.read(k * T, now, samples, u))
+        sights.append(sense(eyes, k * T, now, samples, u))
         q, v = motion(k * T, T, q, v, u)
     return sights
 

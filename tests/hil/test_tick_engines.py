@@ -11,16 +11,18 @@ from hil.assembly.prepare import load
 from hil.loop import nanoseconds
 from hil.safety import EventKind
 from tests.faces import frames_of, on_rig
+from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT
 from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 
 
 def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
     """What a run leaves, and its summary."""
-    setup = load("two_mass_spring_drive", [f"hil.tick={tick}", *SHORT, *sets], engine)
+    setup = load("two_mass_spring_drive", [*SHORT, *sets], engine)
     emulator, evaluated = make_emulator(setup, "vm"), setup.loop.evaluations
     begun = partial(emulator.world.after, 50_300_000, engaged)
-    ended, frames = frames_of(lambda: on_rig(setup, emulator, duration=0.15, engaged=begun))
+    with ticks(tick):
+        ended, frames = frames_of(lambda: on_rig(setup, emulator, duration=0.15, engaged=begun))
     facts = ended.trajectory.metadata
     last = facts["steps"] if ended.exit_code else None  # after an exception the law has no further task time
     columns = ended.trajectory.columns.items()
@@ -34,7 +36,7 @@ def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda:
 
 def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
     """The run in C and its summary, after a comparison with that in Python."""
-    (python, _), (c, facts) = (run(tick, engine, *sets, engaged=engaged) for tick in ("python", "c"))
+    (python, _), (c, facts) = (run(tick, engine, *sets, engaged=engaged) for tick in TICKS)
     assert c["events"] == python["events"]
     assert {name for name, each in c["columns"].items() if each != python["columns"][name]} == set()
     assert c == python
@@ -83,7 +85,7 @@ def test_an_exception_while_c_holds_the_pose_ends_the_run_at_once() -> None:
         Awkward.failures.extend([ArithmeticError("a pose that fails"), None])
         kept.append(emulator.clock.now())
 
-    setup = load("two_mass_spring_drive", ["hil.tick=c", PLANT, "hil.emulation.parameters.host=0"], "vm")
+    setup = load("two_mass_spring_drive", [PLANT, "hil.emulation.parameters.host=0"], "vm")
     emulator = make_emulator(setup, "vm")
     emulator.world.after(nanoseconds(0.8203), fail)  # in stage zero, while the drives are tested
     ended = on_rig(setup, emulator, duration=0.15)

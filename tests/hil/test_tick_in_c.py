@@ -23,9 +23,9 @@ from hil.rig.ticks_in_c import in_order
 from hil.safety.plan import Stage
 from hil.safety.stages import Stages
 from hil.session.run import HilRun
-from servoctl.errors import ConfigError
 from servoctl.types import Array
 from tests.faces import column_bytes, on_drives, with_frames
+from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT, drive_settings
 from tests.hil.faults.carts.run import play
 from tests.hil.faults.carts.scenario import make
@@ -45,7 +45,8 @@ OPTIONS = {"mit": {"motor": "ak80-9", "status": "damiao", "host": 0x10}}
 
 def run(config: str, tick: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
     """What a run leaves: columns as bytes, frames, events, exit code, and how many ticks C did."""
-    ended, frames = with_frames(config, f"hil.tick={tick}", *SHORT, *overrides, duration=duration, engine="auto")
+    with ticks(tick):
+        ended, frames = with_frames(config, *SHORT, *overrides, duration=duration, engine="auto")
     facts, columns = ended.trajectory.metadata, column_bytes(ended.trajectory)
     left = {"columns": columns, "frames": frames, "events": ended.events, "code": ended.exit_code}
     return (
@@ -65,7 +66,7 @@ def assert_equal(python: dict[str, Any], c: dict[str, Any]) -> None:
 
 def compare(config: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
     """The run in C, after a comparison with that in Python."""
-    python, c = (run(config, tick, *overrides, duration=duration) for tick in ("python", "auto"))
+    python, c = (run(config, tick, *overrides, duration=duration) for tick in TICKS)
     assert_equal(python, c)
     return c
 
@@ -149,11 +150,12 @@ class Changed(HilRun):
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_python_does_to_torques_in_the_task_is_not_left_out_in_c(change: str) -> None:
     runs = []
-    for tick in ("python", "auto"):
-        setup = load("scara_drive", [f"hil.tick={tick}", *SHORT], "auto")
+    for tick in TICKS:
+        setup = load("scara_drive", SHORT, "auto")
         run = Changed(setup, in_lockstep(setup, "auto"), Stage.FULL, 0.3)
         run.change = CHANGES[change]
-        runs.append(run.run(None, lambda event: None))
+        with ticks(tick):
+            runs.append(run.run(None, lambda event: None))
     python, c = runs
     assert c.trajectory.metadata["ticks_in_c"] > 20
     columns, others = column_bytes(c.trajectory), column_bytes(python.trajectory)
@@ -192,17 +194,19 @@ FAULTS = [
 @pytest.mark.parametrize(("row", "protocol", "motion"), FAULTS)
 def test_a_fault_has_its_reaction_at_the_same_instant_as_in_python(row: str, protocol: str, motion: str) -> None:
     scenario = make(row, protocol, motion, 5)
-    python, c = (play(scenario, tick, "auto") for tick in ("python", "auto"))
+    python, c = (play(scenario, tick, "auto") for tick in TICKS)
     assert c == python and c.problems == ()
 
 
-def test_a_config_that_c_cannot_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Drive, "wire", lambda self: None)
+def test_frames_that_no_table_describes_are_read_by_the_drivers_and_the_run_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for protocol in (cls for cls in Drive.__subclasses__()):
         monkeypatch.setattr(protocol, "wire", lambda self: None)
-    unknown = r"hil\.tick: c: frames of protocol cia402 are not described for it \(use auto or python\)"
-    with pytest.raises(ConfigError, match=unknown):
-        run("coordinated_robots", "c")
+    monkeypatch.setattr(Drive, "wire", lambda self: None)
+    summary = on_drives("coordinated_robots", *SHORT, duration=0.05).trajectory.summary()
+    assert summary["tick"] == "Python, because frames of protocol cia402 are not described for it"
+    assert summary["ticks_in_c"] == 0 and summary["status"] == "done"
 
 
 def test_speeds_from_positions_are_filtered_in_c_to_the_bit() -> None:

@@ -183,10 +183,13 @@ class Checked(HilRun):
         moments = int(times["began"][0]), int(self.setup.sensing.struct.c.read), self.stages._limits.struct.c.last
         self._restore(before)
         times["due"][0] = due
-        frames, count = machine.ffi.from_buffer("tick_frame[]", received), len(received) // FRAME.size
+        tick, functions, (began, sensed, decided) = machine.tick, machine.functions, moments
+        functions.tick_begin(tick, began)
+        for f in machine.ffi.from_buffer("tick_frame[]", received):
+            assert functions.tick_take(tick, f.bus, f.id, f.flags, f.length, f.data, f.time) != GIVEN_BACK
+        assert not functions.tick_sense(tick, sensed)
         elapsed = self.in_c.struct.period / SECOND
-        answer = machine.functions.tick_frames(machine.tick, frames, count, *moments, elapsed, task_time)
-        assert not answer, machine.trouble
+        assert not functions.tick_decide(tick, decided, elapsed, task_time), machine.trouble
         times["written"][0] = written
         assert self._state() == after
         self.checked += 1
@@ -201,7 +204,7 @@ def run_on_sockets(
     **hil: Any,
 ) -> tuple[Any, Any]:
     keys = {"interface": "emulated", "bitrate": 1_000_000}
-    config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, tick="c", **hil))
+    config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, **hil))
     setup = load(config, sets)
     with on_pair(setup, config) as environment:
         engaged = partial(environment.buses["main"].send, START)
@@ -362,7 +365,7 @@ def test_a_signal_ends_a_stretch_of_ticks_in_c(tmp_path: Path) -> None:
 @pytest.mark.vcan
 def test_c_sends_and_receives_on_a_real_socketcan(tmp_path: Path) -> None:
     with keys_of("socketcan") as keys:
-        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 1.0, watchdog=1.0, stale=0.8, tick="c")
+        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 1.0, watchdog=1.0, stale=0.8)
         with emulated(tmp_path, config, "--vcan"):
             words = "hil", str(config), "--out", str(tmp_path / "run"), "--stage", "full", "--armed"
             loop = Child(tmp_path, *words)

@@ -426,7 +426,8 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
 {
   double elapsed = seconds(x->period);
   tick_times *now = &x->last;
-  x->ticks = x->unknown = 0;
+  x->ticks = x->unknown = now->skipped = 0;
+  now->counts = 1;
   while (x->ticks < most && (!x->decides || k->source->kind == STOP || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
     now->deadline = *k->due = x->deadline;
     now->elapsed = x->period;

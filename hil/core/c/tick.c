@@ -159,22 +159,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   return 0;
 }
 
-/* The whole tick: a pure function of the state and the frames. The frames to send are in `encoding`. */
-int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long sensed, long long decided,
-                double elapsed, double task_time)
-{
-  tick_begin(k, began);
-  for (int i = 0; i < count; ++i) {
-    const tick_frame *each = &in[i];
-    if (tick_take(k, each->bus, each->id, each->flags, each->length, each->data, each->time) == GIVEN_BACK) {
-      tick_undo(k);
-      return GIVEN_BACK;
-    }
-  }
-  return tick_sense(k, sensed) || tick_decide(k, decided, elapsed, task_time) ? GIVEN_BACK : 0;
-}
-
-/* The row of a tick that was done in C, and the durations of its parts. */
+/* The row of a tick, and the durations of its parts. */
 
 /* Counts a duration [ns] in a block of hil.loop.timing: number, least, most, sum, squares in two words, bins. */
 void log_count(unsigned long long *counts, long long duration)
@@ -201,8 +186,9 @@ static void count_times(const tick *k, tick_log *g, const tick_times *when)
   if (g->marks[0] >= 0) log_count(g->period, when->began - g->marks[0]);
   g->marks[0] = when->began;
   if (slack < g->marks[1]) g->marks[1] = slack;
-  g->marks[2] = 0;
-  for (int i = 0; i < k->channels; ++i) log_count(g->ages + i * g->block, llrint(k->ages[i] * SECOND));
+  g->marks[2] = when->skipped ? g->marks[2] + 1 : 0;
+  for (int i = 0; i < k->channels; ++i)
+    log_count(g->ages + i * g->block, is_finite(k->ages[i]) ? llrint(k->ages[i] * SECOND) : 0);
   log_count(g->read, when->read - when->began);
   log_count(g->law, when->decided - when->read);
   log_count(g->write, when->written - when->decided);
@@ -230,7 +216,7 @@ void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
   *row++ = seconds(when->elapsed);
   *row++ = when->task_time;
   *row++ = seconds(when->began - when->deadline);
-  *row++ = 0.0; /* no period was skipped */
+  *row++ = when->skipped;
   *row++ = g->stage;
   *row++ = seconds(when->read - when->began);
   row = put(row, k->law.results[0], k->m);
@@ -241,5 +227,5 @@ void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
   row = put(row, k->carried, k->m);
   *row++ = k->sensing->residual;
   for (int i = 0; i < g->gauges; ++i) *row++ = k->gauges[g->gauge[i]];
-  count_times(k, g, when);
+  if (when->counts) count_times(k, g, when);
 }

@@ -255,9 +255,6 @@ typedef struct { /* a frame as hil.recorder.memory.FRAME has it */
   unsigned char data[64];
 } tick_frame;
 
-int tick_frames(tick *k, const tick_frame *in, int count, long long began, long long sensed, long long decided,
-                double elapsed, double task_time);
-
 /* The row of a tick. */
 
 typedef struct { /* what a tick records: hil.session.logbook */
@@ -277,6 +274,7 @@ typedef struct { /* what a tick records: hil.session.logbook */
 typedef struct { /* when the parts of a tick ended, on the run's clock [ns] */
   long long deadline, began, elapsed, read, decided, written;
   double task_time; /* [s] */
+  int skipped, counts; /* number of periods without a tick before it; whether the durations of its parts count */
 } tick_times;
 
 void log_count(unsigned long long *counts, long long duration);

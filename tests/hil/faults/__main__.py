@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `rigs`, as in the tests be
 
 import rigs
 
-from tests.hil.faults.carts.run import TICKS, FaultResult, play_on
+from tests.hil.by_drivers import TICKS
+from tests.hil.faults.carts.run import FaultResult, play_on
 from tests.hil.faults.carts.scenario import Scenario as CartScenario
 from tests.hil.faults.carts.scenario import rows
 from tests.hil.faults.carts.scenario import scenarios as scenarios_of_rows

@@ -102,7 +102,7 @@ class Truth:
 
 
 def play(scenario: Scenario) -> Verdict:
-    """Runs a scenario on the tick in Python, and judges it."""
+    """Runs a scenario, and judges it."""
     rig = rigs.RIGS[scenario.rig]
     setup = renewed(rigs._setup(rig, ()), scenario.faults, scenario.seed)
     emulator = make_emulator(setup, "vm", rigs._plant(rig, ()))

@@ -19,6 +19,7 @@ from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.types import Array
+from tests.hil.by_drivers import ticks
 from tests.hil.faults.carts.expected import GOES_ON, STALE, Expected, expected
 from tests.hil.faults.carts.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
 from tests.hil.rigs import renewed
@@ -189,13 +190,13 @@ class Host(HostFaults):
         return self._scripted.tamper(u)
 
 
-def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultResult:
-    """Runs a scenario and checks its reaction; `tick` and `engine` as of `machine`.
+def play(scenario: Scenario, tick: str = "c", engine: str = "vm") -> FaultResult:
+    """Runs a scenario and checks its reaction; `tick`: one of `TICKS`, `engine` as of `machine`.
 
     Raises:
         KeyboardInterrupt: A signal came that is not part of the scenario.
     """
-    made = machine(scenario.protocol, scenario.motion, tick, engine, scenario.estimation)
+    made = machine(scenario.protocol, scenario.motion, engine, scenario.estimation)
     prepared = renewed(made, scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol))
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
@@ -212,28 +213,26 @@ def play(scenario: Scenario, tick: str = "python", engine: str = "vm") -> FaultR
     environment = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
     stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
     run = HilRun(prepared, environment, stage)
-    ended = run.run(None, lambda event: None)
+    with ticks(tick):
+        ended = run.run(None, lambda event: None)
     if run.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
         raise KeyboardInterrupt  # the signal was meant for this process, not for the run
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     return _checked(scenario, truth, samples, emulator, ended)
 
 
-TICKS = ("python", "c")
-
-
-def play_on(ticks: Sequence[str], scenario: Scenario) -> tuple[FaultResult, ...]:
+def play_on(kinds: Sequence[str], scenario: Scenario) -> tuple[FaultResult, ...]:
     """Runs a scenario on each of these ticks; a result that differs from the first is a problem.
 
     The law runs on one engine for all: between two engines torques differ by rounding, and frames by their stuff bits.
 
     Args:
-        ticks: `python`, `c` or both.
+        kinds: `TICKS`, or one of them.
         scenario: The scenario.
     """
     results: list[FaultResult] = []
-    for tick in ticks:
-        result = play(scenario, "python" if tick == "python" else "auto", "auto")
+    for tick in kinds:
+        result = play(scenario, tick, "auto")
         if results and result != results[0]:
             said = f"the tick in C ended by {result.ended_by}, that in Python by {results[0].ended_by}"
             times = f"off after {_shown(result.off)} and {_shown(results[0].off)}"

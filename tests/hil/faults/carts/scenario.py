@@ -91,19 +91,16 @@ class Scenario:
         return f"{self.row}, {self.protocol}, {self.motion}, seed {self.seed}{', estimation' * self.estimation}"
 
 
-def machine(protocol: str, motion: str, tick: str = "python", engine: str = "vm", estimation: bool = False) -> RigSetup:
+def machine(protocol: str, motion: str, engine: str = "vm", estimation: bool = False) -> RigSetup:
     """The machine with its drives; compiled once for all runs on it.
 
     Args:
         protocol: Protocol of the drives.
         motion: As of `Scenario`.
-        tick: As of `hil.tick`.
-        engine: As of `servoctl hil`; the tick in C needs `c` or `auto`.
+        engine: As of `servoctl hil`.
         estimation: Whether the law works with an estimator.
     """
-    setup = _loaded(protocol, SPEED[motion], engine, estimation)
-    values = setup.settings.values.model_copy(update={"tick": tick})
-    return replace(setup, settings=replace(setup.settings, values=values))
+    return _loaded(protocol, SPEED[motion], engine, estimation)
 
 
 @cache
