@@ -126,9 +126,10 @@ class TicksInC:
 
     def _renew(self) -> None:
         """Gives the present rules to C, if others hold now: a warning is judged only once."""
-        if (rules := (len(self._stages.rules), self._stages.mode)) != self._rules:
-            self._rules = rules
-            self.machine.take_rules(self._stages.rules, self._stages.mode)
+        rules, mode = self._stages.monitor.rules, self._stages.mode
+        if self._rules != (len(rules), mode):
+            self._rules = len(rules), mode
+            self.machine.take_rules(rules, mode)
 
     def _source(self) -> bool:
         """Tells C what makes the torques of the next tick; returns whether C decides it."""

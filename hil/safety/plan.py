@@ -44,6 +44,8 @@ class Phase(Enum):
 
 UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)  # stages in which no drive is commanded
 
+WATCHING = (Phase.SHADOW, Phase.CALIBRATE)  # phases in which no drive is commanded
+
 WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases in which every drive should be enabled."""
 

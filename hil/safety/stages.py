@@ -8,47 +8,34 @@ time stands still until the last stage.
 """
 
 from collections.abc import Sequence
-from math import inf, nan
+from math import inf
 
 import numpy as np
 
 from hil.core.constants import Torques
-from hil.drives.base import Condition, DriveError, Feedback
+from hil.drives.base import Condition, DriveError
 from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.safety.drive_test import PROVING, DriveRig, DriveTest
-from hil.safety.events import EventKind, Reaction, kind_of
-from hil.safety.ladder import STILL, Ladder, Rung
+from hil.safety.events import EventKind, Reaction
+from hil.safety.ladder import Ladder
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
-from hil.safety.plan import ENDING, UNPOWERED, WORKING, Phase, RunPlan, Stage
+from hil.safety.plan import ENDING, UNPOWERED, WATCHING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import PoseHold
-from hil.safety.rules import Rule
 from hil.safety.torques import Source, TorqueSource
+from hil.safety.watch import FIRST_SAMPLES, Watch
 from servoctl.types import Array, Status
 
-FIRST_SAMPLES = 1.0  # [s] time limit for the first sample of every node
 ENGAGE_TIME = 5.0  # [s] time limit for the violations to fall below the tolerance after the ramp
 DISABLE_TIME = 0.5  # [s] time limit for the drives to confirm that they are off
-WATCHING = (Phase.SHADOW, Phase.CALIBRATE)  # phases in which no drive is commanded
-
 STANDING = (*WATCHING, Phase.WAITING, Phase.ENABLING)
 """Phases in which brakes or another master hold the machine, so that torques do not move it."""
 
 BRAKES_OPEN = 0.1
 """Brakes are open after this time in stage zero, or after half of the stage: until then they hold the machine with a
 torque that no model knows, which an estimator would take for a disturbance [s]."""
-
-RESTING = 0.05  # [share of torque_limit] a torque holds a joint if it differs by less from that of the model
-BLIND_TIME = 0.05  # [s] longest time for which an axis without a trusted encoder is braked by the model alone
-
-DOUBTFUL = frozenset({EventKind.POSITION, EventKind.DRIVE_FAULT})
-"""Events after which the brake of an axis closes as soon as the axis stands, before those of the others."""
-
-OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
-"""Events after which a drive brakes by itself: the loop does not hear it any more."""
-
 
 CATCH = 5  # periods in which an axis that its own motor has driven is stopped with more damping
 FIRMER = 1.5  # how much more that damping is, as a share of the usual one
@@ -63,7 +50,7 @@ class Stages:
     """
 
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
-        self._rig, self._controller, self._monitor = rig, controller, monitor
+        self._rig, self._controller, self.monitor = rig, controller, monitor
         self._limits, self.plan = limits, plan
         self._count = len(rig.drives)
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
@@ -83,8 +70,8 @@ class Stages:
         self.entered = -1  # when the present phase began [ns]; negative before the first tick
         self._engage_by: int | None = None
         self._stop_request: str | None = None
-        self._judged, self._brakes_held = 0, True
-        self._silent = True
+        self._brakes_held = True
+        self._watch = Watch(rig, monitor, self.pose)
         self._steps = {
             Phase.SHADOW: self._only_watch,
             Phase.CALIBRATE: self._only_watch,
@@ -130,7 +117,7 @@ class Stages:
         """Whether C may decide the next tick: nothing asks for a stop, is on trial, or is about to end the phase."""
         if self._stop_request is not None or not self._controller.direct or self._corrects:
             return False
-        ladder, worst = self.ladder, self._monitor.worst
+        ladder, worst = self.ladder, self.monitor.worst
         if self.mode is Phase.STOPPING:  # every axis follows it, and none is in doubt
             return worst < Reaction.DISABLE and not (ladder.doubtful or ladder.distrusted)
         if worst >= Reaction.STOP or self._engage_by is not None:
@@ -152,11 +139,6 @@ class Stages:
         return self._rig.ladder
 
     @property
-    def rules(self) -> Sequence[Rule]:
-        """What is judged at every tick."""
-        return self._monitor.rules
-
-    @property
     def next_task_time(self) -> float:
         """Task time of the next tick [s]."""
         return self._task / SECOND if self.mode is Phase.FULL else self.task_time
@@ -174,7 +156,7 @@ class Stages:
         self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)
         self._task += in_task * tick.elapsed
         # a stop may use all that the limits allow
-        self._monitor.ordinary(tick, () if self.mode is Phase.STOPPING else clamped, count)
+        self.monitor.ordinary(tick, () if self.mode is Phase.STOPPING else clamped, count)
 
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""
@@ -186,16 +168,13 @@ class Stages:
             return None
         now = tick.began
         self.entered = now if self.entered < 0 else self.entered
-        self._silent = self._silent and not reading.valid
-        sound = self._sound(reading)
-        doubted = {finding.channel for finding in reading.findings}
-        names = [drive.settings.name for drive in self._rig.drives]
-        trusted = [usable and name not in doubted for usable, name in zip(sound, names, strict=False)]
-        self.pose.see(reading, sound, trusted)
-        if self.mode in WORKING and self.mode is not Phase.STOPPING:  # C does most of these ticks, and does not watch
-            self.ladder.begin_watch()
-        self.ladder.watch(reading.speeds, sound)
-        self._watch(tick, reading, sound)
+        if self._stop_request is not None:
+            self.monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
+            self._stop_request = None
+        self._watch.report(tick, reading, self.mode)
+        if self.test is not None and self.mode in PROVING:
+            self.test.judge(tick, reading)
+        self._react(now)
         if self.over:
             return None
         self._controller.elapsed = tick.elapsed / SECOND
@@ -208,11 +187,13 @@ class Stages:
         """Takes the step of the phase, and makes the torques of its source."""
         mode, source, now = self.mode, self.source, tick.began
         if source is not None:
-            self.pose.take(reading, self._sound(reading), self._driven)
+            self._watch.take(reading)
             wanted = self._find(source, tick)
         self._steps[mode](tick, reading)
         if source is not None and not np.isfinite(wanted).all():
-            self._monitor.report(now, EventKind.NON_FINITE, "", self._not_finite(wanted))
+            names = [drive.settings.name for drive in self._rig.drives]
+            unknown = [f"{names[i]} {wanted.item(i)}" for i in np.flatnonzero(~np.isfinite(wanted))]
+            self.monitor.report(now, EventKind.NON_FINITE, "", ", ".join(unknown))
             self._react(now)
             source = Source(Torques.STOP)
             self._find(source, tick)
@@ -225,7 +206,7 @@ class Stages:
             return np.zeros(self._count)
         torques = self.torques.limit(steps=self.mode is not Phase.FULL)
         if source.torques is not Torques.STOP or self._corrects:  # a stop may use all that the limits allow
-            self._monitor.torques(now, self._limits.clamped)
+            self.monitor.torques(now, self._limits.clamped)
         self._brakes_held = self._brakes_may_hold(now)
         self._controller.sent(torques, moves=not (mode in STANDING or self._brakes_held))
         return torques if self.test is None else self.test.correction * torques
@@ -234,16 +215,10 @@ class Stages:
         """The torques of a source, shape (m,), before they are limited."""
         since = self._since(tick.began)
         if source.torques is Torques.STOP and self._corrects:  # a drive has driven the machine, which has hardly moved
-            firm = since < CATCH * self._monitor.bounds.period
+            firm = since < CATCH * self.monitor.bounds.period
             source = Source(Torques.CATCH, firmer=FIRMER if firm else 0.0)
         share = min(1.0, since / self.plan.ramp_time) if source.torques is Torques.BLEND else 0.0
         return self.torques.find(source, self.law_torques, tick.elapsed / SECOND, share)
-
-    @property
-    def _driven(self) -> list[bool]:
-        """Whether each drive makes the torque that it is sent."""
-        pairs = zip(self._rig.drives, self.ladder.rungs, strict=True)
-        return [rung is Rung.LOOP and drive.condition is Condition.ENABLED for drive, rung in pairs]
 
     @property
     def _opening_time(self) -> float:
@@ -255,48 +230,10 @@ class Stages:
         opening = self.mode is Phase.ZERO and self._since(now) < self._opening_time
         return opening and any(drive.settings.brake for drive in self._rig.drives)
 
-    def _watch(self, tick: Tick, reading: Reading, sound: Sequence[bool]) -> None:
-        """Reports every event of this tick and reacts to the worst."""
-        monitor, now = self._monitor, tick.began
-        present, waited = self._rig.present
-        ages = [0.0 if self._silent else age + waited for age in reading.ages.tolist()]
-        silences = [silence + waited for silence in reading.silences]
-        if self._stop_request is not None:
-            monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
-            self._stop_request = None
-        monitor.lateness(tick)
-        positions, speeds = (
-            [value if usable else nan for value, usable in zip(values, sound, strict=False)]
-            for values in (reading.positions, reading.speeds)
-        )
-        monitor.judge(present, (positions, speeds, ages, silences, reading.torques, *reading.gauges), self.mode)
-        self._rig.watch(monitor, now, ages, self.mode in WORKING)
-        # signs and zeros that contradict each other are what a calibration is for
-        if self.mode not in (Phase.CALIBRATE, *ENDING):
-            # the model does not know the torque of a drive that has left the loop
-            followed = all(sound) and set(self.ladder.rungs) == {Rung.LOOP}
-            names = [drive.settings.name for drive in self._rig.drives]
-            for finding in reading.findings:
-                if finding.motion and not followed:
-                    continue
-                monitor.report(now, kind_of(finding), finding.channel, finding.reason)
-                if finding.torqueless or finding.reversed:
-                    self.ladder.misled.add(names.index(finding.channel))
-                if finding.reversed:
-                    self.ladder.ramp(names.index(finding.channel), now, must=True)
-        if self.test is not None and self.mode in PROVING:
-            self.test.judge(tick, reading)
-        self._react(now)
-
     def _react(self, now: int) -> None:
         """Enters the phase that the worst event so far demands, and takes drives in doubt out of the loop."""
-        worst = self._monitor.worst
-        if self.mode in (*WORKING, *ENDING):
-            for number, drive in enumerate(self._rig.drives):
-                if drive.condition is Condition.FAULT:
-                    self.ladder.fail(number, now)
-        if self.mode in WORKING:
-            self._judge(now)
+        worst = self.monitor.worst
+        self._watch.take_out(now, self.mode)
         if self.mode in ENDING or worst < Reaction.STOP:
             return
         if self.mode in WATCHING:
@@ -310,31 +247,11 @@ class Stages:
         elif self.mode is not Phase.STOPPING:
             self._enter(Phase.STOPPING, now)
 
-    def _judge(self, now: int) -> None:
-        """Takes the drives that the new events concern out of the loop."""
-        events, ladder = self._monitor.events, self.ladder
-        for event in events[self._judged :]:
-            for number, drive in enumerate(self._rig.drives):
-                if event.subject == drive.settings.bus and event.kind is EventKind.BUS:
-                    ladder.ramp(number, now, must=False)
-                if event.subject != drive.settings.name:
-                    continue
-                if event.kind is EventKind.ENCODER:
-                    ladder.distrust(number)
-                    self.pose.distrust(number)
-                elif event.kind in (EventKind.TRACKING, EventKind.TORQUELESS):  # its torque may not hold it
-                    ladder.brake(number, now, must=True)
-                elif event.kind in DOUBTFUL:
-                    ladder.doubtful.add(number)
-                elif event.kind in OUT_OF_REACH:
-                    ladder.ramp(number, now, must=False)
-        self._judged = len(events)
-
     def _enter(self, mode: Phase, now: int) -> None:
         self.mode, self.entered = mode, now
         if self.test is not None and mode not in PROVING:
             self.test.end()
-        self._monitor.report(now, EventKind.STAGE, "", mode.value)
+        self.monitor.report(now, EventKind.STAGE, "", mode.value)
         if mode is Phase.STOPPING:
             self.ladder.begin()
         elif mode is Phase.QUICK_STOP:
@@ -358,50 +275,22 @@ class Stages:
         """Whether a drive is sent other torques than those that are to act."""
         return self.test is not None and self.test.corrects
 
-    def _sound(self, reading: Reading) -> list[bool]:
-        """Whether the measurement of each drive, then of each encoder, is young enough to be used, and trusted."""
-        bound, distrusted = self._monitor.bounds.stale_age / SECOND, self.ladder.distrusted
-        return [age < bound and number not in distrusted for number, age in enumerate(reading.ages)]
-
-    def _not_finite(self, torques: Array) -> str:
-        names = [drive.settings.name for drive in self._rig.drives]
-        return ", ".join(f"{names[i]} {torques.item(i)}" for i in np.flatnonzero(~np.isfinite(torques)))
-
     def _only_watch(self, tick: Tick, reading: Reading) -> None:
-        self._check_silence(tick.began, min(FIRST_SAMPLES, self.plan.duration))
+        if self._watch.silent(tick.began, self._since(tick.began), self.mode, self.plan.duration):
+            self._react(tick.began)
         if self._since(tick.began) >= self.plan.duration and not self.over:
             self._enter(Phase.OVER, tick.began)
-
-    def _check_silence(self, now: int, limit: float = FIRST_SAMPLES) -> None:
-        if self._silent and self._since(now) >= limit:
-            silent = [drive for drive in self._rig.drives if drive.sample is None]
-            names = ", ".join(drive.settings.name for drive in silent)
-            detail = f"no first sample in {limit:g} s"
-            if self.mode is Phase.SHADOW and any(drive.feedback is not Feedback.CYCLIC for drive in silent):
-                detail += (
-                    "; shadow sends nothing, and these drives send only when they are started and asked: another "
-                    "master must do it, or --calibrate, which enables nothing"
-                )
-            self._monitor.report(now, EventKind.LOST, names, detail)
-            self._react(now)
 
     def _wait(self, tick: Tick, reading: Reading) -> None:
         now = tick.began
         if not reading.valid:
-            self._check_silence(now)
+            if self._watch.silent(now, self._since(now), self.mode):
+                self._react(now)
             return
         if self.test is not None and moving(self._rig.drives) and self._since(now) < FIRST_SAMPLES:
             return  # a brake may still close
-        for name, problem in self._rig.start_problems():
-            self._monitor.report(now, EventKind.START_POSE, name, problem)
-        for name in moving(self._rig.drives) if self.test is not None else ():
-            self._monitor.report(now, EventKind.HANDSHAKE, name, "it moves before it is enabled")
         hold: list[float] = self.pose.gravity(reading.q).u.tolist() if self.plan.stands else [0.0] * self._count
-        for drive, torque in zip(self._rig.drives, hold, strict=True):
-            limit = drive.settings.torque_limit
-            if not abs(torque) <= limit:
-                detail = f"holding the pose takes {torque:.4g}, torque_limit is {limit:g}"
-                self._monitor.report(now, EventKind.HANDSHAKE, drive.settings.name, detail)
+        self._watch.start(now, hold, still=self.test is not None)
         self._react(now)
         if self.mode is Phase.WAITING:
             self.pose.begin(reading.positions)
@@ -418,7 +307,7 @@ class Stages:
         except DriveError as error:
             for line in str(error).splitlines():
                 name, _, reason = line.partition(": ")
-                self._monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
+                self.monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
             self._react(tick.began)
         # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
         waits = np.array([drive.condition is not Condition.ENABLED for drive in self._rig.drives])
@@ -458,7 +347,7 @@ class Stages:
         elif now > self._engage_by:
             for name in too_large:
                 detail = self.plan.why_not_engaged(name, errors[name])
-                self._monitor.report(now, EventKind.NOT_ENGAGED, name, detail)
+                self.monitor.report(now, EventKind.NOT_ENGAGED, name, detail)
         return False
 
     def _after_full(self, tick: Tick, reading: Reading) -> None:
@@ -471,24 +360,16 @@ class Stages:
     def _check_status(self, now: int) -> None:
         code = self._controller.status
         if code in self.plan.stops_on or code >= Status.NOT_POSITIVE.code:
-            self._monitor.report(now, EventKind.TASK, "", self._controller.reason(self.task_time))
+            self.monitor.report(now, EventKind.TASK, "", self._controller.reason(self.task_time))
 
     def _after_stop(self, tick: Tick, reading: Reading) -> None:
         ladder = self.ladder
         ladder.brake_doubtful(tick.began)
-        self._brake_blind(tick.began)
+        self._watch.brake_blind(tick.began, self._since(tick.began), self._limits.previous)
         if ladder.all_ended(tick.began):
             self._close_brakes(tick.began)
         elif self._since(tick.began) >= self.plan.stop_time:
             self._enter(Phase.QUICK_STOP, tick.began)
-
-    def _brake_blind(self, now: int) -> None:
-        """Closes the brakes of axes without a trusted encoder that stand by the model, and are held."""
-        for number, rate in self.pose.blind_rates.items():
-            limits = self._rig.drives[number].settings
-            rests = abs(self._limits.previous[number] - self.pose.held[number]) < RESTING * limits.torque_limit
-            if (rests and abs(rate) < STILL * limits.speed_limit) or self._since(now) > BLIND_TIME:
-                self.ladder.brake(number, now, must=True)
 
     def _after_quick_stop(self, tick: Tick, reading: Reading) -> None:
         if self.ladder.all_ended(tick.began):
@@ -519,5 +400,5 @@ class Stages:
             for drive in self._rig.drives:
                 if not drive.confirmed_off:
                     kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
-                    self._monitor.report(now, kind, drive.settings.name, drive.condition.value)
+                    self.monitor.report(now, kind, drive.settings.name, drive.condition.value)
             self._enter(Phase.OVER, now)

@@ -1,0 +1,165 @@
+"""What is wrong in a tick: it is reported, and the drives that it concerns are taken out of the loop."""
+
+from collections.abc import Sequence
+from math import nan
+
+from hil.drives.base import Condition, Feedback
+from hil.drives.guard import moving
+from hil.loop import SECOND, Reading, Tick
+from hil.safety.drive_test import DriveRig
+from hil.safety.events import EventKind, kind_of
+from hil.safety.ladder import STILL, Rung
+from hil.safety.monitor import Monitor
+from hil.safety.plan import ENDING, WORKING, Phase
+from hil.safety.pose_hold import PoseHold
+
+RESTING = 0.05  # [share of torque_limit] a torque holds a joint if it differs by less from that of the model
+BLIND_TIME = 0.05  # [s] longest time for which an axis without a trusted encoder is braked by the model alone
+FIRST_SAMPLES = 1.0  # [s] time limit for the first sample of every node
+
+DOUBTFUL = frozenset({EventKind.POSITION, EventKind.DRIVE_FAULT})
+"""Events after which the brake of an axis closes as soon as the axis stands, before those of the others."""
+
+OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
+"""Events after which a drive brakes by itself: the loop does not hear it any more."""
+
+
+class Watch:
+    """Watches the ticks that Python decides.
+
+    Args:
+        monitor: Receives what it finds.
+        pose: Gets the last pose and rates that can be trusted.
+    """
+
+    def __init__(self, rig: DriveRig, monitor: Monitor, pose: PoseHold) -> None:
+        self._rig, self._monitor, self._pose = rig, monitor, pose
+        self._names = [drive.settings.name for drive in rig.drives]
+        self._silent = True  # whether no reading was valid yet
+        self._judged = 0  # number of events whose drives were taken out
+
+    def sound(self, reading: Reading) -> list[bool]:
+        """Whether the measurement of each drive, then of each encoder, is young enough to be used, and trusted."""
+        bound, distrusted = self._monitor.bounds.stale_age / SECOND, self._rig.ladder.distrusted
+        return [age < bound and number not in distrusted for number, age in enumerate(reading.ages)]
+
+    def take(self, reading: Reading) -> None:
+        """Gives the pose the state of a tick, and which drives make the torque that they are sent."""
+        pairs = zip(self._rig.drives, self._rig.ladder.rungs, strict=True)
+        driven = [rung is Rung.LOOP and drive.condition is Condition.ENABLED for drive, rung in pairs]
+        self._pose.take(reading, self.sound(reading), driven)
+
+    def report(self, tick: Tick, reading: Reading, mode: Phase) -> None:
+        """Reports every event of a tick."""
+        monitor, ladder, now = self._monitor, self._rig.ladder, tick.began
+        self._silent = self._silent and not reading.valid
+        sound = self.sound(reading)
+        doubted = {finding.channel for finding in reading.findings}
+        trusted = [usable and name not in doubted for usable, name in zip(sound, self._names, strict=False)]
+        self._pose.see(reading, sound, trusted)
+        if mode in WORKING and mode is not Phase.STOPPING:  # C decides most of these ticks, and does not watch
+            ladder.begin_watch()
+        ladder.watch(reading.speeds, sound)
+        present, waited = self._rig.present
+        ages = [0.0 if self._silent else age + waited for age in reading.ages.tolist()]
+        silences = [silence + waited for silence in reading.silences]
+        monitor.lateness(tick)
+        positions, speeds = (
+            [value if usable else nan for value, usable in zip(values, sound, strict=False)]
+            for values in (reading.positions, reading.speeds)
+        )
+        monitor.judge(present, (positions, speeds, ages, silences, reading.torques, *reading.gauges), mode)
+        self._rig.watch(monitor, now, ages, mode in WORKING)
+        # signs and zeros that contradict each other are what a calibration is for
+        if mode not in (Phase.CALIBRATE, *ENDING):
+            self._findings(now, reading, all(sound))
+
+    def _findings(self, now: int, reading: Reading, sound: bool) -> None:
+        """Reports what sensing has found."""
+        ladder = self._rig.ladder
+        # the model does not know the torque of a drive that has left the loop
+        followed = sound and set(ladder.rungs) == {Rung.LOOP}
+        for finding in reading.findings:
+            if finding.motion and not followed:
+                continue
+            self._monitor.report(now, kind_of(finding), finding.channel, finding.reason)
+            if finding.torqueless or finding.reversed:
+                ladder.misled.add(self._names.index(finding.channel))
+            if finding.reversed:
+                ladder.ramp(self._names.index(finding.channel), now, must=True)
+
+    def take_out(self, now: int, mode: Phase) -> None:
+        """Takes drives in fault, and those that new events concern, out of the loop."""
+        drives, ladder, events = self._rig.drives, self._rig.ladder, self._monitor.events
+        if mode in (*WORKING, *ENDING):
+            for number, drive in enumerate(drives):
+                if drive.condition is Condition.FAULT:
+                    ladder.fail(number, now)
+        if mode not in WORKING:
+            return
+        for event in events[self._judged :]:
+            for number, drive in enumerate(drives):
+                if event.subject == drive.settings.bus and event.kind is EventKind.BUS:
+                    ladder.ramp(number, now, must=False)
+                if event.subject != drive.settings.name:
+                    continue
+                if event.kind is EventKind.ENCODER:
+                    ladder.distrust(number)
+                    self._pose.distrust(number)
+                elif event.kind in (EventKind.TRACKING, EventKind.TORQUELESS):  # its torque may not hold it
+                    ladder.brake(number, now, must=True)
+                elif event.kind in DOUBTFUL:
+                    ladder.doubtful.add(number)
+                elif event.kind in OUT_OF_REACH:
+                    ladder.ramp(number, now, must=False)
+        self._judged = len(events)
+
+    def brake_blind(self, now: int, since: float, torques: Sequence[float]) -> None:
+        """Closes the brakes of axes without a trusted encoder that stand by the model, and are held.
+
+        Args:
+            since: Time in the stop [s].
+            torques: Those of the last tick, one per drive [actuator unit].
+        """
+        for number, rate in self._pose.blind_rates.items():
+            limits, held = self._rig.drives[number].settings, self._pose.held[number]
+            rests = abs(torques[number] - held) < RESTING * limits.torque_limit
+            if (rests and abs(rate) < STILL * limits.speed_limit) or since > BLIND_TIME:
+                self._rig.ladder.brake(number, now, must=True)
+
+    def silent(self, now: int, since: float, mode: Phase, limit: float = FIRST_SAMPLES) -> bool:
+        """Reports that nodes have sent no first sample; returns whether it does.
+
+        Args:
+            since: Time for which they had the opportunity [s].
+            limit: Longest such time, at most `FIRST_SAMPLES` [s].
+        """
+        limit = min(FIRST_SAMPLES, limit)
+        if not self._silent or since < limit:
+            return False
+        silent = [drive for drive in self._rig.drives if drive.sample is None]
+        detail = f"no first sample in {limit:g} s"
+        if mode is Phase.SHADOW and any(drive.feedback is not Feedback.CYCLIC for drive in silent):
+            detail += (
+                "; shadow sends nothing, and these drives send only when they are started and asked: another "
+                "master must do it, or --calibrate, which enables nothing"
+            )
+        self._monitor.report(now, EventKind.LOST, ", ".join(drive.settings.name for drive in silent), detail)
+        return True
+
+    def start(self, now: int, hold: Sequence[float], still: bool) -> None:
+        """Reports why drives may not be enabled.
+
+        Args:
+            hold: Torques that hold the start pose, one per drive [actuator unit].
+            still: Whether the machine must stand still.
+        """
+        for name, problem in self._rig.start_problems():
+            self._monitor.report(now, EventKind.START_POSE, name, problem)
+        for name in moving(self._rig.drives) if still else ():
+            self._monitor.report(now, EventKind.HANDSHAKE, name, "it moves before it is enabled")
+        for drive, torque in zip(self._rig.drives, hold, strict=True):
+            limit = drive.settings.torque_limit
+            if not abs(torque) <= limit:
+                detail = f"holding the pose takes {torque:.4g}, torque_limit is {limit:g}"
+                self._monitor.report(now, EventKind.HANDSHAKE, drive.settings.name, detail)
