@@ -102,10 +102,10 @@ class CanRig(DriveRig):
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
         """
         self._dispatch.drain()
-        if self._asks and not self.sends:
-            self.bring_up.listen(self._nodes, deadline)
         if self.sends:
             self.bring_up.start(self._nodes, deadline, self._holding, self._let_go)
+        elif self._asks:
+            self.bring_up.listen(self._nodes, deadline)
 
     def read(self, due: int, wait: int) -> Reading:
         """The state of the machine now.

@@ -285,11 +285,9 @@ class TicksInC:
         Args:
             now: Present time [ns]: a reply to the first torque may come before the last one is sent.
         """
-        if not self.decided:
-            self._renew()
-            if self._tick.mute or self._encode():
-                self._count()
-                return False
+        if not self.decided and (self._tick.mute or self._encode()):
+            self._count()
+            return False
         if self.sockets is None:
             self._x["written"][0] = now
             for bus, like, encoded in self._encoded:

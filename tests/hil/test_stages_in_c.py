@@ -151,7 +151,7 @@ def _phases(machine: str) -> dict[str, float]:
     """Name of a phase of a run without faults -> when it begins, since the loop began [s]."""
     left, _ = run(machine, "c", Stage.FULL)
     begins = {event.detail: event.time / SECOND for event in left["events"] if event.kind is EventKind.STAGE}
-    return {**begins, "standing": begins["braking"] - 0.025}  # the last ticks of the stop
+    return {**begins, "standing": begins.get("braking", np.nan) - 0.025}  # the last ticks of the stop
 
 
 FAULTS = [
