@@ -14,7 +14,7 @@ import numpy as np
 
 from servoctl.engine.ccode import BoundCall, Library, Program
 from servoctl.engine.numpy_call import numpy_calls, raise_failure
-from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
+from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, symbols, to_sx
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -24,7 +24,12 @@ def jacobian(expressions: Array, variables: Array) -> Array:
     shape = (len(expressions), len(variables))
     if 0 in shape:
         return np.zeros(shape)
-    return from_sx(ca.jacobian(to_sx(expressions), to_sx(variables)), shape)
+    slopes = ca.jacobian(to_sx(expressions), to_sx(variables))
+    # entries that are zero for certain are numbers, in the same order in memory as those of `from_sx`
+    dense: Array = np.full(shape, 0.0, order="F").astype(object)
+    places = slopes.sparsity().get_triplet()
+    dense[places] = np.array([Symbol(entry) for entry in slopes.nonzeros()], dtype=object)
+    return dense
 
 
 def directional(expressions: Array, variables: Array, direction: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.structured import Sparse, blocks, diagonal_parts, is_zero
+from servoctl.engine.structured import Diagonal, blocks, diagonal_parts, is_zero
 from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx, where
 from servoctl.types import Array
 
@@ -226,7 +226,7 @@ FACTOR_WRITTEN_OUT = 8
 """Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of loops."""
 
 
-def cholesky(M: Array | Sparse) -> tuple[Any, Any]:
+def cholesky(M: Array | Diagonal) -> tuple[Any, Any]:
     """The lower triangular L of `M = L L^T`, and whether M is positive definite.
 
     If it is not, the entries of L are finite but meaningless.

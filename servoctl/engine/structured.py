@@ -1,130 +1,20 @@
-"""Matrices that state which of their entries can differ from zero: `Diagonal` and, in general, `Sparse`.
+"""Where the entries of matrices can differ from zero: `Diagonal` matrices, places of entries, and parts between zeros.
 
-Design: each is a small value that NumPy takes as the dense matrix (`__array__`), so code that knows nothing about
-structure works unchanged. Code for large machines reads `rows`, `columns` and `values`. Entries are numbers or symbols.
+Design: `Diagonal` is a small value that NumPy takes as the dense matrix (`__array__`), so code that knows nothing about
+structure works unchanged. Entries are numbers or symbols. Compiled functions give only the entries of a matrix that are
+not zero as expressions; their places are a mask.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from servoctl.engine.symbol import Symbol, from_sx, to_sx
-from servoctl.errors import PlantError
+from servoctl.engine.symbol import Symbol
 from servoctl.types import Array
 
 
-class Sparse(NDArrayOperatorsMixin):
-    """A matrix that is zero outside the listed places."""
-
-    def __init__(self, shape: tuple[int, int], rows: Array, columns: Array, values: Array) -> None:
-        # shape: rows and columns
-        # values: the entries, shape (entries,)
-        self.shape, self.values = shape, values
-        # rows, columns: place of each entry, shape (entries,); no place is listed twice
-        self.rows, self.columns = np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)
-
-    @classmethod
-    def of(cls, matrix: Any) -> "Sparse":
-        """A matrix without the entries that are zero as numbers or as expressions; a `Sparse` stays as it is."""
-        if isinstance(matrix, Sparse):
-            return matrix
-        dense = np.asarray(matrix)
-        kept = np.array([not is_zero(x) for x in dense.flat], dtype=bool).reshape(dense.shape)
-        rows, columns = np.nonzero(kept)
-        return cls((dense.shape[0], dense.shape[1]), rows, columns, dense[kept])
-
-    @classmethod
-    def stack(cls, parts: "Sequence[Array | Sparse]", columns: int) -> "Sparse":
-        """Matrices with this number of columns, one below the other."""
-        pieces, first = [], 0
-        for part in map(cls.of, parts):
-            pieces.append((part.rows + first, part.columns, part.values))
-            first += part.shape[0]
-        rows, places, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-        return cls((first, columns), rows, places, values)
-
-    @classmethod
-    def at(cls, shape: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> "Sparse":
-        """The matrix with ones at these places."""
-        return cls(
-            (shape[0], shape[1]), np.array(rows, dtype=int), np.array(columns, dtype=int), np.full(len(rows), 1.0)
-        )
-
-    def places(self) -> list[list[int]]:
-        """The arguments of `at`."""
-        return [list(self.shape), self.rows.tolist(), self.columns.tolist()]
-
-    def with_values(self, values: Array) -> "Sparse":
-        """The matrix with other entries at the same places."""
-        return Sparse(self.shape, self.rows, self.columns, values)
-
-    def entries_of(self, matrix: "Array | Sparse") -> Array:
-        """The entries of another matrix at the places of this one.
-
-        Raises:
-            PlantError: It has entries elsewhere.
-        """
-        if not isinstance(matrix, Sparse):
-            values: Array = np.asarray(matrix)[self.rows, self.columns]
-            if values.size == np.size(matrix) or np.count_nonzero(values) == np.count_nonzero(matrix):
-                return values
-        elif self.same_places(matrix):
-            return matrix.values
-        raise PlantError("the structure of M, B or A depends on the state (return the same structure at every state)")
-
-    def same_places(self, other: "Sparse") -> bool:
-        """Whether another matrix lists the same places in the same order."""
-        same = self.shape == other.shape and np.array_equal(self.rows, other.rows)
-        return same and np.array_equal(self.columns, other.columns)
-
-    @property
-    def is_diagonal(self) -> bool:
-        """Whether it lists exactly the entries of the diagonal, from the first to the last."""
-        every = np.arange(self.shape[0])
-        return self.shape[0] == self.shape[1] and all(np.array_equal(x, every) for x in (self.rows, self.columns))
-
-    @property
-    def T(self) -> "Sparse":
-        """The transposed matrix."""
-        return Sparse((self.shape[1], self.shape[0]), self.columns, self.rows, self.values)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        values = np.asarray(self.values)
-        # not numpy.zeros, which makes object arrays while a plant is traced
-        dense: Array = np.full(self.shape, 0.0).astype(object if values.dtype == object else float)
-        dense[self.rows, self.columns] = values
-        return dense if dtype is None else dense.astype(dtype)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        dense = [np.asarray(x) if isinstance(x, Sparse) else x for x in inputs]
-        return getattr(ufunc, method)(*dense, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else that an array has, from the dense matrix."""
-        if name.startswith("_") or name in ("shape", "rows", "columns", "values"):
-            raise AttributeError(name)  # as while a copy is being made
-        return getattr(np.asarray(self), name)
-
-    def __getitem__(self, index: Any) -> Any:
-        return np.asarray(self)[index]
-
-    def __matmul__(self, x: Any) -> Array:
-        x = np.asarray(x)
-        if x.ndim != 1:
-            product: Array = np.asarray(self) @ x
-            return product
-        result: Array = np.zeros(self.shape[0], dtype=object if object in (x.dtype, self.values.dtype) else float)
-        np.add.at(result, self.rows, self.values * x[self.columns])
-        return result
-
-
-class Diagonal(Sparse):
+class Diagonal(NDArrayOperatorsMixin):
     """A diagonal matrix.
 
     Args:
@@ -135,11 +25,40 @@ class Diagonal(Sparse):
     """
 
     def __init__(self, entries: Any) -> None:
-        values = np.asarray(entries)
-        if values.ndim != 1:
-            raise ValueError(f"Diagonal: expected the diagonal as a vector, got shape {values.shape}")
-        n = len(values)
-        super().__init__((n, n), np.arange(n), np.arange(n), values)
+        self.values = np.asarray(entries)  # the diagonal, shape (n,)
+        if self.values.ndim != 1:
+            raise ValueError(f"Diagonal: expected the diagonal as a vector, got shape {self.values.shape}")
+        self.shape = (len(self.values), len(self.values))
+
+    @property
+    def T(self) -> "Diagonal":
+        """The transposed matrix."""
+        return self
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        dense = filled(np.eye(len(self)) > 0.0, self.values)
+        return dense if dtype is None else dense.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        dense = [np.asarray(x) if isinstance(x, Diagonal) else x for x in inputs]
+        return getattr(ufunc, method)(*dense, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else that an array has, from the dense matrix."""
+        if name.startswith("_") or name in ("shape", "values"):
+            raise AttributeError(name)  # as while a copy is being made
+        return getattr(np.asarray(self), name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.asarray(self)[index]
+
+    def __matmul__(self, x: Any) -> Array:
+        x = np.asarray(x)
+        product: Array = self.values * x if x.ndim == 1 else np.asarray(self) @ x
+        return product
 
 
 def is_zero(value: Any) -> bool:
@@ -147,35 +66,38 @@ def is_zero(value: Any) -> bool:
     return bool(value.sx.is_zero()) if isinstance(value, Symbol) else bool(value == 0.0)
 
 
-def entries(matrix: "Array | Sparse") -> Array:
-    """All entries of an array, or the listed entries of a sparse matrix, in one vector."""
-    return matrix.values if isinstance(matrix, Sparse) else np.ravel(matrix)
+def entries(matrix: Array | Diagonal) -> Array:
+    """All entries of an array, or the diagonal of a `Diagonal`, in one vector."""
+    return matrix.values if isinstance(matrix, Diagonal) else np.ravel(matrix)
 
 
-def entries_of(matrix: Any) -> Array:
-    """What a compiled function takes or gives of a matrix: all of an array, the listed entries of a `Sparse`."""
-    values: Array = matrix.values if isinstance(matrix, Sparse) else matrix
-    return values
+def places_of(matrix: Any) -> Array:
+    """Where the entries of a matrix may differ from zero, as numbers or as expressions: a mask of its shape."""
+    if isinstance(matrix, Diagonal):
+        return np.asarray(np.eye(len(matrix)), dtype=float) > 0.0
+    dense = np.asarray(matrix)
+    return np.array([not is_zero(x) for x in dense.flat], dtype=bool).reshape(dense.shape)
 
 
-def with_entries(form: Any, values: Array) -> Any:
-    """The matrix with these `entries_of`, in the form of another."""
-    return form.with_values(values) if isinstance(form, Sparse) else values
+def filled(places: Array, values: Array) -> Array:
+    """The matrix with these entries at the places of a mask, and zeros elsewhere."""
+    # numpy.zeros makes object arrays while a plant is traced
+    dense: Array = np.full(places.shape, 0.0).astype(object if values.dtype == object else float)
+    dense[places] = values
+    return dense
 
 
-def smallest_eigenvalue(M: "Array | Sparse") -> float:
+def smallest_eigenvalue(M: Array | Diagonal) -> float:
     """The smallest eigenvalue of a symmetric matrix of finite numbers; 0 for no rows."""
-    if isinstance(M, Sparse) and M.is_diagonal:
+    if isinstance(M, Diagonal):
         return float(M.values.min(initial=np.inf)) if len(M) else 0.0
-    places, dense = diagonal_parts(M) if isinstance(M, Sparse) else [np.arange(len(M))], np.asarray(M)
-    parts = [dense[np.ix_(place, place)] for place in places if len(place)]
-    return min((float(np.linalg.eigvalsh(part / 2 + part.T / 2)[0]) for part in parts), default=0.0)
+    return float(np.linalg.eigvalsh(M / 2 + M.T / 2)[0]) if len(M) else 0.0
 
 
-def diagonal_parts(M: "Array | Sparse") -> list[Array]:
+def diagonal_parts(M: Array) -> list[Array]:
     """The indices of each block of a square matrix that has zeros between its blocks."""
-    places = Sparse.of(M)
-    count, label = components(places.rows, places.columns, len(M))
+    rows, columns = np.nonzero(places_of(M))
+    count, label = components(rows, columns, len(M))
     return [np.flatnonzero(label == part) for part in range(count)]
 
 
@@ -207,21 +129,9 @@ def blocks(A: Array) -> list[tuple[Array, Array]]:
     Args:
         A: Numbers and symbols, shape (r, n).
     """
-    filled = np.array([not is_zero(entry) for entry in A.flat], dtype=bool).reshape(A.shape)
-    rows, columns = np.nonzero(filled)
+    rows, columns = np.nonzero(places_of(A))
     count, label = components(rows, len(A) + columns, sum(A.shape))
     order = np.argsort(label, kind="stable")
     members = np.split(order, np.searchsorted(label[order], np.arange(1, count)))
     parts = [(part[part < len(A)], part[part >= len(A)] - len(A)) for part in members]
     return [(one, other) for one, other in parts if len(one) and len(other)]
-
-
-def sparse_jacobian(expressions: Array, variables: Array) -> Sparse:
-    """Partial derivatives of a vector of symbols: the structural nonzeros of (len(expressions), len(variables))."""
-    shape = (len(expressions), len(variables))
-    if 0 in shape:
-        return Sparse(shape, np.arange(0), np.arange(0), np.zeros(0))
-    found = ca.jacobian(to_sx(expressions), to_sx(variables))
-    rows, columns = found.sparsity().get_triplet()
-    values = from_sx(ca.vertcat(*found.nonzeros()), (len(rows),)) if rows else np.zeros(0)
-    return Sparse(shape, np.array(rows, dtype=int), np.array(columns, dtype=int), values)

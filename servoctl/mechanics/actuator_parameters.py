@@ -24,7 +24,7 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional
 from servoctl.engine.parameters import SameStructure, cached_values, parameter_values
-from servoctl.engine.structured import Sparse
+from servoctl.engine.structured import Diagonal
 from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics.motors import traced_actuation
 from servoctl.mechanics.plant import Plant
@@ -94,14 +94,11 @@ class _Turning(Plant):
 
     per_actuator = (FIELD,)
 
-    def mass_matrix(self, q: Array, t: float) -> Array | Sparse:
+    def mass_matrix(self, q: Array, t: float) -> Array | Diagonal:
         plain: Any = super()
         M, J = plain.mass_matrix(q, t), np.array(armature_of(self))
-        if isinstance(M, Sparse) and self.actuation(q, t) is None:
-            on = M.rows == M.columns
-            if int(on.sum()) == len(M):
-                diagonal: Sparse = M.with_values(np.where(on, M.values + J[M.rows], M.values))
-                return diagonal
+        if isinstance(M, Diagonal) and self.actuation(q, t) is None:
+            return Diagonal(M.values + J)
         B = dense_actuation(self, q, t)
         rotors = (B * J) @ B.T
         # the same numbers, from fewer expressions, and symmetric for certain

@@ -15,7 +15,7 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy as np
 from servoctl.engine import symbol
 from servoctl.engine.kernel import directional, jacobian
 from servoctl.engine.parameters import cached_values, parameter_fields
-from servoctl.engine.structured import Sparse, sparse_jacobian
+from servoctl.engine.structured import places_of
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse, unit_of
@@ -35,7 +35,7 @@ from servoctl.types import Array, State
 class Rows:
     """Constraints at one state: `A q'' = b`."""
 
-    A: Any  # shape (r, n); `Sparse` while it is an expression in many coordinates
+    A: Array  # shape (r, n)
     b: Array  # shape (r,)
     violation: Array  # phi or psi, shape (r,); NaN for a row without one
     violation_rate: Array  # phi_q v + phi_t, shape (r,); NaN for a row without one
@@ -43,23 +43,18 @@ class Rows:
     # fewer; None: there are none. Only differentiated rows (`laws.input_output`) have them
     higher: Array | None = None
 
-    def dense(self) -> "Rows":
-        """The same rows, with A as an array."""
-        return self if isinstance(self.A, np.ndarray) else replace(self, A=np.asarray(self.A))
-
     @classmethod
     def stack(cls, parts: "list[Rows]", n: int) -> "Rows":
         """The rows of several constraints on n coordinates, in order."""
         empty = cls(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
         every = [empty, *parts]
-        sparse = any(isinstance(rows.A, Sparse) for rows in every)
         width = max(0 if rows.higher is None else rows.higher.shape[1] for rows in every)
         higher = [np.zeros((len(rows.b), width), dtype=object if width else float) for rows in every]
         for padded, rows in zip(higher, every, strict=True):
             if rows.higher is not None:
                 padded[:, : rows.higher.shape[1]] = rows.higher
         return cls(
-            Sparse.stack([rows.A for rows in every], n) if sparse else np.concatenate([rows.A for rows in every]),
+            np.concatenate([rows.A for rows in every]),
             np.concatenate([rows.b for rows in every]),
             np.concatenate([rows.violation for rows in every]),
             np.concatenate([rows.violation_rate for rows in every]),
@@ -75,8 +70,6 @@ class InputRows(NamedTuple):
     size: Any  # pivots of T count relative to this times |L^-1 B|_F
 
 
-LARGE = 60  # with more coordinates A is kept as its structural nonzeros, because a dense A of symbols takes seconds
-
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "min": symbol.minimum, "max": symbol.maximum}
 
 
@@ -88,11 +81,6 @@ def equation_value(equation: "str | Expression", plant: Plant, state: State) -> 
     values |= dict(zip(plant.coordinates, q, strict=True))
     values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, v, strict=True)}
     return expression.evaluate({**values, "t": t}, _FUNCTIONS)
-
-
-def _matrix(values: Array, variables: Array) -> Any:
-    """Partial derivatives, shape (len(values), len(variables)), in the form that `Rows.A` has."""
-    return sparse_jacobian(values, variables) if len(variables) > LARGE else jacobian(values, variables)
 
 
 def _numbers(array: Array, where: str) -> Array:
@@ -266,7 +254,7 @@ class Holonomic(_FromSource):
         phi = self._value(plant, State(now, q, v), self.phi, q, now)
         rate = directional(phi, q, v) + jacobian(phi, np.array([t]))[:, 0]
         b = -(directional(rate, q, v) + jacobian(rate, np.array([t]))[:, 0])
-        return Rows(_matrix(phi, q), b, phi, rate)
+        return Rows(jacobian(phi, q), b, phi, rate)
 
 
 class Nonholonomic(_FromSource):
@@ -282,10 +270,9 @@ class Nonholonomic(_FromSource):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         now = self._time(t)
         psi = self._value(plant, State(now, q, v), self.psi, q, v, now)
-        A = _matrix(psi, v)
-        acting = set(Sparse.of(A).rows.tolist())
-        for i in range(len(psi)):
-            if i not in acting:
+        A = jacobian(psi, v)
+        for i, acts in enumerate(map(np.any, places_of(A))):
+            if not acts:
                 where = f"row {i}" if len(psi) > 1 else "it"
                 raise TaskError(
                     f"a nonholonomic equation must contain a velocity, {where} has none (write it as holonomic)"

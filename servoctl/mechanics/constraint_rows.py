@@ -125,7 +125,7 @@ def compiled_rows(
         PlantError, TaskError, TraceError: See `stacked_rows`.
     """
 
-    def make() -> tuple[dict[str, Any], list[Any], list[Any]]:
+    def make() -> tuple[dict[str, Any], list[str], list[Any]]:
         groups = {"passive": stacked_rows(plant, passive, symbols), "task": stacked_rows(plant, task, symbols)}
         if bounds:
             groups["bounds"] = stacked_rows(plant, bounds, symbols, last=True)
@@ -135,7 +135,7 @@ def compiled_rows(
             for field in dataclasses.fields(rows)
         }
         facts = [[dataclasses.astuple(row) for row in rows] for _, rows in groups.values()]
-        return outputs, [rows.A for rows, _ in groups.values()], facts
+        return outputs, [f"{name}_A" for name in groups], facts
 
     result = traced(key, "rows", symbols, make)
     return result, [[Row(*values) for values in group] for group in result.facts]

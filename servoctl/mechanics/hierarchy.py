@@ -31,7 +31,7 @@ import numpy as np
 
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows
 from servoctl.engine.linalg import cholesky, product, project, solve_lower, solve_upper
-from servoctl.engine.structured import Sparse
+from servoctl.engine.structured import Diagonal
 from servoctl.errors import PlantError, listed
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.planar import PlanarLinkage
@@ -171,7 +171,7 @@ class Enforced:
         return Contradiction(last.name, tuple(left[missed].tolist()), tuple(against), names)
 
 
-def free_motion(M: Array | Sparse, Q: Array) -> Enforced:
+def free_motion(M: Array | Diagonal, Q: Array) -> Enforced:
     """The motion before any level.
 
     Args:
@@ -221,7 +221,7 @@ def enforce(motion: Enforced, level: Level, rank_tolerance: float = RANK_TOLERAN
 
 
 def solve_levels(
-    M: Array | Sparse, Q: Array, levels: Iterable[Level], rank_tolerance: float = RANK_TOLERANCE
+    M: Array | Diagonal, Q: Array, levels: Iterable[Level], rank_tolerance: float = RANK_TOLERANCE
 ) -> list[Enforced]:
     """The motion before any level, then after each level; for arguments and errors see `free_motion` and `enforce`."""
     motions = [free_motion(M, Q)]

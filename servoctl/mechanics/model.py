@@ -23,7 +23,7 @@ from servoctl.engine import stored
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.stored import fingerprint, function_fingerprint, structure_fingerprint
-from servoctl.engine.structured import Sparse, components, entries, smallest_eigenvalue, with_entries
+from servoctl.engine.structured import Diagonal, components, entries, filled, places_of, smallest_eigenvalue
 from servoctl.errors import PlantError, TaskError, TraceError, listed
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.audit import (
@@ -36,11 +36,11 @@ from servoctl.mechanics.audit import (
     require_equal,
     variations,
 )
-from servoctl.mechanics.constraint import LARGE, Constraint, Rows
+from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.constraint_rows import Row, compiled_rows, passive_groups, stacked_rows, units_of_rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices, require_unique
-from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, opaque_form, traced_matrices
+from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, traced_matrices
 from servoctl.types import Array, State
 
 
@@ -69,19 +69,19 @@ def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
     return f"{len(parts)} separate parts ({groups}): they do not act on each other"
 
 
-def connected_parts(M: Any, B: Any, passive: Any, task: Any) -> list[Part]:
+def connected_parts(M: Array, B: Array, passive: Array, task: Array) -> list[Part]:
     """The parts, in the order of their first coordinates; one part if an input or a row acts on no coordinate.
 
     Args:
-        M: Mass matrix, shape (n, n): an array or a `Sparse`, of symbols or of numbers.
-        B: Actuation matrix, shape (n, m).
+        M: Where the mass matrix may have entries, a mask of shape (n, n).
+        B: The same of the actuation matrix, shape (n, m).
         passive: A of the passive rows, shape (p, n).
         task: A of the task rows, shape (r, n).
     """
-    M, B, passive, task = (Sparse.of(matrix) for matrix in (M, B, passive, task))
-    n, m, p, r = len(M), B.shape[1], len(passive), len(task)
-    one = np.concatenate([M.rows, B.rows, passive.columns, task.columns])
-    other = np.concatenate([M.columns, n + B.columns, n + m + passive.rows, n + m + p + task.rows])
+    (n, m), p, r = B.shape, len(passive), len(task)
+    of_M, of_B, of_passive, of_task = map(np.nonzero, (M, B, passive, task))
+    one = np.concatenate([of_M[0], of_B[0], of_passive[1], of_task[1]])
+    other = np.concatenate([of_M[1], n + of_B[1], n + m + of_passive[0], n + m + p + of_task[0]])
     size = n + m + p + r
     count, label = components(one, other, size)
     if count > len(set(label[:n].tolist())):
@@ -103,7 +103,6 @@ class Model:
         around: A state near which it was made, usually the initial one.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
-        forms: M, B, A of the mechanism rows, of the task and of the bounds, if any, as `Sparse`: where entries may be.
         parts: The parts of the machine that do not act on each other; one part where nothing separates.
         doubts: Warnings about the plant at random states near `around`, one sentence each.
         plain: The model with the task as configured; itself unless a law differentiated the task's rows.
@@ -151,33 +150,30 @@ class Model:
             partial(fingerprint, [list(task), list(bounds)]),
             *(partial(structure_fingerprint, part) for part in (plant, *task.values(), *bounds.values())),
         )
-        if self.n > LARGE or any(isinstance(x, Sparse) for x in start.arrays):
-            self._key = None  # the structure of M, B and A would have to be kept too
         of_rows, rows = compiled_rows(self._key, plant, self._passive, self.task, self.bounds, symbols)
-        self.rows_kernel, self._row_forms = of_rows.kernel, of_rows.structures
+        self.rows_kernel = of_rows.kernel
         self.passive_rows, self.task_rows, *of_bounds = rows
         self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
         self.singular = self._is_singular(start.arrays[0], around)
-        of_plant = self._trace_plant(start, symbols)
-        self.forms: tuple[Any, ...] = (*of_plant, *of_rows.forms)
-        self.parts: list[Part] = connected_parts(*self.forms[:4])
+        self._places = [*self._trace_plant(start, symbols), *of_rows.places]
+        self.parts: list[Part] = connected_parts(*self._places[:4])
 
-    def _trace_plant(self, start: PlantSample, symbols: Mapping[str, Array]) -> Sequence[Any]:
-        """Traces the plant if its traced form equals its NumPy code; returns the forms of M and B."""
+    def _trace_plant(self, start: PlantSample, symbols: Mapping[str, Array]) -> list[Array]:
+        """Traces the plant if its traced form equals its NumPy code; returns where M and B may have entries."""
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
-        self._plant_forms: tuple[Any, ...] = ()
         samples, self.doubts = audited(start, zip(variations(self.plant), self.samples(start.state), strict=True))
         try:
             compiled = compiled_plant(self._key, self.plant, symbols)
-            require_equal(compiled.kernel, compiled.structures, self.parameters, samples)
+            require_equal(compiled.kernel, compiled.places, self.parameters, samples)
         except (TraceError, PlantError) as error:
             self.opaque = str(error)
-            return [opaque_form(x) for x in (start.arrays[0], start.arrays[2])]
+            # an array may have any entry at another state
+            M, B = start.arrays[0], start.arrays[2]
+            return [places_of(x if isinstance(x, Diagonal) else np.ones(x.shape)) for x in (M, B)]
         self.plant_kernel, self.symmetric = compiled.kernel, bool(compiled.facts)
-        self._plant_forms = compiled.structures
-        return compiled.forms
+        return compiled.places
 
     def of(
         self,
@@ -281,30 +277,31 @@ class Model:
             M, Q, B, c = plant_values.terms(self.plant, state)
         else:
             M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
-            M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
-        return self._together_with(M, Q, B, c, groups).dense()
+            M, B = filled(self._places[0], M), filled(self._places[1], B)
+        return self._together_with(np.asarray(M), Q, np.asarray(B), c, groups)
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The mechanism rows and the task's rows at a state."""
         passive, task, *_ = self._rows(state)
-        return passive.dense(), task.dense()
+        return passive, task
 
     def rows_of_bounds(self, state: State) -> Rows:
         """The rows of the bounds at a state; there must be bounds."""
-        return self._rows(state)[2].dense()
+        return self._rows(state)[2]
 
     def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
         """The mechanism rows on numbers or symbols; p has all parameters."""
         A, *others = self.rows_kernel(t, q, v, p)[:5]
-        return Rows(with_entries(self._row_forms[0], A), *others).dense()
+        return Rows(filled(self._places[2], A), *others)
 
     def _rows(self, state: State) -> list[Rows]:
-        """The rows of each group; A keeps its structure."""
+        """The rows of each group."""
         parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        groups, count = [], len(parts) // len(self._row_forms)
-        for i, form in enumerate(self._row_forms):
+        groups, places = [], self._places[2:]
+        count = len(parts) // len(places)
+        for i, mask in enumerate(places):
             A, *others = parts[i * count : (i + 1) * count]
-            groups.append(Rows(with_entries(form, A), *others))
+            groups.append(Rows(filled(mask, A), *others))
         return groups
 
     def _together_with(self, M: Any, Q: Array, B: Any, c: Array, groups: list[Rows], plant: Any = None) -> Matrices:
@@ -328,14 +325,15 @@ class Model:
             M, Q, B, c = self.numpy_plant(symbols)
         else:
             M, Q, B, c = traced_matrices(self.plant, symbols).values()
-        if self.symmetric and isinstance(M, np.ndarray):
+        M = np.asarray(M)
+        if self.symmetric:
             M = np.where(np.tri(self.n, dtype=bool), M, M.T)  # the same numbers from fewer expressions
-        return self._together_with(M, Q, B, c, groups, plant).dense()
+        return self._together_with(M, Q, np.asarray(B), c, groups, plant)
 
     @property
     def numpy_plant(self) -> NumpyPlant:
         """The plant's NumPy code as an operation of compiled functions."""
-        made: NumpyPlant = self.once("numpy_plant", None, lambda: NumpyPlant(self.plant, self.forms[0], self.forms[1]))
+        made: NumpyPlant = self.once("numpy_plant", None, lambda: NumpyPlant(self.plant, *self._places[:2]))
         return made
 
     def symbols(self) -> dict[str, Array]:

@@ -17,7 +17,6 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs, jacobian
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
 from servoctl.engine.structured import Diagonal as Diagonal
-from servoctl.engine.structured import Sparse
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TraceError
 from servoctl.types import Array
@@ -66,7 +65,7 @@ class Plant(ABC):
         """Name -> unit of each control input, in order; `{}` for a plant without actuators."""
 
     @abstractmethod
-    def mass_matrix(self, q: Array, t: float) -> Array | Sparse:
+    def mass_matrix(self, q: Array, t: float) -> Array | Diagonal:
         """M(q, t), shape (n, n), symmetric and positive definite: an array, or of structure `Diagonal`.
 
         It may be singular where the mechanism constraints complete it; see `mechanics.terms`.
@@ -80,7 +79,7 @@ class Plant(ABC):
         """All of Q(q, v, t), shape (n,): `force`, plus what a class derives from energies."""
         return self.force(q, v, t)
 
-    def actuation(self, q: Array, t: float) -> Array | Sparse | None:
+    def actuation(self, q: Array, t: float) -> Array | Diagonal | None:
         """B(q, t), shape (n, m): the inputs u exert the generalized force `B u`; None: B = I, where m = n.
 
         It may be left out where `motor_positions` is given: B is then the transposed Jacobian of the displacements.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from servoctl.engine.structured import Diagonal, Sparse
+from servoctl.engine.structured import Diagonal
 from servoctl.engine.trace import read_only
 from servoctl.errors import PlantError, in_one_line, listed
 from servoctl.mechanics.constraint import Constraint
@@ -69,11 +69,11 @@ def value(plant: Plant, name: str, state: State, initial: bool = False) -> Any:
         return None
     if result is None and name in ("actuation", "nonideal_force"):
         return identity(plant) if name == "actuation" else np.zeros(shape)
-    if not isinstance(result, Sparse) or len(shape) < 2:
+    if not isinstance(result, Diagonal) or len(shape) < 2:
         return _array(plant, name, state, initial, shape, result)
     if result.shape != shape:
         raise PlantError(f"{_name(plant, name)}: expected shape {shape}, got {result.shape}")
-    return result.with_values(_array(plant, name, state, initial, result.values.shape, result.values))
+    return Diagonal(_array(plant, name, state, initial, result.values.shape, result.values))
 
 
 def identity(plant: Plant) -> Diagonal:
@@ -100,24 +100,24 @@ def dense_actuation(plant: Plant, q: Array, t: Any) -> Array:
 def kinetic_energy(plant: Plant, state: State) -> float:
     """v^T M v / 2 [J], on numbers."""
     M = plant.mass_matrix(state.q, state.t)
-    momentum = (M if isinstance(M, Sparse) else np.atleast_2d(np.asarray(M, dtype=float))) @ state.v
+    momentum = (M if isinstance(M, Diagonal) else np.atleast_2d(np.asarray(M, dtype=float))) @ state.v
     return 0.5 * float(state.v @ momentum)
 
 
-def terms(plant: Plant, state: State) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
+def terms(plant: Plant, state: State) -> tuple[Array | Diagonal, Array, Array | Diagonal, Array]:
     """M, Q, B and c at a state; see `value`."""
     M, Q, B, c = (value(plant, name, state) for name in TERMS)
     return M, Q, B, c
 
 
-def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
+def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array | Diagonal, Array, Array | Diagonal, Array]:
     """M, Q, B and c with the right number of dimensions, on symbols; `terms` has them on numbers."""
     M, B, c = plant.mass_matrix(q, t), plant.actuation(q, t), plant.nonideal_force(q, v, t)
     B = identity(plant) if B is None else B
     return (
-        M if isinstance(M, Sparse) else np.atleast_2d(M),
+        M if isinstance(M, Diagonal) else np.atleast_2d(M),
         np.atleast_1d(plant.right_hand_side(q, v, t)),
-        B if isinstance(B, Sparse) else np.atleast_2d(B),
+        B if isinstance(B, Diagonal) else np.atleast_2d(B),
         np.zeros(len(q)) if c is None else np.atleast_1d(c),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.structured import Sparse
+from servoctl.engine.structured import Diagonal
 from servoctl.engine.symbol import Symbol, where
 from servoctl.types import Array
 
@@ -25,13 +25,13 @@ _NAMES = "INPUT OUTPUT CONST ASSIGN ADD SUB MUL DIV NEG INV SQ TWICE SIN COS TAN
 _ANALYTIC = {getattr(ca, f"OP_{name}") for name in _NAMES.split()}
 
 
-def asymmetry(M: Array | Sparse, limit: float | None = None) -> tuple[int, int] | None:
+def asymmetry(M: Array | Diagonal, limit: float | None = None) -> tuple[int, int] | None:
     """Row and column of the mirrored entries that differ most, in a matrix of finite numbers; None: it is symmetric.
 
     Args:
         limit: They may differ by this much; None: by `SYMMETRIC` times the sum of the diagonal's magnitudes.
     """
-    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns):
+    if isinstance(M, Diagonal):
         return None
     M = np.asarray(M)
     difference = np.abs(M - M.T)
@@ -52,9 +52,9 @@ def is_symmetric(M: Array) -> Any:
     return result
 
 
-def certainly_symmetric(M: Array | Sparse) -> bool:
+def certainly_symmetric(M: Array | Diagonal) -> bool:
     """Whether a matrix of symbols that is symmetric at random states is symmetric at every state."""
-    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns):
+    if isinstance(M, Diagonal):
         return True
     M = np.asarray(M)
     differences = [upper - lower for upper, lower in _pairs(M)]

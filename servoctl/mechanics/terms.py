@@ -125,15 +125,6 @@ class Matrices:
         """The machine alone: its poses may be any, also those at which the task's rows are not finite."""
         return replace(self, task=Rows.stack([], len(self.Q)))
 
-    def dense(self) -> "Matrices":
-        """The same matrices, all of them arrays."""
-        arrays = (self.M, self.B, self.passive.A, self.task.A)
-        if self.bounds is None and all(isinstance(each, np.ndarray) for each in arrays):
-            return self
-        bounds = None if self.bounds is None else self.bounds.dense()
-        M, B = np.asarray(self.M), np.asarray(self.B)
-        return replace(self, M=M, B=B, passive=self.passive.dense(), task=self.task.dense(), bounds=bounds)
-
 
 @dataclass(frozen=True)
 class Terms:

@@ -75,9 +75,9 @@ def test_a_compiled_plant_follows_its_parameters_without_being_traced_again() ->
     assert bound.opaque is None and bound.plant_kernel is not None
     assert bound.parameter_names == ["m", "k[0]", "k[1]"]
     other = Spring(7.0, (11.0, -2.0))
-    M, Q, B, c = bound.plant_kernel(0.0, START.q, START.v, parameter_values(other))
-    assert M.tolist() == [[7.0]] and B.tolist() == [[1.0]] and c.tolist() == [0.0]
-    np.testing.assert_allclose(Q, [-(11.0 * 0.4 - 2.0 * 0.4**3)], rtol=1e-15)
+    at = bound.of(other, bound.task, START).matrices(START)
+    assert at.M.tolist() == [[7.0]] and at.B.tolist() == [[1.0]] and at.c.tolist() == [0.0]
+    np.testing.assert_allclose(at.Q, [-(11.0 * 0.4 - 2.0 * 0.4**3)], rtol=1e-15)
 
 
 def test_a_kernel_gives_copies_and_takes_one_number_for_an_entry_of_one() -> None:

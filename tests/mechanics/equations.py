@@ -7,14 +7,14 @@ import numpy as np
 from servoctl.assembly.evaluate import ConstrainedMotion
 from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
-from servoctl.engine.structured import Sparse
+from servoctl.engine.structured import Diagonal
 from servoctl.errors import PlantError
 from servoctl.mechanics.terms import RANK_TOLERANCE, require_unique
 from servoctl.types import Array
 
 
 def fundamental_equation(
-    M: Array | Sparse, Q: Array, A: Array, b: Array, c: Array | None = None, rank_tolerance: float = 1e-10
+    M: Array | Diagonal, Q: Array, A: Array, b: Array, c: Array | None = None, rank_tolerance: float = 1e-10
 ) -> ConstrainedMotion:
     """The fundamental equation; c is the part of the constraint force that does work.
 
