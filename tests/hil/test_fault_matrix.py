@@ -15,8 +15,9 @@ import tests.hil.faults.carts.run as faults_run
 from hil.emulator.disturbances import HostFaults
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
+from tests.hil.by_drivers import TICKS
 from tests.hil.faults.carts.expected import AT_ONCE, TASK, expected
-from tests.hil.faults.carts.run import TICKS, Host, play, play_on
+from tests.hil.faults.carts.run import Host, play, play_on
 from tests.hil.faults.carts.scenario import PERIOD, PROTOCOLS, ROWS, Scenario, machine, make, rows, scenarios
 
 ESTIMATED = [
