@@ -6,11 +6,10 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Any
 
-from pydantic.dataclasses import dataclass as checked
+from servoctl.tree.rules import fields_of
 
 EXAMPLES = Path(__file__).with_name("python_examples.md")
 """One part for each group: what it is for, and examples of its names; a test runs them."""
@@ -106,6 +105,7 @@ def signature(name: str, thing: Any) -> str:
     for each in inspect.signature(thing).parameters.values():
         if "factory" not in str(each.default):
             shown = f"{each.name}: {types[each.name]}" if each.name in types else each.name
+            shown = f"**{shown}" if each.kind is each.VAR_KEYWORD else shown
             if each.default is not each.empty:
                 shown += f" = {_default(each.default)}" if each.name in types else f"={_default(each.default)}"
             keyword = each.kind is each.KEYWORD_ONLY and "*" not in parameters
@@ -166,19 +166,11 @@ def _docstring(thing: Any) -> str:
     return "\n".join(lines)
 
 
-def fields_of(section: type[Any]) -> dict[str, Any]:
-    """Field -> pydantic's description of it, of a dataclass that is a section of a config."""
-    fields: dict[str, Any] = checked(frozen=True)(section).__pydantic_fields__
-    return fields
-
-
 def _described(thing: Any) -> str:
-    """The fields of a dataclass that have descriptions, as a list."""
-    known = fields(thing) if is_dataclass(thing) else ()
-    if not any(field.metadata or get_origin(field.type) is Annotated for field in known):
-        return ""
-    lines = [f"- `{name}`: {field.description}" for name, field in fields_of(thing).items() if field.description]
-    return "\n".join(["*Attributes:*", "", *lines])
+    """The fields of a class that have descriptions, as a list."""
+    own = fields_of(thing).values() if isinstance(thing, type) else ()
+    lines = [f"- `{name}`: {field.description}" for name, field in own if field.description]
+    return "\n".join(["*Attributes:*", "", *lines]) if lines else ""
 
 
 def _first(thing: Any) -> str:

@@ -13,6 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
 
+from servoctl.tree.rules import fields_of
+
 EXAMPLES = Path(__file__).with_name("config_examples.md")
 """A part of a config for each section, laid over a shipped config by a test."""
 
@@ -86,9 +88,7 @@ def _config() -> str:
 def _sections(path: str, model: type[Any]) -> Iterator[str]:
     """A table of the fields of a section, then the same for the sections that its fields hold."""
     rows, below = [], []
-    fields = python_reference.fields_of(model) if is_dataclass(model) else model.model_fields
-    for name, field in fields.items():
-        key = field.alias or name
+    for key, (_, field) in fields_of(model).items():
         inner = list(_models(field.annotation))
         kind = _cell(kind_of(field.annotation, tuple(field.metadata)))
         rows.append(f"| `{key}` | {kind} | {_default(field)} | {_cell(_meaning(field))} |")

@@ -31,7 +31,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import ADAPTIVE, Integrator, Settings
-from servoctl.tree.fields import Fraction
+from servoctl.tree.fields import Share
 from servoctl.tree.per_name import one_per_name
 from servoctl.tree.rules import Broken, Ruled, known, rule
 from servoctl.types import State
@@ -45,7 +45,7 @@ class Arguments(Ruled):
     run: Settings
     realism: Realism | None = None
     estimation: Estimator | None = None
-    passive_rank_tolerance: Fraction | None = None
+    passive_rank_tolerance: Share | None = None
     law: Any = None
 
     @rule
@@ -117,9 +117,6 @@ def simulate(
 ) -> Trajectory:
     """Simulates a plant under a law, without a config.
 
-    What a config has under `run` are arguments of the same names: `duration`, `period`, `output_step`, `seed`, and
-    those of its integrator, `method`, `step`, `rtol` and `atol`.
-
     Args:
         plant: The plant.
         task: Name -> constraint.
@@ -147,8 +144,9 @@ def simulate(
         engine: `auto`, `c`, `vm` or `numpy`; without a C compiler, `c` falls back to `vm` with a note.
         out: Run folder to write; None: in memory only.
         name: For titles.
-        run: The other leaves of the section `run` of a config; `step` is for rk4, `rtol` and `atol` are for the other
-            methods.
+        run: The other leaves of the section `run` of a config: `period` [s], None where the law acts continuously;
+            `output_step` [s], `settling_band`, `seed`; and of its integrator `method` (`rk4`, `dop853` or `radau`),
+            `step` [s] of rk4, `rtol` and `atol` of the other methods.
 
     Raises:
         ConfigError: Wrong arguments; lists all of them.

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from servoctl.config.document import FieldPath
-from servoctl.laws.corrections import EACH, Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
+from servoctl.laws.corrections import PER_ROW, Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
 from servoctl.tree.fields import PerName, PoleSet, gain_fields
 from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled
@@ -32,7 +32,7 @@ class CorrectionConfig(Ruled):
     poles: PerName[PoleSet] | None = Field(
         default=None,
         description="law input_output: poles of the task error [1/s], one number or as many as the row's "
-        f"relative degree{EACH}",
+        f"relative degree{PER_ROW}",
     )
 
     @property

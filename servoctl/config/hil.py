@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictB
 from servoctl.tree.fields import (
     Angle,
     Count,
-    Fraction,
     Interval,
     Name,
     NotNegative,
@@ -19,6 +18,7 @@ from servoctl.tree.fields import (
     PositiveTime,
     Real,
     Section,
+    Share,
     Time,
     fault,
     in_words,
@@ -78,7 +78,7 @@ class BusConfig(Open):
     data_bitrate: BitRate | None = Field(
         default=None, description="bit rate of the data of FD frames, above bitrate [bit/s]; left out: no switch"
     )
-    data_sample_point: Fraction | None = Field(
+    data_sample_point: Share | None = Field(
         default=None,
         description="sample point within a bit at data_bitrate, to be checked on socketcan [-]; left out: any",
     )
@@ -194,13 +194,13 @@ class Safety(Section):
     float_damping: Positive = Field(
         default=10.0, description="rate at which the machine comes to rest when a hand lets it go in stage float [1/s]"
     )
-    float_torque: Fraction = Field(
+    float_torque: Share = Field(
         default=0.5,
         description="largest torque in stage float [share of torque_limit]; at least 1.5 times what holds the start "
         "pose, at most torque_limit",
     )
     late_ticks: Count = Field(default=5, description="late ticks in a row that stop the machine [-]")
-    late_share: Fraction = Field(default=0.05, description="share of late ticks within 1 s that stops the machine [-]")
+    late_share: Share = Field(default=0.05, description="share of late ticks within 1 s that stops the machine [-]")
     clamped: Literal["warn", "stop"] = Field(
         default="warn",
         description="reaction when a torque limit clamped more than half of the ticks within 0.5 s",
@@ -290,7 +290,7 @@ class Hil(Section):
 
     period: PositiveTime = Field(description="period of the loop [s]")
     buses: dict[str, BusConfig] = Field(description="name -> CAN bus")
-    max_bus_load: Fraction = Field(default=0.7, description="largest allowed bus load in the worst case [-]")
+    max_bus_load: Share = Field(default=0.7, description="largest allowed bus load in the worst case [-]")
     drives: tuple[DriveConfig, ...] = Field(description="one per actuator")
     sensors: tuple[Sensor, ...] = Field(default=(), description="encoder nodes")
     prediction: StrictBool = Field(

@@ -15,7 +15,6 @@ from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.friction import Friction
 from servoctl.tree.fields import (
     ClassPath,
-    Fraction,
     Name,
     NotNegative,
     NumberField,
@@ -24,6 +23,7 @@ from servoctl.tree.fields import (
     PerName,
     ScalarOr,
     Section,
+    Share,
     Xyz,
     fault,
     in_words,
@@ -75,7 +75,7 @@ class Passive(Ruled):
         default=CorrectionConfig(baumgarte=PASSIVE_CORRECTION),
         description="correction of the mechanism constraints, in simulation only",
     )
-    rank_tolerance: Fraction = Field(
+    rank_tolerance: Share = Field(
         default=ConstraintFollowing.passive_rank_tolerance,
         description="smallest pivot of an independent mechanism row, relative to |Ahat L^-T|_F [-]",
     )

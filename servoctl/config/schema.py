@@ -34,7 +34,6 @@ from servoctl.tree.fields import (
     SCALAR,
     ClassPath,
     EquationText,
-    Fraction,
     LawKind,
     Limit,
     Name,
@@ -45,6 +44,7 @@ from servoctl.tree.fields import (
     Real,
     ScalarOr,
     Section,
+    Share,
     fault,
     in_words,
     list_or_not,
@@ -178,7 +178,7 @@ class LawConfig(Ruled):
     terms: dict[Name, TermConfig] | None = Field(
         default=None, description="name -> a term of your own, added to b of the task, such as an integral of its error"
     )
-    rank_tolerance: Fraction = Field(
+    rank_tolerance: Share = Field(
         default=ConstraintFollowing.rank_tolerance,
         description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]",
     )

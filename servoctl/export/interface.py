@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.parameters import parameter_fields, parameter_values, parts, path_in
-from servoctl.laws.corrections import OfRows
+from servoctl.laws.corrections import PER_ROW, OfRows
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.motors import displacement_unit
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
+from servoctl.tree.rules import fields_of
 from servoctl.types import Array
 
 _WORDS = (
@@ -136,18 +137,20 @@ def _law_remarks(loop: Loop, law: AttachedLaw) -> dict[str, str]:
     remarks = _remarks(type(law))
     orders: dict[str, str] = {}
     for part in parts(law):
-        for inner in (part, *parts(part)):
-            found = {path_in(inner, name): remark for name, remark in _remarks(type(inner)).items()}
-            remarks |= found
+        remarks |= {path_in(part, name): remark for name, remark in _remarks(type(part)).items()}
+        for inner in parts(part):
             if isinstance(inner, OfRows):
-                orders |= dict.fromkeys(found, ", ".join(loop.system.model.task_rows[i].name for i in inner.members))
+                of, order = inner.correction, ", ".join(loop.system.model.task_rows[i].name for i in inner.members)
+                found = {path_in(inner, path_in(of, name)): remark for name, remark in _remarks(type(of)).items()}
+                remarks |= found
+                orders |= dict.fromkeys(found, order)
     orders |= {"secondary.aim": inputs}
     orders |= dict.fromkeys(("allocation.weights", "allocation.lower", "allocation.upper"), inputs)
     return remarks | {name: f"{remarks[name]}; in order: {order}" for name, order in orders.items() if name in remarks}
 
 
 def _remarks(kind: type) -> dict[str, str]:
-    """Field -> comment on its line in the source of a class; empty if there is no source."""
+    """Field -> its description, or the comment on its line in the source of a class."""
     remarks: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         try:
@@ -156,6 +159,9 @@ def _remarks(kind: type) -> dict[str, str]:
             continue
         for name, comment in re.findall(r"^\s+(\w+)\s*:[^#\n]*#\s*(.*)$", source, re.MULTILINE):
             remarks[name] = re.sub(r"\s*#\s*noqa.*", "", comment).strip()
+    for name, field in fields_of(kind).values():
+        if field.description:
+            remarks[name] = re.sub(r"^(.*?) (\[.*?\])", r"\2 \1", field.description.removesuffix(PER_ROW))
     return remarks
 
 

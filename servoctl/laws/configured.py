@@ -32,7 +32,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms, assemble
-from servoctl.tree.fields import Fraction, NotNegative, Positive, wrong_numbers
+from servoctl.tree.fields import NotNegative, Positive, Share, wrong_numbers
 from servoctl.types import State
 
 OnInfeasible = Literal["warn", "damp", "fault"]
@@ -87,8 +87,8 @@ class ConstraintFollowing(Law):
     null_space: Equations | Callable[[State], Any] | None = None
     secondary: Secondary | None = None
     limits: Mapping[str, float | tuple[float, float]] | None = None
-    rank_tolerance: Fraction = 1e-10
-    passive_rank_tolerance: Fraction = 1e-6
+    rank_tolerance: Share = 1e-10
+    passive_rank_tolerance: Share = 1e-6
     residual_tolerance: Positive = 1e-8
     on_infeasible: OnInfeasible = "warn"
     input_damping: NotNegative = 1.0

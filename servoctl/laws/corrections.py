@@ -17,18 +17,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from pydantic import Field
 
-from servoctl.engine.parameters import Part
+from servoctl.engine.parameters import EACH, Part, with_parameters
 from servoctl.errors import TaskError
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.terms import Terms
-from servoctl.tree.fields import NumberField, PerRow, described, wrong_numbers
+from servoctl.tree.fields import NumberField, PerRow, described, gain_fields, wrong_numbers
 from servoctl.types import Array
 
 Gain = float | Sequence[float] | Mapping[str, Any]
@@ -65,98 +65,18 @@ def _spread(values: Any, rows: Sequence[Row], name: str, several: bool = False) 
 
 RATE = NumberField("a number >= 0 [1/s]", least=0)
 TIME = NumberField("a positive time [s]", above=0)
-EACH = "; a number, a list (one per row, in order) or a mapping by task name"
+PER_ROW = "; a number, a list (one per row, in order) or a mapping by task name"
 
 
-@dataclass(frozen=True)
-class OfRows(Part):
-    """A correction of some rows, with its numbers for each of them, under the names that a config gives them."""
-
-    label: str  # type: ignore[misc]  # its path in a config
-    members: tuple[int, ...]  # indices of its rows among those of the task
-
-    @property
-    def gains(self) -> Sequence[tuple[Any, ...]]:
-        """Damping, stiffness and the gains of higher derivatives of each row."""
-        raise NotImplementedError
-
-    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
-        """The same correction with the numbers that have these gains."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class GainsOfRows(OfRows):
-    """A correction that is known by its gains."""
-
-    damping: tuple[float, ...]  # [1/s] on the rate of the error
-    stiffness: tuple[float, ...]  # [1/s^2], of a nonholonomic row [1/s], on the error
-    higher: tuple[float, ...]  # on the second and higher derivatives of the error, as many for each row
-
-    @property
-    def _width(self) -> int:
-        return len(self.higher) // max(1, len(self.members))
-
-    @property
-    def gains(self) -> list[tuple[Any, ...]]:
-        width = self._width
-        higher = [self.higher[i * width : (i + 1) * width] for i in range(len(self.members))]
-        return [(d, s, *rest) for d, s, rest in zip(self.damping, self.stiffness, higher, strict=True)]
-
-    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
-        damping, stiffness = (tuple(gain[i] for gain in gains) for i in (0, 1))
-        return replace(self, damping=damping, stiffness=stiffness, higher=_padded(gains, self._width))
-
-
-@dataclass(frozen=True)
-class BaumgarteOfRows(OfRows):
-    """Alpha and beta of each row."""
-
-    alpha: tuple[float, ...]  # [1/s] damping of the error
-    beta: tuple[float, ...]  # [rad/s] natural frequency of the error
-
-    @property
-    def gains(self) -> list[tuple[Any, ...]]:
-        return [(2.0 * alpha, beta * beta) for alpha, beta in zip(self.alpha, self.beta, strict=True)]
-
-    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
-        alpha, beta = tuple(gain[0] / 2.0 for gain in gains), tuple(math.sqrt(gain[1]) for gain in gains)
-        return replace(self, alpha=alpha, beta=beta)
-
-
-@dataclass(frozen=True)
-class PFeedbackOfRows(OfRows):
-    """P and rate of each row."""
-
-    by_rate: tuple[bool, ...]  # whether a row has a violation rate
-    P: tuple[float, ...]  # [s] time constant
-    rate: tuple[float, ...]  # [1/s] decay of a holonomic error
-
-    @property
-    def gains(self) -> list[tuple[Any, ...]]:
-        # phi'' + rate phi' = -(phi' + rate phi) / P
-        rows = zip(self.by_rate, self.P, self.rate, strict=True)
-        return [(rate + 1.0 / P, rate / P) if by_rate else (0.0, 1.0 / P) for by_rate, P, rate in rows]
-
-    def with_gains(self, gains: Sequence[tuple[float, ...]]) -> Self:
-        pairs = []
-        for by_rate, (damping, stiffness, *_) in zip(self.by_rate, gains, strict=True):
-            root = math.sqrt(max(damping * damping / 4.0 - stiffness, 0.0))  # 1 / P and rate are the two decay rates
-            pairs.append((1.0 / (damping / 2.0 + root), damping / 2.0 - root) if by_rate else (1.0 / stiffness, 0.0))
-        return replace(self, P=tuple(P for P, _ in pairs), rate=tuple(rate for _, rate in pairs))
-
-
-class Correction(ABC):
-    """The feedback on the violation of a row."""
-
-    label: ClassVar[str]
+class Correction(Part, ABC):
+    """The feedback on the violation of a row. Made ready for some rows, its gains have one number for each of them."""
 
     def __post_init__(self) -> None:
         for sentence in wrong_numbers(self):
             raise TaskError(f"{type(self).__name__}: {sentence}")
 
     @abstractmethod
-    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
+    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[Any, ...]]:
         """(damping [1/s], stiffness [1/s^2]) of each row; stiffness [1/s] for a row without an error rate.
 
         For a row with higher derivatives their gains follow, starting with the second derivative.
@@ -165,17 +85,28 @@ class Correction(ABC):
             TaskError: The correction does not fit the kind of a row; the message names the row and one that does.
         """
 
-    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
-        """The correction of these rows.
+    def ready(self, rows: Sequence[Row]) -> "Correction":
+        """The correction with one number for each of these rows; errors as of `gains`."""
+        each = zip(gain_fields(type(self)), self._each(rows), strict=True)
+        ready: Correction = replace(cast(Any, self), **{name: tuple(map(float, values)) for name, values in each})
+        return ready
+
+    def _each(self, rows: Sequence[Row]) -> list[list[Any]]:
+        """The numbers of each row, of every field with gains."""
+        return [_spread(getattr(self, name), rows, name) for name in gain_fields(type(self))]
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
+        """The correction, ready for some rows, with the numbers that give them these gains.
 
         Args:
-            path: Of the correction in a config.
-            members: Indices of the rows among those of the task.
-
-        Raises:
-            TaskError: As of `gains`.
+            by_rate: Whether a row has an error rate.
         """
-        return gains_of_rows(rows, self.gains(rows), path, members)
+        raise NotImplementedError
+
+    def _with_numbers(self, *values: Sequence[float]) -> Self:
+        """The correction with other numbers of rows, which its own checks do not see."""
+        changed: Self = with_parameters(self, [number for field in values for number in field])
+        return changed
 
     def _needs_violation(self, rows: Sequence[Row]) -> None:
         """Refuses rows without a violation, and given ones without its rate: nothing would damp them."""
@@ -199,59 +130,68 @@ class Correction(ABC):
 class Baumgarte(Correction):
     """`phi'' + 2 alpha phi' + beta^2 phi = 0`."""
 
-    alpha: Annotated[Gain, PerRow(RATE), Field(description=f"damping of the error [1/s]{EACH}")]
-    beta: Annotated[Gain, PerRow(RATE), Field(description=f"natural frequency of the error [rad/s]{EACH}")]
+    alpha: Annotated[Gain, PerRow(RATE), EACH, Field(description=f"damping of the error [1/s]{PER_ROW}")]
+    beta: Annotated[Gain, PerRow(RATE), EACH, Field(description=f"natural frequency of the error [rad/s]{PER_ROW}")]
     label = "baumgarte"
 
-    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
-        return self.of_rows(rows, "", ()).gains
-
-    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
+    def gains(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
         self._needs_rate(rows)
-        alpha, beta = per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta")
-        return BaumgarteOfRows(path, members, tuple(alpha), tuple(beta))
+        return [(2.0 * alpha, beta * beta) for alpha, beta in zip(*self._each(rows), strict=True)]
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
+        return self._with_numbers([gain[0] / 2.0 for gain in gains], [math.sqrt(gain[1]) for gain in gains])
 
 
 @dataclass(frozen=True)
 class SecondOrderCorrection(Correction):
     """`phi'' + damping phi' + stiffness phi = 0`."""
 
-    damping: Annotated[Gain, PerRow(RATE), Field(description=f"gain on the error's rate [1/s]{EACH}")]
+    damping: Annotated[Gain, PerRow(RATE), EACH, Field(description=f"gain on the error's rate [1/s]{PER_ROW}")]
     stiffness: Annotated[
         Gain,
         PerRow(NumberField("a number >= 0 [1/s^2]", least=0)),
-        Field(description=f"gain on the error [1/s^2]{EACH}"),
+        EACH,
+        Field(description=f"gain on the error [1/s^2]{PER_ROW}"),
     ]
     label = "second_order"
 
-    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def gains(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
         self._needs_rate(rows)
-        return list(
-            zip(per_row(self.damping, rows, "damping"), per_row(self.stiffness, rows, "stiffness"), strict=True)
-        )
+        return list(zip(*self._each(rows), strict=True))
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
+        return self._with_numbers([gain[0] for gain in gains], [gain[1] for gain in gains])
 
 
 @dataclass(frozen=True)
 class PFeedback(Correction):
     """`P beta' + beta = 0`; beta is the error of a nonholonomic row, `phi' + rate phi` of a holonomic one."""
 
-    P: Annotated[Gain, PerRow(TIME), Field(description=f"time constant [s]{EACH}")]
-    rate: Annotated[Gain, PerRow(RATE)] = described(
-        0.0, f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}"
+    P: Annotated[Gain, PerRow(TIME), EACH, Field(description=f"time constant [s]{PER_ROW}")]
+    rate: Annotated[Gain, PerRow(RATE), EACH] = described(
+        0.0, f"decay of a holonomic error [1/s]; 0 corrects its rate alone{PER_ROW}"
     )
     label = "p_feedback"
 
-    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
-        return self.of_rows(rows, "", ()).gains
-
-    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
+    def gains(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
         self._needs_violation(rows)
-        P, rates = per_row(self.P, rows, "P"), per_row(self.rate, rows, "rate")
+        # phi'' + rate phi' = -(phi' + rate phi) / P
+        each = zip(rows, *self._each(rows), strict=True)
+        return [(rate + 1.0 / P, rate / P) if row.has_rate else (0.0, 1.0 / P) for row, P, rate in each]
+
+    def ready(self, rows: Sequence[Row]) -> "Correction":
         common = isinstance(self.rate, (int, float)) and any(row.has_rate for row in rows)
-        for row, rate in zip(rows, rates, strict=True):
+        for row, rate in zip(rows, per_row(self.rate, rows, "rate"), strict=True):
             if rate and not row.has_rate and not common:
                 raise TaskError(f"{row.name}: p_feedback.rate does not fit a {row.kind} row (leave it out)")
-        return PFeedbackOfRows(path, members, tuple(row.has_rate for row in rows), tuple(P), tuple(rates))
+        return super().ready(rows)
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
+        pairs = []
+        for has_rate, (damping, stiffness, *_) in zip(by_rate, gains, strict=True):
+            root = math.sqrt(max(damping * damping / 4.0 - stiffness, 0.0))  # 1 / P and rate are the two decay rates
+            pairs.append((1.0 / (damping / 2.0 + root), damping / 2.0 - root) if has_rate else (1.0 / stiffness, 0.0))
+        return self._with_numbers([P for P, _ in pairs], [rate for _, rate in pairs])
 
 
 @dataclass(frozen=True)
@@ -287,17 +227,62 @@ class Poles(Correction):
             result.append((rest[0] if rest else 0.0, stiffness, *rest[1:]))
         return result
 
+    def ready(self, rows: Sequence[Row]) -> Correction:
+        return KnownGains.of(rows, self.gains(rows), self.label)
+
+
+@dataclass(frozen=True)
+class KnownGains(Correction):
+    """The gains of some rows, where nothing else is known of them."""
+
+    label: str  # type: ignore[misc]  # kind of the correction that has these gains
+    damping: tuple[float, ...]  # [1/s] on the rate of the error
+    stiffness: tuple[float, ...]  # [1/s^2], of a nonholonomic row [1/s], on the error
+    higher: tuple[float, ...]  # on the second and higher derivatives of the error, as many for each row
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], gains: Sequence[tuple[float, ...]], label: str) -> "KnownGains":
+        """The gains of these rows, padded to the same number of higher derivatives for each."""
+        width = max([0, *(row.degree - 2 for row in rows)])
+        damping, stiffness = (tuple(gain[i] for gain in gains) for i in (0, 1))
+        return cls(label, damping, stiffness, _padded(gains, width))
+
+    @property
+    def _width(self) -> int:
+        return len(self.higher) // max(1, len(self.damping))
+
+    def gains(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+        width = self._width
+        higher = [self.higher[i * width : (i + 1) * width] for i in range(len(self.damping))]
+        return [(d, s, *rest) for d, s, rest in zip(self.damping, self.stiffness, higher, strict=True)]
+
+    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
+        damping, stiffness = ([gain[i] for gain in gains] for i in (0, 1))
+        return self._with_numbers(damping, stiffness, _padded(gains, self._width))
+
+
+def _padded(gains: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:
+    """The gains of the second and higher derivatives, as many for each row."""
+    return tuple(c for gain in gains for c in (*gain[2:], *(0.0,) * width)[:width])
+
 
 @dataclass(frozen=True)
 class PassiveBaumgarte(Baumgarte):
     """Baumgarte's terms on a plant's own rows; nonholonomic rows decay equally fast by `psi' = -2 alpha psi`."""
 
-    of_rows = Correction.of_rows
-
-    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def gains(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
         self._needs_violation([row for row in rows if row.has_violation])
-        pairs = zip(rows, per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
-        return [(2.0 * alpha, beta * beta) if row.has_rate else (0.0, 2.0 * alpha) for row, alpha, beta in pairs]
+        each = zip(rows, *self._each(rows), strict=True)
+        return [(2.0 * alpha, beta * beta) if row.has_rate else (0.0, 2.0 * alpha) for row, alpha, beta in each]
+
+
+@dataclass(frozen=True)
+class OfRows(Part):
+    """A correction of some rows, ready for them; its numbers have the paths that a config gives them."""
+
+    label: str  # type: ignore[misc]  # key of the correction in a config
+    members: tuple[int, ...]  # indices of its rows among those of the task
+    correction: Correction
 
 
 def for_passive(correction: Correction | None) -> Correction | None:
@@ -355,24 +340,23 @@ def corrections_of(
         if not isinstance(correction, Correction):
             problems.append(f"{key}: expected a correction such as Baumgarte(alpha=4, beta=4), got {correction!r}")
             continue
-        path = f"{key.removeprefix('law.')}.{correction.label}"
+        own_rows = [rows[i] for i in members]
         try:
-            part = correction.of_rows([rows[i] for i in members], path, tuple(members))
+            ready = correction.ready(own_rows)
+            gains = ready.gains(own_rows)
         except TaskError as error:
             problems += [f"{key}: {line}" for line in str(error).splitlines()]
             continue
-        found += [part] if members else []
-        for i, gain in zip(members, part.gains, strict=True):
+        found += [OfRows(key.removeprefix("law."), tuple(members), ready)] if members else []
+        for row, gain in zip(own_rows, gains, strict=True):
             if not all(0.0 <= value < math.inf for value in gain[:2]):
-                problems.append(
-                    f"{key}: {rows[i].name}: expected gains of at least 0, got damping and stiffness {gain}"
-                )
+                problems.append(f"{key}: {row.name}: expected gains of at least 0, got damping and stiffness {gain}")
     if problems:
         raise TaskError("\n".join(problems))
     corrected = {i for part in found for i in part.members}
     bare = tuple(i for i in range(len(rows)) if i not in corrected)
-    none = gains_of_rows([rows[i] for i in bare], [(0.0, 0.0)] * len(bare), "correction", bare)
-    return [*found, none] if bare else found
+    none = KnownGains.of([rows[i] for i in bare], [(0.0, 0.0)] * len(bare), "")
+    return [*found, OfRows("correction", bare, none)] if bare else found
 
 
 def sliding_errors(task: Rows, members: Sequence[int], by_rate: Sequence[bool], sliding: Sequence[Any]) -> list[Any]:
@@ -381,20 +365,6 @@ def sliding_errors(task: Rows, members: Sequence[int], by_rate: Sequence[bool], 
         task.violation_rate[i] + rate * task.violation[i] if has_rate else task.violation[i]
         for i, has_rate, rate in zip(members, by_rate, sliding, strict=True)
     ]
-
-
-def gains_of_rows(
-    rows: Sequence[Row], gains: Sequence[tuple[float, ...]], path: str, members: tuple[int, ...]
-) -> GainsOfRows:
-    """A correction by its gains, padded to the same number of higher derivatives for each row."""
-    higher = _padded(gains, max([0, *(row.degree - 2 for row in rows)]))
-    damping, stiffness = tuple(gain[0] for gain in gains), tuple(gain[1] for gain in gains)
-    return GainsOfRows(path, members, damping, stiffness, higher)
-
-
-def _padded(gains: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:
-    """The gains of the second and higher derivatives, as many for each row."""
-    return tuple(c for gain in gains for c in (*gain[2:], *(0.0,) * width)[:width])
 
 
 @dataclass(frozen=True)
@@ -409,7 +379,9 @@ class CorrectionTerm(AttachedTerm):
     @cached_property
     def every(self) -> list[tuple[Any, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of each row."""
-        gains = {i: gain for part in self.parts for i, gain in zip(part.members, part.gains, strict=True)}
+        gains: dict[int, tuple[Any, ...]] = {}
+        for part in self.parts:
+            gains |= zip(part.members, part.correction.gains([self.rows[i] for i in part.members]), strict=True)
         return [gains[i] for i in range(len(self.rows))]
 
     @property
@@ -429,7 +401,11 @@ class CorrectionTerm(AttachedTerm):
 
     def with_gains(self, gains: Sequence[tuple[float, ...]]) -> "CorrectionTerm":
         """The same corrections with the numbers that have these gains."""
-        parts = (part.with_gains([gains[i] for i in part.members]) for part in self.parts)
+        parts = []
+        for part in self.parts:
+            by_rate = [self.rows[i].has_rate for i in part.members]
+            other = part.correction.with_gains([gains[i] for i in part.members], by_rate)
+            parts.append(replace(part, correction=other))
         return replace(self, parts=tuple(parts))
 
     def decay(self, row: int, sliding: float) -> float:

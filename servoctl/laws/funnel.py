@@ -30,12 +30,11 @@ from pydantic import Field
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import (
-    EACH,
+    PER_ROW,
     RATE,
     TIME,
     Correction,
     Gain,
-    OfRows,
     PFeedback,
     assigned,
     per_row,
@@ -102,6 +101,13 @@ class FunnelNumbers(NamedTuple):
 
 
 @dataclass(frozen=True)
+class FunnelCentre(PFeedback):
+    """The gains in the middle of a funnel."""
+
+    label = "funnel"
+
+
+@dataclass(frozen=True)
 class Funnel(Correction):
     """`beta' = -F(beta)`, where F grows towards the edge of a corridor |beta| < rho(t) that narrows with time.
 
@@ -109,14 +115,14 @@ class Funnel(Correction):
     `rho(t) = (start - end) exp(-shrink t) + end`.
     """
 
-    P: Annotated[Gain, PerRow(TIME), Field(description=f"time constant in the middle of the funnel [s]{EACH}")]
-    start: Annotated[Gain, PerRow(WIDTH), Field(description=f"half-width at t = 0 [unit of beta]{EACH}")]
+    P: Annotated[Gain, PerRow(TIME), Field(description=f"time constant in the middle of the funnel [s]{PER_ROW}")]
+    start: Annotated[Gain, PerRow(WIDTH), Field(description=f"half-width at t = 0 [unit of beta]{PER_ROW}")]
     end: Annotated[
-        Gain, PerRow(WIDTH), Field(description=f"half-width that remains, at most start [unit of beta]{EACH}")
+        Gain, PerRow(WIDTH), Field(description=f"half-width that remains, at most start [unit of beta]{PER_ROW}")
     ]
-    shrink: Annotated[Gain, PerRow(RATE)] = described(0.0, f"rate from start to end [1/s]{EACH}")
+    shrink: Annotated[Gain, PerRow(RATE)] = described(0.0, f"rate from start to end [1/s]{PER_ROW}")
     rate: Annotated[Gain, PerRow(RATE)] = described(
-        0.0, f"decay of a holonomic error [1/s]; 0 corrects its rate alone{EACH}"
+        0.0, f"decay of a holonomic error [1/s]; 0 corrects its rate alone{PER_ROW}"
     )
     slope: AutoPositive = described(
         None, "largest gain, at the edge [1/s]; auto, or left out: half of what the timing allows"
@@ -125,11 +131,11 @@ class Funnel(Correction):
 
     def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
         """Those in the middle of the funnel."""
-        return self.of_rows(rows, "", ()).gains
+        return self.ready(rows).gains(rows)
 
-    def of_rows(self, rows: Sequence[Row], path: str, members: tuple[int, ...]) -> OfRows:
+    def ready(self, rows: Sequence[Row]) -> Correction:
         self._fits(rows)
-        return PFeedback(self.P, self.rate).of_rows(rows, path, members)
+        return FunnelCentre(self.P, self.rate).ready(rows)
 
     def numbers(self, rows: Sequence[Row], timing: Timing) -> list[FunnelNumbers]:
         """The numbers of each row.

@@ -86,7 +86,7 @@ def test_a_correction_that_does_not_fit_names_row_and_remedy(
     correction: Correction, rows: list[Row], text: str
 ) -> None:
     with pytest.raises(TaskError, match="^" + re.escape(text) + "$"):
-        correction.gains(rows)
+        correction.ready(rows).gains(rows)
 
 
 def test_every_row_that_does_not_fit_is_named_at_once() -> None:
@@ -213,10 +213,10 @@ def test_a_row_given_on_accelerations_may_start_with_a_violation_and_a_rate() ->
 )
 def test_numbers_follow_from_gains(correction: Correction) -> None:
     """Poles that are three times as fast: damping by 3, stiffness by 9."""
-    row = Row("height", "height", "holonomic", True, True, 2)
-    of = correction.of_rows([row], "correction", (0,))
-    (damping, stiffness) = of.gains[0][:2]
-    faster = of.with_gains([(3.0 * damping, 9.0 * stiffness)])
-    np.testing.assert_allclose(faster.gains[0][:2], (3.0 * damping, 9.0 * stiffness), rtol=1e-12)
-    np.testing.assert_allclose(of.with_gains(of.gains).gains, of.gains, rtol=1e-12)
-    assert type(faster) is type(of) and faster.members == (0,)
+    rows = [Row("height", "height", "holonomic", True, True, 2)]
+    ready = correction.ready(rows)
+    (gains,) = ready.gains(rows)
+    faster = ready.with_gains([(3.0 * gains[0], 9.0 * gains[1])], [True])
+    np.testing.assert_allclose(faster.gains(rows), [(3.0 * gains[0], 9.0 * gains[1])], rtol=1e-12)
+    np.testing.assert_allclose(ready.with_gains([gains], [True]).gains(rows), [gains], rtol=1e-12)
+    assert type(faster) is type(correction)
