@@ -4,8 +4,9 @@ A plant's own constraints become `Constraint` objects here, one per named group.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,61 +22,29 @@ from servoctl.mechanics.terms import Matrices
 from servoctl.mechanics.traced_plant import Traced, traced
 from servoctl.types import Array, State
 
-
-class PassiveGroup(Constraint):
-    """One named group of a plant's own constraints."""
-
-    def __init__(self, group: str, method: str, value: Any, written: "_Written") -> None:
-        """Names a group.
-
-        Args:
-            group: Name of the group.
-            method: The method of the plant that returns it.
-            value: What it returns: values, or a `Constraint`.
-            written: What the method returned last on symbols, for all groups.
-        """
-        # group: name of the group
-        # method: `passive_constraints` or `passive_rates`
-        self.group, self.method, self._written = group, method, written
-        derived = "nonholonomic" if method == "passive_rates" else "holonomic"
-        self._units = value.row_units if isinstance(value, Constraint) else super().row_units
-        self.kind = value.kind if isinstance(value, Constraint) else derived  # type: ignore[misc]
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return self._units(plant)
-
-    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        if self.method == "passive_rates":
-            written = self._written.traced(plant, plant.passive_rates, q, v, t)[self.group]
-            inner: Constraint = Nonholonomic(lambda q, v, t: written)
-        else:
-            written = self._written.traced(plant, plant.passive_constraints, q, t)[self.group]
-            inner = Holonomic(lambda q, t: written)
-        return (written if isinstance(written, Constraint) else inner).rows(plant, t, q, v)
+HINT = " (a constraint must be traceable, because it is differentiated on symbols)"
 
 
-class _Written:
-    """What a method of a plant returned last on symbols: tracing it once serves all groups."""
+def passive_constraints(plant: Plant, t: Any, q: Array, v: Array) -> dict[str, tuple[str, Constraint]]:
+    """A plant's own constraints at these symbols: group -> the method that gives it, and the constraint.
 
-    def __init__(self) -> None:
-        self._last: tuple[tuple[Any, ...], Mapping[str, Any]] = (), {}  # one value: threads see both or neither
-
-    def traced(self, plant: Plant, method: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
-        """Name -> values of a method at these arguments, which may be those of the last call."""
-        now, (last, groups) = (plant, *arguments), self._last
-        if len(now) != len(last) or any(a is not b for a, b in zip(now, last, strict=True)):
-            groups = trace(method, *arguments)
-            self._last = now, groups
-        return groups
-
-
-def passive_groups(constraints: Mapping[str, Any], rates: Mapping[str, Any]) -> dict[str, PassiveGroup]:
-    """The groups of a plant, from the results of its `passive_constraints` and `passive_rates`."""
-    groups: dict[str, PassiveGroup] = {}
-    for method, values in (("passive_constraints", constraints), ("passive_rates", rates)):
-        written = _Written()
-        groups |= {name: PassiveGroup(name, method, value, written) for name, value in values.items()}
+    Raises:
+        TraceError: A method cannot be traced; the message names it.
+    """
+    groups: dict[str, tuple[str, Constraint]] = {}
+    for method, derived in (("passive_constraints", Holonomic), ("passive_rates", Nonholonomic)):
+        try:
+            values = trace(getattr(plant, method), *((q, t) if derived is Holonomic else (q, v, t)))
+        except TraceError as error:
+            raise TraceError(f"{method}: {error}") from error
+        for name, value in values.items():
+            groups[name] = method, value if isinstance(value, Constraint) else derived(partial(_known, value))
     return groups
+
+
+def _known(value: Any, *at: Any) -> Any:
+    """A value that is an expression of the symbols at which it is asked for."""
+    return value
 
 
 def symbolic_plant(plant: Plant, state: State) -> Matrices:
@@ -85,9 +54,8 @@ def symbolic_plant(plant: Plant, state: State) -> Matrices:
         TraceError: The plant's code cannot be traced.
     """
     t, q, v = state
-    holonomic, rates = trace(plant.passive_constraints, q, t), trace(plant.passive_rates, q, v, t)
-    groups = passive_groups(holonomic, rates)
-    passive = Rows.stack([group.rows(plant, t, q, v) for group in groups.values()], len(q))
+    groups = [group for _, group in passive_constraints(plant, t, q, v).values()]
+    passive = Rows.stack([group.rows(plant, t, q, v) for group in groups], len(q))
     M, Q, B, c = trace(plant_arrays, plant, t, q, v)
     return Matrices(plant, np.asarray(M), Q, np.asarray(B), c, passive, Rows.stack([], len(q)))
 
@@ -109,7 +77,6 @@ class Row:
 def compiled_rows(
     key: str | None,
     plant: Plant,
-    passive: Mapping[str, Constraint],
     task: Mapping[str, Constraint],
     bounds: Mapping[str, Constraint],
     symbols: Mapping[str, Array],
@@ -118,7 +85,6 @@ def compiled_rows(
 
     Args:
         key: See `traced`.
-        passive: Name -> the plant's own constraint.
         symbols: t (1,), q, v and p.
 
     Raises:
@@ -126,7 +92,7 @@ def compiled_rows(
     """
 
     def make() -> tuple[dict[str, Any], list[str], list[Any]]:
-        groups = {"passive": stacked_rows(plant, passive, symbols), "task": stacked_rows(plant, task, symbols)}
+        groups = {"passive": passive_rows(plant, symbols), "task": stacked_rows(plant, task, symbols)}
         if bounds:
             groups["bounds"] = stacked_rows(plant, bounds, symbols, last=True)
         outputs = {
@@ -162,21 +128,40 @@ def stacked_rows(
         bound = with_parameters(constraint, p[position : position + count])
         position += count
         try:
-            part = bound.rows(bound_plant, t, symbols["q"], symbols["v"])
+            parts.append(bound.rows(bound_plant, t, symbols["q"], symbols["v"]))
         except (TaskError, TraceError) as error:
-            hint = " (a constraint must be traceable, because it is differentiated on symbols)"
-            sentence = f"{error}{hint if isinstance(error, TraceError) else ''}"
-            if isinstance(constraint, PassiveGroup):
-                raise PlantError(f"{type(plant).__name__}.{constraint.method}: {name}: {sentence}") from error
-            raise type(error)(f"{name}: {sentence}") from error
-        parts.append(part)
-        labels = constraint.row_labels() or range(len(part.b))
-        for i, row_label in zip(range(len(part.b)), labels, strict=True):
-            label = name if len(part.b) == 1 else f"{name}.{row_label}"
-            known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
-            higher = 0 if part.higher is None else part.higher.shape[1]
-            rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))
+            raise type(error)(f"{name}: {error}{HINT if isinstance(error, TraceError) else ''}") from error
+        rows += _rows_of(name, constraint, parts[-1])
     return Rows.stack(parts, len(plant.coordinates)), rows
+
+
+def passive_rows(plant: Plant, symbols: Mapping[str, Array]) -> tuple[Rows, list[Row]]:
+    """`stacked_rows` of the plant's own constraints.
+
+    Raises:
+        PlantError: The code of a constraint fails, or cannot be traced; the message names it.
+    """
+    t, q, v, parts, rows = symbols["t"][0], symbols["q"], symbols["v"], list[Rows](), list[Row]()
+    bound, where = with_parameters(plant, symbols["p"][: len(parameter_values(plant))]), f"{type(plant).__name__}."
+    try:
+        for group, (method, constraint) in passive_constraints(bound, t, q, v).items():
+            where = f"{type(plant).__name__}.{method}: {group}: "
+            parts.append(constraint.rows(bound, t, q, v))
+            rows += _rows_of(group, constraint, parts[-1])
+    except (TaskError, TraceError) as error:
+        raise PlantError(f"{where}{error}{HINT if isinstance(error, TraceError) else ''}") from error
+    return Rows.stack(parts, len(plant.coordinates)), rows
+
+
+def _rows_of(name: str, constraint: Constraint, part: Rows) -> list[Row]:
+    """What each row of a constraint is."""
+    rows, labels = [], constraint.row_labels() or range(len(part.b))
+    for i, row_label in zip(range(len(part.b)), labels, strict=True):
+        label = name if len(part.b) == 1 else f"{name}.{row_label}"
+        known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
+        higher = 0 if part.higher is None else part.higher.shape[1]
+        rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))
+    return rows
 
 
 def units_of_rows(plant: Plant, groups: Mapping[str, Constraint], rows: Sequence[Row]) -> dict[str, str]:

@@ -37,7 +37,7 @@ from servoctl.mechanics.audit import (
     variations,
 )
 from servoctl.mechanics.constraint import Constraint, Rows
-from servoctl.mechanics.constraint_rows import Row, compiled_rows, passive_groups, stacked_rows, units_of_rows
+from servoctl.mechanics.constraint_rows import Row, compiled_rows, passive_rows, stacked_rows, units_of_rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices, require_unique
 from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, traced_matrices
@@ -139,7 +139,7 @@ class Model:
         start = check_plant(plant, around)
         check_task(self.task, plant)
         check_task(self.bounds, plant)
-        self._passive = passive_groups(*start.passive.values())
+        self._passive = {name: value for groups in start.passive.values() for name, value in groups.items()}
         if clashing := [name for name in self.task if name in self._passive]:
             sentences = [
                 f"{name}: a constraint of the plant itself has this name (rename the task)" for name in clashing
@@ -150,13 +150,13 @@ class Model:
             partial(fingerprint, [list(task), list(bounds)]),
             *(partial(structure_fingerprint, part) for part in (plant, *task.values(), *bounds.values())),
         )
-        of_rows, rows = compiled_rows(self._key, plant, self._passive, self.task, self.bounds, symbols)
-        self.rows_kernel = of_rows.kernel
+        of_rows, rows = compiled_rows(self._key, plant, self.task, self.bounds, symbols)
+        self.rows_kernel, self._row_places = of_rows.kernel, of_rows.places
         self.passive_rows, self.task_rows, *of_bounds = rows
         self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
         self.singular = self._is_singular(start.arrays[0], around)
-        self._places = [*self._trace_plant(start, symbols), *of_rows.places]
-        self.parts: list[Part] = connected_parts(*self._places[:4])
+        self._plant_places = self._trace_plant(start, symbols)
+        self.parts: list[Part] = connected_parts(*self._plant_places, *self._row_places[:2])
 
     def _trace_plant(self, start: PlantSample, symbols: Mapping[str, Array]) -> list[Array]:
         """Traces the plant if its traced form equals its NumPy code; returns where M and B may have entries."""
@@ -254,7 +254,8 @@ class Model:
     def row_units(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """Row -> unit of its violation, of mechanism constraints, the task and bounds; those not known are left out."""
         of = partial(units_of_rows, self.plant)
-        return of(self._passive, self.passive_rows), of(self.task, self.task_rows), of(self.bounds, self.bound_rows)
+        passive = {name: value for name, value in self._passive.items() if isinstance(value, Constraint)}
+        return of(passive, self.passive_rows), of(self.task, self.task_rows), of(self.bounds, self.bound_rows)
 
     @property
     def parameter_names(self) -> list[str]:
@@ -277,7 +278,7 @@ class Model:
             M, Q, B, c = plant_values.terms(self.plant, state)
         else:
             M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
-            M, B = filled(self._places[0], M), filled(self._places[1], B)
+            M, B = (filled(mask, values) for mask, values in zip(self._plant_places, (M, B), strict=True))
         return self._together_with(np.asarray(M), Q, np.asarray(B), c, groups)
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
@@ -292,12 +293,12 @@ class Model:
     def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
         """The mechanism rows on numbers or symbols; p has all parameters."""
         A, *others = self.rows_kernel(t, q, v, p)[:5]
-        return Rows(filled(self._places[2], A), *others)
+        return Rows(filled(self._row_places[0], A), *others)
 
     def _rows(self, state: State) -> list[Rows]:
         """The rows of each group."""
         parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        groups, places = [], self._places[2:]
+        groups, places = [], self._row_places
         count = len(parts) // len(places)
         for i, mask in enumerate(places):
             A, *others = parts[i * count : (i + 1) * count]
@@ -318,7 +319,7 @@ class Model:
             in_numpy: Whether M, Q, B and c come from the plant's NumPy code; they do anyway if it is opaque.
         """
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
-        groups = [stacked_rows(self.plant, self._passive, symbols)[0], stacked_rows(self.plant, self.task, symbols)[0]]
+        groups = [passive_rows(self.plant, symbols)[0], stacked_rows(self.plant, self.task, symbols)[0]]
         if self.bounds:
             groups.append(stacked_rows(self.plant, self.bounds, symbols, last=True)[0])
         if in_numpy or self.opaque is not None:
@@ -333,7 +334,7 @@ class Model:
     @property
     def numpy_plant(self) -> NumpyPlant:
         """The plant's NumPy code as an operation of compiled functions."""
-        made: NumpyPlant = self.once("numpy_plant", None, lambda: NumpyPlant(self.plant, *self._places[:2]))
+        made: NumpyPlant = self.once("numpy_plant", None, lambda: NumpyPlant(self.plant, *self._plant_places))
         return made
 
     def symbols(self) -> dict[str, Array]:
