@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import canopen
 import pytest
@@ -46,8 +47,15 @@ def write(host: Bench, index: int, value: int, size: int, sub: int = 0) -> int:
     return 0
 
 
-def set_up(host: Bench, kind: int = 1) -> None:
-    """PDOs of the recommended layout, torque mode, operational."""
+def powered(**settings: Any) -> Bench:
+    """A drive that has booted."""
+    host = bench(drive_settings("cia402", **settings))
+    host.collect(1.0)
+    return host
+
+
+def set_up(host: Bench, kind: int = 1) -> Bench:
+    """The same drive with PDOs of the recommended layout, torque mode, operational."""
     layout = ((0x1400, 0x1600, (0x6040_0010, 0x6071_0010)), (0x1800, 0x1A00, (0x6064_0020, 0x606C_0020)),
               (0x1801, 0x1A01, (0x6041_0010, 0x6077_0010, 0x603F_0010)))  # fmt: skip
     for comm, maps, mapped in layout:
@@ -63,6 +71,7 @@ def set_up(host: Bench, kind: int = 1) -> None:
     assert not write(host, 0x6072, 2000, 2)
     host.send(Frame(0, bytes([1, NODE])))
     host.collect(1.0)
+    return host
 
 
 def tick(host: Bench, controlword: int, thousandths: int = 0) -> list[Frame]:
@@ -120,8 +129,7 @@ def test_every_controlword_follows_the_table_of_transitions(state: Cia402State, 
      ("FAULT", 0x4F, 0x08), ("NOT_READY", 0x4F, 0x00)],
 )  # fmt: skip
 def test_states_show_in_the_statusword_as_the_standard_decodes_them(state: str, mask: int, value: int) -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
+    host = powered()
     drive = drive_of(host)
     drive.state = Cia402State[state]
     assert read(host, 0x6041, form="H") & mask == value
@@ -137,9 +145,7 @@ def test_it_boots_and_waits() -> None:
 
 
 def test_frames_have_the_layout_of_the_tables() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host)
+    host = set_up(powered())
     (feedback,) = [f for f in tick(host, 0x06) if f.id == 0x181]
     # x = 0.5 m: motor = -(0.5 - 0.25) * 2 rad, 100 000 counts per turn
     assert struct.unpack("<ii", feedback.data) == (round(-0.5 / 6.283185307179586 * 100_000), 0)
@@ -148,9 +154,7 @@ def test_frames_have_the_layout_of_the_tables() -> None:
 
 
 def test_a_controlword_acts_at_the_next_sync_and_shows_at_the_one_after() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host)
+    host = set_up(powered())
     seen = []
     for _ in range(3):
         (status,) = [f for f in tick(host, 0x06) if f.id == 0x281]
@@ -159,9 +163,7 @@ def test_a_controlword_acts_at_the_next_sync_and_shows_at_the_one_after() -> Non
 
 
 def test_a_torque_acts_in_thousandths_of_the_rated_one_through_gear_and_sign() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host, kind=255)
+    host = set_up(powered(), kind=255)
     enable(host)
     before = host.emulator.state[1][0], host.now
     for _ in range(50):
@@ -174,9 +176,7 @@ def test_a_torque_acts_in_thousandths_of_the_rated_one_through_gear_and_sign() -
 
 
 def test_max_torque_clamps_and_sets_the_limit_bit() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host)
+    host = set_up(powered())
     assert not write(host, 0x6072, 100, 2)
     enable(host)
     for _ in range(4):
@@ -192,14 +192,12 @@ def test_max_torque_clamps_and_sets_the_limit_bit() -> None:
      (0x6060, 0, 99, 1, 0x0609_0030), (0x6071, 0, 1, 4, 0x0607_0010), (0x6007, 0, 4, 2, 0x0609_0030)],
 )  # fmt: skip
 def test_sdo_refuses_with_the_code_of_the_standard(index: int, sub: int, value: int, size: int, code: int) -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
+    host = powered()
     assert write(host, index, value, size, sub) == code
 
 
 def test_a_mapping_changes_only_while_the_pdo_is_off_and_accepts_only_mappable_objects() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
+    host = powered()
     assert write(host, 0x1A00, 0, 1)
     assert not write(host, 0x1800, 0x8000_0181, 4, 1)
     assert write(host, 0x1A00, 0x6064_0020, 4, 1)  # entries only while their number is 0
@@ -215,8 +213,7 @@ def test_a_mapping_changes_only_while_the_pdo_is_off_and_accepts_only_mappable_o
 
 
 def test_an_event_timer_repeats_a_pdo_and_a_change_sends_it_at_once() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
+    host = powered()
     assert not write(host, 0x1800, 10, 2, 5)  # TPDO1 carries the statusword, as it is delivered
     host.send(Frame(0, bytes([1, NODE])))
     times = [f.time / MILLISECOND for f in host.collect(35.5) if f.id == 0x181]
@@ -225,9 +222,7 @@ def test_an_event_timer_repeats_a_pdo_and_a_change_sends_it_at_once() -> None:
 
 
 def test_a_short_pdo_is_reported_and_changes_nothing() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host, kind=255)
+    host = set_up(powered(), kind=255)
     frames = host.ask(Frame(0x201, b"\x0f\x00"))
     assert [struct.unpack_from("<HB", f.data) for f in frames if f.id == 0x81] == [(0x8210, 0x10)]
     assert drive_of(host).state is Cia402State.SWITCH_ON_DISABLED
@@ -239,9 +234,7 @@ def test_a_short_pdo_is_reported_and_changes_nothing() -> None:
      (3, Cia402State.SWITCH_ON_DISABLED, 0)],
 )  # fmt: skip
 def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: Cia402State, error: int) -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host)
+    host = set_up(powered())
     assert not write(host, 0x6007, option, 2)
     assert not write(host, 0x1016, 127 << 16 | 20, 4, 1)
     beat = Frame(0x700 + 127, b"\x05")
@@ -265,9 +258,7 @@ def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: Cia402State, e
 
 
 def test_a_fault_resets_on_the_edge_only() -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host)
+    host = set_up(powered())
     assert not write(host, 0x6040, 0x80, 2)
     assert not write(host, 0x1016, 127 << 16 | 20, 4, 1)
     host.send(Frame(0x77F, b"\x05"))
@@ -283,9 +274,7 @@ def test_a_fault_resets_on_the_edge_only() -> None:
 
 @pytest.mark.parametrize(("option", "end"), [(2, "SWITCH_ON_DISABLED"), (6, "QUICK_STOP")])
 def test_a_quick_stop_brakes_and_ends_as_0x605a_says(option: int, end: str) -> None:
-    host = bench(drive_settings("cia402"))
-    host.collect(1.0)
-    set_up(host)
+    host = set_up(powered())
     assert not write(host, 0x605A, option, 2)
     enable(host)
     for _ in range(100):
@@ -305,9 +294,7 @@ def test_a_quick_stop_brakes_and_ends_as_0x605a_says(option: int, end: str) -> N
 def test_a_fault_reaction_coasts_if_it_is_configured() -> None:
     speeds = {}
     for reaction, option in (("coast", 0), ("ramp", 2)):
-        host = bench(drive_settings("cia402"))
-        host.collect(1.0)
-        set_up(host)
+        host = set_up(powered())
         assert not write(host, 0x605E, option, 2)
         enable(host)
         for _ in range(100):
@@ -322,9 +309,7 @@ def test_a_fault_reaction_coasts_if_it_is_configured() -> None:
 
 
 def test_a_brake_holds_until_the_drive_is_enabled_and_closes_after_it() -> None:
-    host = bench(drive_settings("cia402", brake=True))
-    host.collect(1.0)
-    set_up(host)
+    host = set_up(powered(brake=True))
     for controlword in (0x06, 0x07):
         for _ in range(3):
             tick(host, controlword, 500)
