@@ -11,11 +11,31 @@ A test compares `Conversation.lines` with the conversation that it expects, writ
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
 
 from hil.drives.base import Drive, Node, Steps
+from hil.drives.settings import DriveSettings
 from hil.frame import Frame
+from hil.protocols import registry as protocols
+from servoctl.errors import ConfigError
 
 MILLISECOND = 1_000_000
+
+
+def drive_settings(protocol: str, node: int, **changes: Any) -> DriveSettings:
+    """Settings of a drive `u1` whose sign and offset count."""
+    values = {"name": "u1", "bus": "main", "protocol": protocol, "node": node, "sign": -1, "offset": 0.5}
+    limits = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
+    return DriveSettings(**(values | limits | changes))  # type: ignore[arg-type]
+
+
+def problems_of(settings: DriveSettings, period: float) -> list[str]:
+    """The sentences with which these settings are refused."""
+    with pytest.raises(ConfigError) as caught:
+        protocols.build(settings, period)
+    return caught.value.problems
 
 
 class Peer:

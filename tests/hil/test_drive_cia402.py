@@ -11,7 +11,7 @@ from typing import Any
 import canopen
 import pytest
 from canopen_objects import node_dictionary
-from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
+from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire, problems_of
 
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Feedback
@@ -22,13 +22,11 @@ from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from hil.protocols import registry as protocols
-from servoctl.errors import ConfigError
 
 NODE = 5
 PERIOD = 0.001
 RATED = 0.5
 OPTIONS = {"counts_per_turn": 4096, "velocity_unit": "rpm"}
-LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 
 STATUSWORD = {
     "disabled": 0x0240,
@@ -42,8 +40,9 @@ STATUSWORD = {
 
 
 def settings(**changes) -> DriveSettings:
-    values = {"name": "u1", "bus": "main", "protocol": "cia402", "node": NODE, "gear": 50.0, "sign": -1, "offset": 0.5}
-    return DriveSettings(**(values | LIMITS | {"rated_torque": RATED, "options": OPTIONS} | changes))
+    return drive_settings(
+        "cia402", **({"node": NODE, "gear": 50.0, "rated_torque": RATED, "options": OPTIONS} | changes)
+    )
 
 
 class Wire(canopen.Network):
@@ -262,28 +261,16 @@ def refused(axis: Axis, match: str, verb: str = "identify") -> None:
     assert not any(frame.id == 0x200 + NODE for frame in talk.sent)
 
 
-def test_a_node_that_is_not_a_servo_drive_is_refused() -> None:
+@pytest.mark.parametrize(("index", "value", "said"), [
+    (0x1000, 0x0002_0191, r"says profile 401, not 402"),
+    (0x6502, 0x1A5, r"0x6502 \(Supported drive modes\) is 0x1A5: no cyclic synchronous torque"),
+    (0x6076, 510, r"0x6076 \(Motor rated torque\) is 0\.51 N m, the config's rated_torque is 0\.5 N m"),
+    (0x6041, STATUSWORD["enabled"], "is in state operation enabled already"),
+])  # fmt: skip
+def test_a_node_that_is_not_the_drive_of_the_config_or_is_enabled_is_refused(index: int, value: int, said: str) -> None:
     axis = Axis()
-    axis.objects[0x1000].raw = 0x0002_0191
-    refused(axis, r"says profile 401, not 402")
-
-
-def test_a_drive_without_torque_mode_is_refused() -> None:
-    axis = Axis()
-    axis.objects[0x6502].raw = 0x1A5
-    refused(axis, r"0x6502 \(Supported drive modes\) is 0x1A5: no cyclic synchronous torque")
-
-
-def test_a_rated_torque_other_than_in_the_config_is_refused() -> None:
-    axis = Axis()
-    axis.objects[0x6076].raw = 510
-    refused(axis, r"0x6076 \(Motor rated torque\) is 0\.51 N m, the config's rated_torque is 0\.5 N m")
-
-
-def test_a_drive_that_is_enabled_already_is_refused() -> None:
-    axis = Axis()
-    axis.objects[0x6041].raw = STATUSWORD["enabled"]
-    refused(axis, "is in state operation enabled already")
+    axis.objects[index].raw = value
+    refused(axis, said)
 
 
 def test_a_drive_that_does_not_answer_is_asked_twice_on_the_clock_of_the_run() -> None:
@@ -600,14 +587,8 @@ def test_an_encoder_node_is_mapped_and_started() -> None:
     assert (8, 1000) in [(each.size, each.rate) for each in Cia402Encoder.traffic(node.settings, PERIOD)]
 
 
-def problems_of(**changes) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        protocols.build(settings(**changes), PERIOD)
-    return caught.value.problems
-
-
 def test_an_error_names_all_missing_options_at_once() -> None:
-    first, second, third = problems_of(options={"count_per_turn": 4096})
+    first, second, third = problems_of(settings(options={"count_per_turn": 4096}), PERIOD)
     assert first == "u1: count_per_turn: no such option (did you mean 'counts_per_turn'?)"
     assert second.startswith("u1: counts_per_turn: is missing (give the counts of 0x6064")
     assert third.startswith("u1: velocity_unit: is missing (give the unit of 0x606C in rad/s")
@@ -627,7 +608,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("changes", "sentence"), WRONG)
 def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sentence: str) -> None:
-    (problem,) = problems_of(**changes)
+    (problem,) = problems_of(settings(**changes), PERIOD)
     assert problem.startswith(f"u1: {sentence}")
 
 

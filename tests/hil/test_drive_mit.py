@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
+from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire, problems_of
 
 from hil.drives.base import Condition, DriveError, Feedback
 from hil.drives.linear_ranges import tables
@@ -19,14 +19,12 @@ from servoctl.errors import ConfigError
 NODE = 3
 PERIOD = 0.001
 OPTIONS = {"motor": "ak80-9"}  # 12.5 rad, 50 rad/s, 18 N m
-LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 ENABLE, DISABLE, CLEAR = (bytes.fromhex("ff" * 7 + code) for code in ("fc", "fd", "fb"))
 ZERO = bytes.fromhex("7fff7ff0000007ff")
 
 
 def settings(**changes) -> DriveSettings:
-    values = {"name": "u1", "bus": "main", "protocol": "mit", "node": NODE, "gear": 2.0, "sign": -1, "offset": 0.5}
-    return DriveSettings(**(values | LIMITS | {"options": OPTIONS} | changes))
+    return drive_settings("mit", **({"node": NODE, "gear": 2.0, "options": OPTIONS} | changes))
 
 
 class Motor(Peer):
@@ -305,12 +303,6 @@ def test_every_table_of_ranges_is_complete() -> None:
     assert tables()["rs-01"].position == pytest.approx(4 * math.pi)
 
 
-def problems_of(**changes) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        protocols.build(settings(**changes), PERIOD)
-    return caught.value.problems
-
-
 def test_an_error_names_all_wrong_options_at_once() -> None:
     options = {
         "motor": "ak80-8",
@@ -318,7 +310,7 @@ def test_an_error_names_all_wrong_options_at_once() -> None:
         "status": "cube",
         "drive_watchdog": 1,
     }
-    motor, ranges, status, watchdog = problems_of(options=options)
+    motor, ranges, status, watchdog = problems_of(settings(options=options), PERIOD)
     assert motor.startswith("u1: motor: expected a motor of the table, got 'ak80-8' (did you mean 'ak80-")
     assert ranges.startswith(
         "u1: ranges: no 'torqe' is known (did you mean 'torque'?); velocity is missing; torque is missing; kp:"
@@ -349,7 +341,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "sentence"), WRONG)
 def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sentence: str) -> None:
-    (problem,) = problems_of(**changes)
+    (problem,) = problems_of(settings(**changes), PERIOD)
     assert problem.startswith(f"u1: {sentence}")
 
 

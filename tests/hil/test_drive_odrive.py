@@ -3,9 +3,10 @@
 import math
 import struct
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
+from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire, problems_of
 
 from hil.drives.base import Condition, Drive, DriveError, Feedback
 from hil.drives.odrive import OdriveDrive, OdriveEncoder
@@ -16,12 +17,10 @@ from servoctl.errors import ConfigError
 
 NODE = 3
 PERIOD = 0.0025
-LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 
 
 def settings(**changes) -> DriveSettings:
-    values = {"name": "u1", "bus": "main", "protocol": "odrive", "node": NODE, "gear": 8.0, "sign": -1, "offset": 0.5}
-    return DriveSettings(**(values | LIMITS | changes))
+    return drive_settings(**({"protocol": "odrive", "node": NODE, "gear": 8.0} | changes))
 
 
 class Axis(Peer):
@@ -140,23 +139,18 @@ def test_a_watchdog_that_is_slower_than_in_the_config_is_reported() -> None:
         talk.run(drive.test_watchdog())
 
 
-def test_a_feedback_period_other_than_in_the_config_is_refused() -> None:
-    drive, talk = conversation(Axis(period=10))
-    with pytest.raises(DriveError, match=r"sends an encoder estimate every 0\.01 s, feedback_period says 0\.001"):
-        talk.run(drive.identify())
-
-
-def test_an_old_firmware_is_refused() -> None:
-    drive, talk = conversation(Axis(firmware=(0, 5, 6)))
-    with pytest.raises(DriveError, match=r"speaks CANSimple 2 with firmware 0\.5\.6"):
-        talk.run(drive.identify())
-
-
-def test_an_axis_in_closed_loop_control_already_is_refused() -> None:
-    axis = Axis(watchdog=None)
-    axis.state = 8
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"period": 10}, r"sends an encoder estimate every 0\.01 s, feedback_period says 0\.001"),
+    ({"firmware": (0, 5, 6)}, r"speaks CANSimple 2 with firmware 0\.5\.6"),
+    ({"watchdog": None, "state": 8}, "is in state CLOSED_LOOP_CONTROL already"),
+])  # fmt: skip
+def test_another_feedback_period_an_old_firmware_and_an_axis_that_is_on_are_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    axis = Axis()
+    vars(axis).update(changes)
     drive, talk = conversation(axis)
-    with pytest.raises(DriveError, match="is in state CLOSED_LOOP_CONTROL already"):
+    with pytest.raises(DriveError, match=said):
         talk.run(drive.identify())
 
 
@@ -288,9 +282,7 @@ def test_the_smallest_step_of_torque_is_that_of_single_precision_at_the_limit() 
 
 def test_an_error_names_all_wrong_options_at_once() -> None:
     wrong = settings(node=63, options={"feedback_priod": 0.001, "heartbeat_period": "5*m", "current_limit": True})
-    with pytest.raises(ConfigError) as caught:
-        protocols.build(wrong, PERIOD)
-    first, second, third = caught.value.problems
+    first, second, third = problems_of(wrong, PERIOD)
     assert first == "u1: feedback_priod: no such option (did you mean 'feedback_period'?)"
     assert second.startswith("u1: heartbeat_period: expected a period above 0 and at most 0.15 [s], got '5*m'")
     assert third == "u1: current_limit: expected a current above 0 [A], got true"
@@ -298,9 +290,7 @@ def test_an_error_names_all_wrong_options_at_once() -> None:
 
 def test_an_error_names_all_wrong_settings_at_once() -> None:
     wrong = settings(node=63, options={"feedback_period": 0.01})
-    with pytest.raises(ConfigError) as caught:
-        protocols.build(wrong, PERIOD)
-    assert [line.split(":")[1] for line in caught.value.problems] == [" node", " feedback_period"]
+    assert [line.split(":")[1] for line in problems_of(wrong, PERIOD)] == [" node", " feedback_period"]
 
 
 def test_an_error_names_an_unknown_protocol() -> None:

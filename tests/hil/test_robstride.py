@@ -8,6 +8,7 @@ from typing import Any
 import can
 import pytest
 from drive_conversation import Conversation, Peer
+from drive_conversation import drive_settings as of_protocol
 from emulation import Bench, bench, drive_settings
 
 from hil.codecs import robstride as codec
@@ -22,7 +23,6 @@ from tests.hil.faults.carts.run import play
 from tests.hil.faults.carts.scenario import PERIOD, Scenario
 
 NODE, HOST = 5, 0xFD
-LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 TIMEOUT = 0x7028
 TICK = 0.001
 """Period of a conversation [s]."""
@@ -30,8 +30,8 @@ TICK = 0.001
 
 def settings(**changes) -> DriveSettings:
     options = {"motor": "rs-02"} | changes.pop("options", {})
-    values = {"name": "u1", "bus": "main", "protocol": "robstride", "node": NODE, "gear": 2.0, "options": options}
-    return DriveSettings(**(values | LIMITS | changes))
+    values = {"node": NODE, "gear": 2.0, "sign": 1, "offset": 0.0, "options": options}
+    return of_protocol("robstride", **(values | changes))
 
 
 class Motor(Peer):

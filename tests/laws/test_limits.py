@@ -170,7 +170,7 @@ def test_a_null_space_shift_meets_the_task_where_clipping_would_miss_it() -> Non
 @pytest.mark.parametrize("count", [2, 3])
 def test_each_level_in_order_is_proven_optimal(count: int) -> None:
     random = np.random.default_rng(count)
-    for index in range(300):
+    for index in range(100):
         levels, lower, upper, preferred = hierarchy(random, count)
         found = within_limits(levels, lower, upper, preferred)
         assert found.converged, index
