@@ -119,16 +119,6 @@ def test_a_config_without_drives_says_what_is_missing(tmp_path: Path, capsys: py
     assert "hil: missing (it names buses and drives; see configs/coordinated_robots.yaml)" in capsys.readouterr().err
 
 
-def test_a_bus_that_cannot_be_opened_ends_with_3_and_a_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = changed(tmp_path, BELT, [(BUS, "interface: socketcan, channel: can77, bitrate: 1000000")])
-    assert exit_code("hil", path, "--out", tmp_path / "run") == 3
-    err = capsys.readouterr().err
-    assert "bus main: " in err and "sudo " in err  # what to type
-    assert "Traceback" not in err and not (tmp_path / "run").exists()
-
-
 def test_a_bus_without_permission_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
