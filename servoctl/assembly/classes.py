@@ -29,8 +29,8 @@ from servoctl.config.load import LoadedConfig, class_files, data_files
 from servoctl.engine.parameters import annotated, parameter_fields
 from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import constant
+from servoctl.mechanics.spatial.description import read_xml
 from servoctl.mechanics.spatial.urdf import mesh_file
-from servoctl.mechanics.spatial.xml_file import read_xml
 
 Stamp = tuple[int, int]  # time of the last change [ns] and size of a file
 PREFIX = "servoctl_user_"  # prefix of the names of modules that come from files

@@ -19,14 +19,13 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.structured import entries, filled, smallest_eigenvalue
+from servoctl.engine.structured import asymmetry, entries, filled, smallest_eigenvalue
 from servoctl.engine.trace import mismatch
 from servoctl.errors import PlantError, TaskError, TraceError, in_one_line
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import TERMS
-from servoctl.mechanics.symmetry import asymmetry
 from servoctl.types import Array, State
 
 T = TypeVar("T")

@@ -30,11 +30,11 @@ import numpy as np
 
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius
 from servoctl.engine.linalg import cholesky, is_finite, product, solve_lower, solve_upper
+from servoctl.engine.structured import is_symmetric
 from servoctl.engine.symbol import where
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import InputRows, Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.symmetry import is_symmetric
 from servoctl.mechanics.timing import UnderWay
 from servoctl.types import Array, State
 

@@ -14,12 +14,11 @@ from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import called
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.structured import filled, places_of
+from servoctl.engine.structured import certainly_symmetric, filled, places_of
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.types import Array, State
 
 

@@ -12,11 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from servoctl.engine import stored
-from servoctl.engine.structured import smallest_eigenvalue
+from servoctl.engine.structured import asymmetry, smallest_eigenvalue
 from servoctl.errors import PlantError, RunFolderError, ServoctlError, listed
 from servoctl.expression import per_second
 from servoctl.mechanics.constraint_rows import accelerations
-from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.run_folder.bounds import bound_events, funnel_events
 from servoctl.run_folder.trajectory import Trajectory, search_events

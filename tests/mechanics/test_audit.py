@@ -13,11 +13,11 @@ import pytest
 import servoctl as sc
 from servoctl.assembly import simulate
 from servoctl.engine import compiler
+from servoctl.engine.structured import certainly_symmetric
 from servoctl.engine.symbol import from_sx
 from servoctl.engine.trace import mismatch
 from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model, structure_of
-from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 from tests.small_plants import Masses

@@ -23,11 +23,11 @@ from servoctl.mechanics.spatial.description import (
     LoopDescription,
     Shape,
     inertial_in_link,
+    read_xml,
 )
 from servoctl.mechanics.spatial.dynamics import quaternion_rotation
 from servoctl.mechanics.spatial.placement import Inertial, Placement
 from servoctl.mechanics.spatial.plant import GRAVITY
-from servoctl.mechanics.spatial.xml_file import read_xml
 from servoctl.types import Array
 
 

@@ -29,9 +29,9 @@ from servoctl.mechanics.spatial.description import (
     Shape,
     in_order,
     inertial_in_link,
+    read_xml,
 )  # fmt: skip
 from servoctl.mechanics.spatial.placement import SNAP, Inertial, Placement, Vector3
-from servoctl.mechanics.spatial.xml_file import read_xml
 
 OTHER_FORMATS = {
     "sdf": "an SDF file (export a URDF; close loops with `loops`)",
