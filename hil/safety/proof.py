@@ -96,6 +96,7 @@ class Finding(NamedTuple):
     drive: int
     kind: EventKind
     detail: str
+    driven: bool = False  # whether its motor was seen to drive the axis away; if not, a round of the test shows it
 
 
 class State(Enum):
@@ -194,7 +195,7 @@ class TorqueProof:
             detail = f"it has moved by {moved:+.3g} {unit}, at most {allowed:g} {unit} is allowed"
             return Finding(index, EventKind.UNSTEADY, detail)
         kinds = {functions.SHOWS_REVERSED: EventKind.REVERSED, functions.SHOWS_EXCESS: EventKind.RESPONSE}
-        return self._disproved(index, kinds.get(answer, EventKind.TORQUELESS), response)
+        return self._disproved(index, kinds.get(answer, EventKind.TORQUELESS), response)._replace(driven=True)
 
     def _disproved(self, index: int, kind: EventKind, response: float) -> Finding:
         axis = self.axes[index]
@@ -279,10 +280,9 @@ class TorqueProof:
         dt = self.motion.elapsed[first + 1 :]
         basis = _trend(dt)
         momentum = _detrended((v - v[0]) @ self.motion.W, basis)
-        late, count = self._late, len(dt)
-        sent = self.motion.sent[first - late :]
-        lagged = [sent[late - lag : late - lag + count] for lag in range(late + 1)]
-        impulses = np.zeros((late + 1, *v.shape))
+        lags = np.arange(self._late + 1)[:, None]
+        lagged = self.motion.sent[np.maximum(first - lags + np.arange(len(dt)), 1)]  # before the first tick: as in it
+        impulses = np.zeros((len(lags), *v.shape))
         impulses[:, 1:] = np.cumsum(dt[:, None] * lagged, axis=1)
         impulses = _detrended(impulses, basis)
         sizes = np.sqrt((impulses**2).sum(axis=1))
@@ -302,7 +302,8 @@ class TorqueProof:
         f = inverse @ (impulse * momentum).sum(axis=0)
         rest = momentum - (impulse * f) @ projector
         variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self.motion.noise**2 / 2.0)
-        return f, np.where(shown, np.sqrt(np.abs(np.diag(inverse)) * variance), np.inf)
+        alike = 1.0 + 2.0 * self._plan.lag / self._period  # samples in a row whose errors a filter makes alike
+        return f, np.where(shown, np.sqrt(np.abs(np.diag(inverse)) * variance * alike), np.inf)
 
     def _end_round(self, response: Array, error: Array) -> list[Finding]:
         self.struct.c.round_tick = -1

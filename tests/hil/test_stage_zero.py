@@ -95,6 +95,12 @@ def test_sound_drives_pass_where_speeds_are_filtered_from_positions(name: str) -
     assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
 
 
+@pytest.mark.parametrize("filter_time", [0.003, 0.03, 0.05])
+def test_a_fast_filter_and_one_that_is_slower_than_the_bring_up_do_not_turn_a_motor_round(filter_time: float) -> None:
+    played = zero("two arms", "hil.velocity=filter", f"hil.velocity_filter={filter_time}")
+    assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
+
+
 @pytest.mark.parametrize(("rig", "drive"), [("V rack", "F"), ("A", "joint2"), ("S", "tau1")])
 def test_a_motor_of_the_wrong_polarity_is_named_by_filtered_speeds_too(rig: str, drive: str) -> None:
     played = zero(rig, "hil.velocity=filter", **{drive: -1.0})
