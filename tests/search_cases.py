@@ -13,7 +13,6 @@ import numpy as np
 from servoctl.assembly.make import load
 from servoctl.mechanics.plant import Plant
 from servoctl.study.problem import read_problem
-from servoctl.study.result import Tuning
 from servoctl.study.search import tune as search
 from servoctl.types import Array
 
@@ -90,27 +89,13 @@ CASES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """A search that is over.
+    """A search that is over."""
 
-    Attributes:
-        config: Name of the config.
-        metric: What was minimised.
-        before: Its value with the config's own gains; None if that run was not feasible.
-        after: Its value in the best trial.
-        share: Share of the largest stable gains.
-        gain_margin: Least gain margin.
-        overshoot: Overshoot of the violation in a simulation, relative to the step.
-        gains: Path -> value of the best trial.
-    """
-
-    config: str
-    metric: str
-    before: float | None
-    after: float
-    share: float
-    gain_margin: float
-    overshoot: float
-    gains: dict[str, Any]
+    before: float | None  # the objective with the config's own gains; None if that run was not feasible
+    after: float  # the objective of the best trial
+    share: float  # of the largest stable gains
+    gain_margin: float  # the least one
+    overshoot: float  # of the violation in a simulation, relative to the step
 
 
 def searched(case: SearchCase, folder: Path, trials: int) -> Outcome:
@@ -119,21 +104,13 @@ def searched(case: SearchCase, folder: Path, trials: int) -> Outcome:
     if "\n" in case.config:
         source = folder / "config.yaml"
         source.write_text(case.config)
-    problem = read_problem(load(source, [*case.overrides, f"tune.trials={trials}"]))
-    tuning = search(problem, folder / "study")
-    return _outcome(case, source, tuning)
-
-
-def _outcome(case: SearchCase, source: str | Path, tuning: Tuning) -> Outcome:
+    tuning = search(read_problem(load(source, [*case.overrides, f"tune.trials={trials}"])), folder / "study")
     best, baseline = tuning.best, tuning.baseline
     assert best is not None, f"{case.name}: no feasible trial"
     metrics = best.evaluation.metrics
     before = float(baseline.values[0]) if baseline.status == "done" else None
-    settings = {**best.at, **tuning.problem.scenarios[0]}
-    return Outcome(
-        case.name, tuning.problem.objectives[0], before, float(best.evaluation.values[0]),
-        metrics["gain_share"], metrics["gain_margin"], overshoot(case, source, settings), dict(best.at),
-    )  # fmt: skip
+    swing = overshoot(case, source, {**best.at, **tuning.problem.scenarios[0]})
+    return Outcome(before, float(best.evaluation.values[0]), metrics["gain_share"], metrics["gain_margin"], swing)
 
 
 def overshoot(case: SearchCase, source: str | Path, settings: dict[str, Any]) -> float:

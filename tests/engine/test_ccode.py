@@ -56,7 +56,8 @@ OPTIMISED = {
 """Their C is optimised: every kind of law and plant is among them; of all others only its numbers are new."""
 
 MARKS = {**dict.fromkeys(OPTIMISED, pytest.mark.optimised), **dict.fromkeys(LARGE, pytest.mark.slow)}
-NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in LOADED]
+NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in LOADED if name != "swarm_50"]
+"""The robots of `swarm_50` are those of `swarm`, compiled one by one."""
 
 
 @pytest.fixture(autouse=True)
