@@ -186,12 +186,9 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
     Raises:
         TaskError: The run stops before that time.
     """
-    if at is None:
-        return run.start, settled_memory(run.loop, run.start)
+    at = run.start if at is None or at == run.start.t else at
     if isinstance(at, State):
         return at, settled_memory(run.loop, at)
-    if at == run.start.t:
-        return run.start, settled_memory(run.loop, run.start)
     if not at > run.start.t:
         raise TaskError(f"linearize: at: expected a time after {run.start.t:g} s, got {at:g}")
     duration = float(at) - run.start.t

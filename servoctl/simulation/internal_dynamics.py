@@ -14,12 +14,10 @@ Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import casadi as ca
 import numpy as np
 
 from servoctl.engine.decomposition import decompose
-from servoctl.engine.kernel import Kernel
-from servoctl.engine.symbol import to_sx
+from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
@@ -144,12 +142,9 @@ def _followed(system: System) -> Sequence[Row]:
 @once_per_loop
 def error_kernel(loop: Loop) -> Kernel:
     """(t, x, p, f) -> e, E = de/dx, and H = d/dx (E f + de/dt) at a fixed f, so that `E J + H = d(e')/dx`."""
-    model = loop.system.model
-    given = loop.inputs("t", "x", "p")
-    n, count = model.n, len(model.parameters)
-    t, x, p = (to_sx(value) for value in given.values())
-    symbols = {"t": given["t"], "q": given["x"][:n], "v": given["x"][n : 2 * n], "p": given["p"][:count]}
-    matrices = model.symbolic_matrices(symbols)
+    model, given = loop.system.model, {**loop.inputs("t", "x", "p"), **inputs({"f": (loop.size,)})}
+    n, count, (t, x, p, f) = model.n, len(model.parameters), given.values()
+    matrices = model.symbolic_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
     parts: list[Array] = []
     for rows, group in ((model.passive_rows, matrices.passive), (_followed(loop.system), matrices.task)):
         for i, row in enumerate(rows):
@@ -157,10 +152,6 @@ def error_kernel(loop: Loop) -> Kernel:
             chain += [group.violation_rate[i]] if row.has_rate else []
             chain += list(group.higher[i][: row.degree - 2]) if group.higher is not None else []
             parts.append(np.array(chain, dtype=object))
-    e, f = to_sx(np.concatenate([np.zeros(0), *parts])), ca.SX.sym("f", loop.size)
-    E = ca.jacobian(e, x)
-    H = ca.jacobian(E @ f + ca.jacobian(e, t), x)
-    shapes = {"t": (1,), "x": (loop.size,), "p": np.shape(given["p"]), "f": (loop.size,)}
-    size, rows_ = loop.size, e.numel()
-    function = ca.Function("errors", [t, x, p, f], [ca.densify(value) for value in (e, E, H)])
-    return Kernel(function, shapes, {"e": (rows_,), "E": (rows_, size), "H": (rows_, size)})
+    e = np.concatenate([np.zeros(0), *parts])
+    rate = directional(e, x, f) + jacobian(e, t)[:, 0]
+    return Kernel.compile("errors", given, {"e": e, "E": jacobian(e, x), "H": jacobian(rate, x)})

@@ -17,7 +17,7 @@ import numpy as np
 from servoctl.errors import ConfigError, remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, value
-from servoctl.mechanics.spatial.mjcf import load_scene
+from servoctl.mechanics.spatial.mjcf import load_scene, name_of
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
 
@@ -154,7 +154,7 @@ class MujocoMachine:
     def _place_actuators(self, problems: list[str]) -> None:
         """Motors of the plant's actuators and their control per torque; none: torques act on the joints."""
         model = self._model
-        names = [model.actuator(i).name or f"actuator{i}" for i in range(model.nu)]
+        names = [name_of(model, "actuator", i) for i in range(model.nu)]
         found, scales = [], []
         for j, name in enumerate(self._plant.actuators):
             motor, scale = self._motor_of(j, name)
@@ -207,7 +207,7 @@ class MujocoMachine:
         joints = [i for i in joints if int(model.jnt_qposadr[i]) not in followers]
         if self._base is not None:
             joints = [i for i in joints if model.jnt_dofadr[i] != self._base[3]]
-        more = [model.joint(i).name or f"joint{i}" for i in joints]
+        more = [name_of(model, "joint", i) for i in joints]
         return [f"joints that the plant does not have: {', '.join(more)}"] if more else []
 
     def _set(self, t: float, x: Array) -> None:
@@ -251,8 +251,7 @@ class MujocoMachine:
         return state
 
     def _body(self, geom: int) -> str:
-        body = int(self._model.geom_bodyid[geom])
-        return str(self._model.body(body).name or f"body{body}")
+        return name_of(self._model, "body", int(self._model.geom_bodyid[geom]))
 
 
 def rates_of_turn(turn: Array) -> Array:

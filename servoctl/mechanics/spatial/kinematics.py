@@ -149,9 +149,7 @@ def frame_poses(tree: RobotTree, names: Sequence[str], q: Array) -> dict[str, tu
 
     poses = {}
     for name, frame in frames.items():
-        body = bodies[frame.body]
-        R = body.R @ Matrix.of(frame.placement.rotation)
-        origin = body.origin + body.R(Triple.of(frame.placement.xyz))
+        R, origin = _placed(bodies[frame.body], frame)
         poses[name] = np.stack([stacked(row) for row in (R.x, R.y, R.z)], axis=1), stacked(origin)
     return poses
 
@@ -159,11 +157,12 @@ def frame_poses(tree: RobotTree, names: Sequence[str], q: Array) -> dict[str, tu
 def frame_origins(tree: RobotTree, q: Array) -> Array:
     """Position of each frame of the tree, in its order, shape (frames, 3) [m]."""
     bodies = body_motions(tree, q, np.zeros(len(q)), range(len(tree.joints)))
-    origins = []
-    for frame in tree.frames:
-        body = bodies[frame.body]
-        origins.append(body.origin + body.R(Triple.of(frame.placement.xyz)))
-    return _rows(origins).T
+    return _rows([_placed(bodies[frame.body], frame)[1] for frame in tree.frames]).T
+
+
+def _placed(body: BodyMotion, frame: TreeFrame) -> tuple[Matrix, Triple]:
+    """Rotation and position of a frame on a body."""
+    return body.R @ Matrix.of(frame.placement.rotation), body.origin + body.R(Triple.of(frame.placement.xyz))
 
 
 def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Triple:

@@ -31,6 +31,11 @@ from servoctl.mechanics.spatial.plant import GRAVITY
 from servoctl.types import Array
 
 
+def name_of(model: Any, kind: str, i: int) -> str:
+    """The name of a thing in MuJoCo's model, such as a `body` or a `joint`; its kind and number if it has none."""
+    return getattr(model, kind)(i).name or f"{kind}{i}"
+
+
 class Actuators:
     """Reads the actuators of a model."""
 
@@ -68,7 +73,7 @@ class Actuators:
         """Notes what the actuators of the file have that an input of the plant, a torque at a joint, has not."""
         model, findings = self._model, self._findings
         for i in range(model.nu):
-            name = model.actuator(i).name or f"actuator{i}"
+            name = name_of(model, "actuator", i)
             if (acts_on := self._acts_on(i)) != "joint":
                 findings.note(name, f"an actuator on a {acts_on} is left out", "motors are on hinges and slides")
                 continue
@@ -91,7 +96,7 @@ class Actuators:
         if model.actuator_ctrllimited[i] and self._takes_torque(i):
             ranges.append(model.actuator_ctrlrange[i] * model.actuator_gainprm[i, 0] * gear)
         if not np.isfinite(ranges[1:]).all():
-            joint = self._model.joint(int(model.actuator_trnid[i, 0])).name or f"joint{model.actuator_trnid[i, 0]}"
+            joint = name_of(model, "joint", int(model.actuator_trnid[i, 0]))
             self._findings.problem(f"joint '{joint}'", "the range of its torque is not finite")
         return np.array([max(map(min, ranges)), min(map(max, ranges))])
 
@@ -188,7 +193,7 @@ class Equalities:
         self.loops: list[LoopDescription] = []  # what closes loops
         kinds = mujoco.mjtEq
         for i in range(model.neq):
-            name, kind = model.equality(i).name or f"equality{i}", int(model.eq_type[i])
+            name, kind = name_of(model, "equality", i), int(model.eq_type[i])
             if not model.eq_active0[i]:
                 findings.note(name, "an equality that is not active is left out")
             elif kind == int(kinds.mjEQ_JOINT):
@@ -243,7 +248,7 @@ class Equalities:
         if (model.jnt_type == self._mujoco.mjtJoint.mjJNT_FREE).any():
             ends = [self._on_world(body, place) for body, place in zip(bodies, places, strict=True)]
             bodies, places = [body for body, _ in ends], [place for _, place in ends]
-        names = [model.body(body).name or f"body{body}" for body in bodies]
+        names = [name_of(model, "body", body) for body in bodies]
         if bodies[0] == bodies[1]:
             self._findings.note(name, f"equality is left out: both ends are on {names[0]}")
             return
@@ -429,7 +434,7 @@ class _ModelReader:
         for array, (kind, what) in IGNORED.items():
             rows = np.asarray(getattr(model, array, ()))  # some are younger than MuJoCo 3
             for i in np.flatnonzero(rows.reshape(len(rows), -1).any(axis=1)).tolist() if len(rows) else []:
-                findings.note(self._joint(model.dof_jntid[i]) if kind == "dof" else self._name(kind, i), what)
+                findings.note(self._joint(model.dof_jntid[i]) if kind == "dof" else name_of(model, kind, i), what)
         self._actuators.note_left_out()
         for joint in self._equalities.mimics:
             if self._actuators.on(joint):
@@ -437,7 +442,7 @@ class _ModelReader:
         if self._can_touch():
             findings.note("contact", "contacts are left out: nothing stops the bodies", "give `bounds`, `loops`")
         for i in range(model.ntendon):
-            findings.note(self._name("tendon", i), "tendon is left out", "close loops with `loops`")
+            findings.note(name_of(model, "tendon", i), "tendon is left out", "close loops with `loops`")
         for i in range(model.njnt):
             dofs = slice(model.jnt_dofadr[i], model.jnt_dofadr[i] + 6)
             for part in ("armature", "damping", "frictionloss") if self._kind(i) == "free" else ():
@@ -458,10 +463,7 @@ class _ModelReader:
         return str(self._kinds(self._model.jnt_type[joint]).name.removeprefix("mjJNT_").lower())
 
     def _body(self, i: int) -> str:
-        return self._name("body", i)
+        return name_of(self._model, "body", i)
 
     def _joint(self, i: int) -> str:
-        return self._name("joint", i)
-
-    def _name(self, kind: str, i: int) -> str:
-        return getattr(self._model, kind)(i).name or f"{kind}{i}"
+        return name_of(self._model, "joint", i)
