@@ -317,6 +317,13 @@ def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) ->
         ({"task": {"x": sc.Holonomic(lambda q, t: None)}}, "x: Holonomic: expected numbers, got None"),
         ({"law": sc.Baumgarte(1, 1)}, "simulate: law: expected a law such as ConstraintFollowing"),
         ({"law": replace(LAW, rank_tolerance=5.0)}, "law.rank_tolerance: expected a number between 0 and 1, got 5.0"),
+        (
+            {"bounds": {"b": sc.Bound(sc.Holonomic("1 - x"), margin=-0.1)}},
+            "bounds.b.margin: expected a margin >= 0 \\[unit of h\\], or auto, got -0.1",
+        ),
+        ({"law": replace(LAW, priorities={"y": 2})}, "law.priorities: there is no task 'y' \\(known: x\\)"),
+        ({"law": replace(LAW, priorities={"x": 0})}, "law.priorities.x: expected an integer >= 1, got 0"),
+        ({"law": replace(LAW, optional=["z"])}, "law.optional: there is no task 'z' \\(known: x\\)"),
         ({"law": replace(LAW, residual_tolerance=-1)}, "law.residual_tolerance: expected a positive number, got -1"),
         ({"law": replace(LAW, input_damping=np.nan)}, "law.input_damping: expected a number >= 0, got nan"),
         (

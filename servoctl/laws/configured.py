@@ -253,6 +253,13 @@ class ConstraintFollowing(Law):
             if word not in words:
                 problems.append(f"law.{key}: expected one of {', '.join(words)}, got {word!r}")
         problems += [f"law.{sentence}" for sentence in wrong_numbers(self)]
+        task = dict.fromkeys([*model.plain.task, *(row.group for row in model.task_rows)])
+        for key, names in (("priorities", self.priorities or {}), ("optional", self.optional)):
+            unknown = [name for name in names if name not in task]
+            problems += [f"law.{key}: there is no task '{name}' ({remedy(name, task)})" for name in unknown]
+        for name, priority in (self.priorities or {}).items():
+            if not (isinstance(priority, int) and priority >= 1):
+                problems.append(f"law.priorities.{name}: expected an integer >= 1, got {priority!r}")
         problems += self.unknown_actuators(actuators)
         for name, weight in (self.weights or {}).items():
             if not weight > 0.0:
