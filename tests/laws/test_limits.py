@@ -38,7 +38,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 FEW = settings(max_examples=60, derandomize=True)
-PER_FAMILY = 200
+PER_FAMILY = 80
 
 
 def solve(case: Case) -> Limited:
