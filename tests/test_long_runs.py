@@ -14,7 +14,7 @@ from servoctl.cli import main
 from servoctl.errors import ConfigError, TaskError
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Grid
-from servoctl.simulation.settings import Integrator
+from servoctl.simulation.settings import Integrator, Settings
 from servoctl.simulation.side_by_side import plan_of
 
 STEP = 2e-4
@@ -54,8 +54,8 @@ def test_a_grid_computes_the_times_of_an_array_without_storing_it() -> None:
 
 def test_runs_of_very_many_steps_run_one_by_one() -> None:
     loop = servoctl.load("two_mass_spring", engine="vm").loop
-    assert plan_of(loop, 0.0, 1.0, Integrator(step=1e-3), None, 0.1) is not None
-    assert plan_of(loop, 0.0, 1e4, Integrator(step=1e-3), None, 0.1) is None
+    assert plan_of(loop, 0.0, Settings(1.0, integrator=Integrator(step=1e-3), output_step=0.1)) is not None
+    assert plan_of(loop, 0.0, Settings(1e4, integrator=Integrator(step=1e-3), output_step=0.1)) is None
 
 
 STEPS = r"(\S+: |--set )?run\.duration.*: {} steps of {} s in {} s would take about {} at a million steps a second \("

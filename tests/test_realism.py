@@ -23,8 +23,9 @@ from servoctl.linear.reserve import reserve
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realism import tick_noise
+from servoctl.simulation.side_by_side import plan_of
 from servoctl.study.batch import batch
-from servoctl.study.series import plan_for, random_of
+from servoctl.study.series import random_of
 from servoctl.types import Array
 from tests.config_texts import plant_text
 
@@ -492,7 +493,7 @@ def test_a_lane_equals_the_scalar_code_to_the_bit(case: tuple[str, list[str]], l
     assert first.system.realism is not None
     late = [first.system.realism.timing.delay + 2e-4 * i for i in range(3)]
     runs = [made((case[0], [*case[1], f"run.seed={i}", f"realism.delay={x}"]), "c") for i, x in enumerate(late)]
-    loop, plan = first.loop, plan_for(first)
+    loop, plan = first.loop, plan_of(first.loop, first.start.t, first.settings)
     assert isinstance(loop, Loop) and plan is not None
     substeps = first.settings.substeps
     starts = np.array([other.loop.vector(other.start) for other in runs])

@@ -41,8 +41,7 @@ def loaded(name: str, settings: list[str], engine: str = "c") -> Run:
 
 
 def plan_for(run: Run) -> Any:
-    s = run.settings
-    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step)
+    return plan_of(run.loop, run.start.t, run.settings)
 
 
 def parts_of(run: Run) -> int | None:

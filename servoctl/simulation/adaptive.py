@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.ccode import Library
 from servoctl.engine.step import rk4_steps
 from servoctl.errors import IntegrationError, ServoctlError
 from servoctl.simulation.closed_loop import Loop
@@ -36,24 +35,17 @@ class AdaptiveSteps:
         evaluations: Number of evaluations of the rates so far.
     """
 
-    def __init__(
-        self,
-        library: Library,
-        solver: Any,
-        parameters: Array,
-        status: int,
-        stops: Array,
-        outputs: Array | None,
-        done: int = 0,
-    ) -> None:
+    def __init__(self, loop: Loop, solver: Any, collector: RowCollector, outputs: Array | None, done: int = 0) -> None:
         """Starts where SciPy's solver would take its next step.
 
         Args:
-            library: Library of a `Program` whose step has a law that acts continuously.
+            loop: One on C, whose law acts continuously.
             solver: SciPy's DOP853; gives time, state, the next step, the tolerances and the coefficients.
             outputs: Times of the rows [s]; None: a row at every step.
             done: Number of outputs that the solver has passed.
         """
+        library = loop.c_library(None)
+        assert library is not None
         self._library, self._end = library, float(solver.t_bound)
         self._tolerances = float(solver.rtol), float(solver.atol)
         # t: time reached [s]
@@ -64,7 +56,8 @@ class AdaptiveSteps:
         )  # next step, evaluations, outputs done; C updates it
         tableau = (solver.A, solver.B, solver.C, solver.E5, solver.E3, solver.A_EXTRA, solver.C_EXTRA, solver.D)
         self._coefficients = np.concatenate([np.ravel(part) for part in tableau])
-        self._parameters, self._status, self._stops = parameters, status, stops
+        self._parameters, self._status = loop.parameters, collector.status
+        self._stops = np.array(sorted(collector.stops), dtype=float)
         self._outputs = np.zeros(0) if outputs is None else np.ascontiguousarray(outputs, dtype=float)
         self._taken = library.room(len(self._outputs))
 
@@ -292,7 +285,7 @@ def adaptive(
             in_c = False
             if collector.filled:
                 yield collector.chunk()
-            steps = _steps_of(loop, solver, collector, output, position)
+            steps = AdaptiveSteps(loop, solver, collector, output, position)
             stopped = yield from _steps_in_c(loop, steps, progress)
             if stopped is not None:
                 yield collector.chunk(stopped)
@@ -331,13 +324,6 @@ def adaptive(
 def _reached(times: Array, t: float) -> list[float]:
     """The first of these times, which rise, up to t."""
     return [float(s) for s in times[: np.searchsorted(times, t, side="right")]]
-
-
-def _steps_of(loop: Loop, solver: Any, collector: RowCollector, output: Array | None, position: int) -> AdaptiveSteps:
-    """Adaptive steps in C that go on where a solver is; `position` rows of the output are there already."""
-    library, stops = loop.c_library(None), np.array(sorted(collector.stops), dtype=float)
-    assert library is not None
-    return AdaptiveSteps(library, solver, loop.parameters, collector.status, stops, output, position)
 
 
 def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generator[Chunk, None, str | None]:

@@ -103,8 +103,7 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
         settings: How to run it.
         count: Number of runs.
     """
-    s = settings
-    plan = plan_of(loop, start.t, s.duration, s.integrator, s.period, s.output_step)
+    plan = plan_of(loop, start.t, settings)
     if engine not in ("auto", "c") or count < 2 or plan is None:
         return None
     if MotionMonitor(loop, start, settings).needs_rows:

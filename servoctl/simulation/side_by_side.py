@@ -16,13 +16,13 @@ from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
 from servoctl.run_folder.bounds import COUNTED
 from servoctl.run_folder.metrics import EVIDENCE, NOTHING, Figures, input_entry, task_entry
 from servoctl.run_folder.missed import OUT_OF_REACH
-from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import Wanted
 from servoctl.simulation.monitor import judges_rank
 from servoctl.simulation.rows import Grid, stops_of
-from servoctl.simulation.settings import Integrator
+from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State, Status
 
 RUNAWAY = 1e6
@@ -94,30 +94,25 @@ def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str
     return by_name | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
 
-def plan_of(
-    loop: Loop,
-    start: float,
-    duration: float,
-    integrator: Integrator,
-    period: float | None,
-    output_step: float | None,
-    settling_band: float = SETTLING_BAND,
-) -> BatchPlan | None:
+def plan_of(loop: Loop, start: float, settings: Settings) -> BatchPlan | None:
     """The common plan of such runs; None if they cannot run side by side.
 
     They can with fixed steps, not too many, a compiled loop without projection, and rows at steps.
+
+    Args:
+        start: Time of the start [s].
     """
-    step = integrator.fixed_step
+    step, period = settings.integrator.fixed_step, settings.period
     if step is None or not loop.traced or loop.projects or loop.system.machine:
         return None
-    times = Grid(start, start + duration, period or step)
+    times = Grid(start, start + settings.duration, period or step)
     if len(times) > MOST_TIMES:
         return None
-    wanted = Wanted(times, output_step if period is None else None)
+    wanted = Wanted(times, settings.output_step if period is None else None)
     if not wanted.only_steps:
         return None
     status = loop.layout.slices["status"].start
-    measured = list(channels(loop, settling_band).values())
+    measured = list(channels(loop, settings.settling_band).values())
     return BatchPlan(times[:], wanted.every, status, sorted(stops_of(loop)), len(Status), measured)
 
 

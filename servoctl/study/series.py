@@ -105,7 +105,8 @@ class SideBySide:
                 groups.setdefault(key, []).append(i)
         for indices in groups.values():
             runs = [run for run in (made[i] for i in indices) if isinstance(run, Run)]
-            plan, library = plan_for(runs[0]), self._library(runs[0])
+            first, library = runs[0], self._library(runs[0])
+            plan = plan_of(first.loop, first.start.t, first.settings)
             if plan is not None and library is not None and _random_count(runs, len(plan.times)) <= MOST_RANDOM:
                 with _deep_threads():  # the pool makes a thread when it is given work
                     future = pool.submit(self._take, library, plan, runs)
@@ -142,12 +143,6 @@ class SideBySide:
         if summary is None:
             return self._alone(run)
         return metrics_of(summary | {"status": "done", "engine": "c"})
-
-
-def plan_for(run: Run) -> BatchPlan | None:
-    """The plan of a batch of runs like this one; None if they cannot run side by side."""
-    s = run.settings
-    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step, s.settling_band)
 
 
 def random_of(runs: Sequence[Run], ticks: int) -> tuple[Array, Array] | tuple[()]:
