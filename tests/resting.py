@@ -145,7 +145,7 @@ def growth(run: Run, actuator: int, factor: float) -> float:
     h, t, rest = run.settings.period, run.start.t, resting(run)
     u = run.loop.control(t, rest[: run.loop.size])[: run.system.model.m]
     loop = cast(Loop, Factored(run.loop, actuator, factor, float(u[actuator])))
-    advance = step_of(loop, run.settings.integrator, h, t, 0)
+    advance = step_of(loop, run.settings, t)
     x = rest.copy()
     sizes: list[float] = []
     x[: run.loop.size] += START * np.random.default_rng(1).standard_normal(run.loop.size)

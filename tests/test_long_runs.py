@@ -33,9 +33,9 @@ DURATION = 2000.0  # ten million steps
 def test_a_run_of_ten_million_steps_stores_none_of_their_times(how: dict[str, Any]) -> None:
     run = servoctl.load("two_mass_spring", engine="vm")
     x = run.loop.vector(run.start)
-    next(integrate(run.loop, x, 0.0, 0.01, Integrator(step=0.001)))  # compiles what a step needs
+    next(integrate(run.loop, x, 0.0, Settings(0.01, integrator=Integrator(step=0.001))))  # compiles what a step needs
     tracemalloc.start()
-    with closing(integrate(run.loop, x, 0.0, DURATION, **how)) as chunks:
+    with closing(integrate(run.loop, x, 0.0, Settings(DURATION, **how))) as chunks:
         assert sum(len(chunk.t) for chunk in islice(chunks, 2)) > 0 or "output_step" in how
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -44,7 +44,7 @@ def test_the_poles_are_those_of_a_period_that_is_simulated(case: Resting, late: 
     W = local(run, run.start, run.loop.memory_start).W
     body = np.vstack([W, np.zeros((len(rest) - len(W), W.shape[1]))])
     basis = np.hstack([body, np.eye(len(rest))[:, commands]])
-    advance = step_of(loop, run.settings.integrator, h, 0.0, 0)
+    advance = step_of(loop, run.settings, 0.0)
 
     def slope(e: Array) -> Array:
         after = [advance(0.0, rest + k * step * e, h)[0] for k in (-2, -1, 1, 2)]

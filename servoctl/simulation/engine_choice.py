@@ -122,7 +122,7 @@ def _takes_long(loop: Loop, start: State, settings: Settings) -> bool:
     x, how, period, times = loop.vector(start), settings.integrator, settings.period, []
     if how.fixed_step is None:
         return False
-    step = step_of(loop, how, period, start.t, settings.seed)
+    step = step_of(loop, settings, start.t)
     h = period or how.fixed_step
     for _ in range(5):
         began = time.perf_counter()

@@ -17,7 +17,7 @@ from servoctl.errors import IntegrationError, ServoctlError, TaskError
 from servoctl.simulation.adaptive import adaptive
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Grid, RowCollector
-from servoctl.simulation.settings import METHODS, Integrator, Settings
+from servoctl.simulation.settings import METHODS, Settings
 from servoctl.simulation.steps import Step, step_of
 from servoctl.types import Array
 
@@ -55,39 +55,27 @@ def _in_words(seconds: float) -> str:
     return f"{seconds / size:.2g} {name}"
 
 
-def integrate(
-    loop: Loop,
-    x: Array,
-    start: float,
-    duration: float,
-    integrator: Integrator,
-    period: float | None = None,
-    output_step: float | None = None,
-    seed: int = 0,
-) -> Iterator[Chunk]:
+def integrate(loop: Loop, x: Array, start: float, settings: Settings) -> Iterator[Chunk]:
     """Runs a closed loop.
 
     Args:
         x: State at the start, from `Loop.vector`.
         start: Time at the start [s].
-        period: Period of a sampled law with zero-order hold [s]; None: the law acts continuously.
-        output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        seed: Seed of the random numbers of a realistic run.
 
     Raises:
         TaskError: There is no such method.
         KeyboardInterrupt: After the rows so far were yielded.
     """
+    integrator, period, output_step = settings.integrator, settings.period, settings.output_step
     if integrator.method not in METHODS:
         expected = f"expected one of {', '.join(METHODS)}"
         raise TaskError(f"run.integrator.method: {expected}, got {integrator.method!r}")
-    end, collector = start + duration, RowCollector(loop)
+    end, collector = start + settings.duration, RowCollector(loop)
     try:
         spacing = integrator.fixed_step if period is None else period
         if spacing is not None:
-            step = step_of(loop, integrator, period, start, seed)
             rows = output_step if period is None else None
-            yield from fixed(loop, collector, x, Grid(start, end, spacing), step, rows)
+            yield from fixed(loop, collector, x, Grid(start, end, spacing), step_of(loop, settings, start), rows)
         else:
             yield from adaptive(loop, collector, x, start, end, integrator, output_step)
     except ServoctlError as error:

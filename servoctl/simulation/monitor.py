@@ -25,6 +25,7 @@ drift divided by drift. The rank at the nearest state that satisfies the task te
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -135,9 +136,8 @@ class Repetition:
         units = list(loop.system.model.plant.coordinates.values())
         self._angles = np.array([unit == "rad" for unit in units])
         self._alike = np.array([[one == other for other in units] for one in units])
-        self._chunks: Iterator[Chunk] | None = integrate(
-            loop, loop.vector(start), start.t, settings.duration, fine, None, spacing
-        )
+        again = replace(settings, integrator=fine, period=None, output_step=spacing)
+        self._chunks: Iterator[Chunk] | None = integrate(loop, loop.vector(start), start.t, again)
         self._track: Track = (np.zeros(0), np.zeros((0, loop.size)))
         self._largest = np.zeros(self._n)
 
@@ -328,7 +328,8 @@ class MotionMonitor:
         count, duration = self._loop.evaluations, end - first.t
         last = None
         if duration > 0.0:
-            for chunk in integrate(self._loop, first.x, first.t, duration, integrator, None, duration):
+            settings = Settings(duration, integrator=integrator, output_step=duration)
+            for chunk in integrate(self._loop, first.x, first.t, settings):
                 if chunk.stopped is not None or self._loop.evaluations - count > MOST + count:
                     return None
                 last = (float(chunk.t[-1]), chunk.x[-1]) if len(chunk.t) else last

@@ -156,9 +156,9 @@ def _run(
     at: tuple[float, Array] | None = None
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
     switch: dict[str, Any] = {}
-    x, s, wrong = loop.vector(start), settings, None
+    x, wrong = loop.vector(start), None
     try:
-        for chunk in integrate(loop, x, start.t, s.duration, s.integrator, s.period, s.output_step, s.seed):
+        for chunk in integrate(loop, x, start.t, settings):
             rows, stopped, at = columns.of(chunk), chunk.stopped, chunk.at
             wrong = monitor.look(rows)
             if wrong is not None:

@@ -13,7 +13,7 @@ from servoctl.engine.step import rk4_steps
 from servoctl.simulation.adaptive import Watched, hold, jacobian_of
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realism import tick_noise
-from servoctl.simulation.settings import Integrator
+from servoctl.simulation.settings import Integrator, Settings
 from servoctl.types import Array
 
 BLOCK = 1024  # number of ticks whose random numbers are made at once
@@ -53,14 +53,14 @@ class TickNoise:
         return row
 
 
-def step_of(loop: Loop, integrator: Integrator, period: float | None, start: float, seed: int) -> "Step":
-    """The step of a run; the arguments are those of `integrate`."""
-    if period is None:
+def step_of(loop: Loop, settings: Settings, start: float) -> "Step":
+    """The step of a run that starts at a time [s]."""
+    substeps = settings.substeps
+    if substeps is None:
         return Step(loop, None)
-    substeps = integrator.substeps(period)
     if loop.system.realism is not None:
-        return Period(loop, integrator, substeps, TickNoise(loop, start, seed))
-    return Step(loop, substeps) if substeps else AdaptiveHold(loop, integrator)
+        return Period(loop, settings.integrator, substeps, TickNoise(loop, start, settings.seed))
+    return Step(loop, substeps) if substeps else AdaptiveHold(loop, settings.integrator)
 
 
 class Step:

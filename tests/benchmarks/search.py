@@ -10,7 +10,7 @@ import numpy as np
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.settings import Integrator
+from servoctl.simulation.settings import Integrator, Settings
 from servoctl.types import Array
 from tests.benchmarks import peers
 from tests.benchmarks.contest import Entry, Line, medians, timed
@@ -158,7 +158,7 @@ def our_candidates(
     """
 
     def run(loop: Loop, integrator: Integrator) -> Motion:
-        chunks = list(integrate(loop, x, 0.0, duration, integrator))
+        chunks = list(integrate(loop, x, 0.0, Settings(duration, integrator=integrator)))
         t, states = (np.concatenate([getattr(chunk, part) for chunk in chunks]) for part in ("t", "x"))
         return t, states[:, shown]
 

@@ -18,7 +18,7 @@ from servoctl.engine.step import rk4
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.settings import Integrator
+from servoctl.simulation.settings import Integrator, Settings
 from servoctl.study.batch import batch
 from servoctl.study.metrics import metrics_of
 from servoctl.types import Array
@@ -242,7 +242,7 @@ def peer_run(law: Peer, q: Array, steps: int) -> Callable[[], Array]:
 
 def run_rows(loop: Loop, x: Array, duration: float, output_step: float | None) -> Array:
     """States of a run by RK4, shape (rows, size)."""
-    chunks = integrate(loop, x, 0.0, duration, Integrator("rk4", STEP), None, output_step)
+    chunks = integrate(loop, x, 0.0, Settings(duration, integrator=Integrator("rk4", STEP), output_step=output_step))
     return np.concatenate([chunk.x for chunk in chunks])
 
 
