@@ -28,6 +28,7 @@ from hil.drives.settings import DriveSettings
 from hil.safety.axis_motion import AxisMotion
 from hil.safety.events import EventKind
 from hil.sensing.gravity import Hold
+from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 
 REVERSED = -0.15  # a response below this is that of the wrong polarity
@@ -124,6 +125,16 @@ class AxisProof:
         return {"state": self.state.value} | {key: None if n != n else round(n, 4) for key, n in numbers.items()}
 
 
+class Evidence(NamedTuple):
+    """What a round shows; arrays as `_balance` and `_response` have them."""
+
+    impulse: Array
+    momentum: Array
+    response: Array
+    error: Array
+    reversed: int | None  # drive with the wrong polarity; None: there is none
+
+
 @dataclass
 class Group:
     """Drives that are tested in the same rounds: all, or each alone where motors act together."""
@@ -156,6 +167,8 @@ class TorqueProof:
         c.m, c.period, c.certain, c.late, c.judged = len(drives), period, CERTAIN, self._late, JUDGED
         c.lag = period + plan.lag
         c.quarter, c.round_tick = 1, -1
+        self._contradicts = np.zeros(1)
+        self.struct.connect(c.round, BoundCall(self._look, [], [self._contradicts]))
         x["most_travel"][:] = 3.0 * np.maximum(plan.travel, plan.position_step)  # largest motion that the test explains
 
     def begin(self, hold: Hold, positions: Sequence[float]) -> None:
@@ -182,6 +195,7 @@ class TorqueProof:
             return []
         c, functions = self.struct.c, self.struct.functions
         answer = functions.proof_judge(c, c.samples - 1)
+        self.struct.raise_failure()
         if answer == functions.SHOWS_ROUND:
             return self._judge_round()
         return [self._shown(answer, c.drive, c.response)] if answer else []
@@ -251,11 +265,27 @@ class TorqueProof:
                 signs[i] = -1.0
         return signs
 
+    def _look(self) -> None:
+        """Finds out in a tick of C whether the present round contradicts the model; it is not over."""
+        self._contradicts[0] = self._evidence(over=False).reversed is not None
+
     def _judge_round(self) -> list[Finding]:
         """What the present round shows; ends it after its time."""
         c, group = self.struct.c, self._group
         over = c.round_tick >= 4 * c.quarter + self._late
-        impulse, momentum = self._balance()
+        shown = self._evidence(over)
+        if (worst := shown.reversed) is not None:
+            self.axes[worst].error = float(shown.error[worst])
+            return [self._disproved(worst, EventKind.REVERSED, float(shown.response[worst]))]
+        if not over:
+            return []
+        group.impulses.append(shown.impulse)
+        group.momenta.append(shown.momentum)
+        return self._end_round(shown.response, shown.error)
+
+    def _evidence(self, over: bool) -> Evidence:
+        """What the present round shows so far; `over`: it is complete."""
+        group, (impulse, momentum) = self._group, self._balance()
         response, error = self._response([*group.impulses, impulse], [*group.momenta, momentum])
         # Errors of rounded speeds that hardly change are alike and average out only over a whole round: before its end
         # they contradict nothing, and then only by a response of the model's size, far beyond its error.
@@ -265,14 +295,7 @@ class TorqueProof:
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
         highest = response + np.where(seen, 3.0, HIDDEN) * error
         worst = min(group.drives, key=lambda i: highest[i])
-        if highest[worst] < REVERSED:
-            self.axes[worst].error = float(error[worst])
-            return [self._disproved(worst, EventKind.REVERSED, float(response[worst]))]
-        if not over:
-            return []
-        group.impulses.append(impulse)
-        group.momenta.append(momentum)
-        return self._end_round(response, error)
+        return Evidence(impulse, momentum, response, error, worst if highest[worst] < REVERSED else None)
 
     def _balance(self) -> tuple[Array, Array]:
         """j of this round, each drive's by the lag that fits best, and W v; shape (rows, m)."""

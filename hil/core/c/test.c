@@ -170,7 +170,17 @@ static int find_moved(proof *p, long long now)
   return fabs(p->travel[worst]) > p->most_travel[worst] ? shows(p, SHOWS_MOTION, worst) : 0;
 }
 
-/* Judges the ticks up to this one: what they show of a drive; SHOWS_ROUND: the present round is to be judged. Up to its
+/* Whether the present round contradicts the model, as Python finds it. */
+static int round_contradicts(proof *p, long long now)
+{
+  long long samples = p->samples;
+  p->samples = now + 1;
+  p->round.function((const double **)p->round.arguments, p->round.results);
+  p->samples = samples;
+  return p->round.results[0][0] != 0.0;
+}
+
+/* Judges the ticks up to this one: what they show of a drive; SHOWS_ROUND: the present round is over, or shows it. Up to its
    middle a torque hardly differs from the constant and linear parts that the model may lack, and friction that gives way
    looks like one that acts the wrong way. */
 int proof_judge(proof *p, long long now)
@@ -178,7 +188,8 @@ int proof_judge(proof *p, long long now)
   int over = p->round_tick >= 4 * p->quarter + p->late, half = p->round_tick >= 2 * p->quarter;
   p->shows = 0;
   if (find_driven(p, now) || find_moved(p, now)) return p->shows;
-  return p->round_tick >= 0 && (over || (half && p->round_tick % p->judged == 0)) ? SHOWS_ROUND : 0;
+  if (p->round_tick < 0) return 0;
+  return over || (half && p->round_tick % p->judged == 0 && round_contradicts(p, now)) ? SHOWS_ROUND : 0;
 }
 
 /* The torques of the test in this tick, in `torques`; `ahead` has the motion that they have caused by the model. */

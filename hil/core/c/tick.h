@@ -113,7 +113,7 @@ int ladder_watch(ladder *l);
 void ladder_keep(ladder *l);
 
 /* What the test of the drives shows of one: the wrong polarity, too much torque, none, or too much motion; or nothing, but
-   its round is to be judged. */
+   its round is over, or shows it. */
 enum { SHOWS_REVERSED = 1, SHOWS_EXCESS, SHOWS_NOTHING, SHOWS_MOTION, SHOWS_ROUND };
 
 typedef struct { /* hil.safety.proof.TorqueProof */
@@ -121,6 +121,7 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   int quarter, late, judged, round_tick;          /* of a round, in ticks; round_tick: -1: there is none */
   long long samples, room;                        /* rows that are written, and for which there is memory */
   double period, certain, lag, *rows;             /* lag: after which speeds show a torque [s]; rows of hil.safety.axis_motion */
+  tick_call round;                                /* -> whether the present round contradicts the model */
   int shows, drive;                               /* the last finding, and the drive */
   double response;                                /* of that drive: the share of its torque that acts */
   /* ARRAYS of proof */
