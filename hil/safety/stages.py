@@ -19,7 +19,6 @@ from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction
-from hil.safety.ladder import Ladder
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import ENDING, UNPOWERED, WATCHING, Phase, RunPlan, Stage
@@ -52,6 +51,7 @@ class Stages:
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
         self._rig, self._controller, self.monitor = rig, controller, monitor
         self._limits, self.plan = limits, plan
+        self.ladder = rig.ladder  # the step of each drive
         self._count = len(rig.drives)
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self.pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
@@ -70,7 +70,7 @@ class Stages:
         self.entered = -1  # when the present phase began [ns]; negative before the first tick
         self._engage_by: int | None = None
         self._stop_request: str | None = None
-        self._brakes_held = True
+        self._brakes_held, self._opening_time = True, min(BRAKES_OPEN, plan.time_in_zero / 2)
         self._watch = Watch(rig, monitor, self.pose)
         self._steps = {
             Phase.SHADOW: self._only_watch,
@@ -132,11 +132,6 @@ class Stages:
     def _tested(self) -> bool:
         """Whether the test of the drives is over, or there is none."""
         return self.test is None or self.test.proof.over
-
-    @property
-    def ladder(self) -> Ladder:
-        """The step of each drive."""
-        return self._rig.ladder
 
     @property
     def next_task_time(self) -> float:
@@ -219,11 +214,6 @@ class Stages:
             source = Source(Torques.CATCH, firmer=FIRMER if firm else 0.0)
         share = min(1.0, since / self.plan.ramp_time) if source.torques is Torques.BLEND else 0.0
         return self.torques.find(source, self.law_torques, tick.elapsed / SECOND, share)
-
-    @property
-    def _opening_time(self) -> float:
-        """Time in stage zero after which brakes are open [s]."""
-        return min(BRAKES_OPEN, self.plan.time_in_zero / 2)
 
     def _brakes_may_hold(self, now: int) -> bool:
         """Whether a brake may still hold the machine though its drive is enabled."""

@@ -1,34 +1,25 @@
-"""The tick in C equals the tick in Python to the bit, and gives back whatever is not ordinary."""
+"""A run whose ticks C does equals one whose frames the drivers read, to the bit; what is not ordinary is given back."""
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hil.assembly.emulation import in_lockstep
-from hil.assembly.prepare import load
 from hil.core.compiled import library
 from hil.core.constants import GIVEN_BACK, UNKNOWN
 from hil.drives.base import Condition, Drive
 from hil.drives.wire import Message
 from hil.frame import Frame
-from hil.loop import Reading, Tick
 from hil.loop.timing import COUNTS, Distribution
 from hil.protocols.registry import build
 from hil.rig.machine import fill_encoding, fill_message, frame_reader, watched_ids
 from hil.rig.ticks_in_c import in_order
-from hil.safety.plan import Stage
-from hil.safety.stages import Stages
-from hil.session.run import HilRun
-from servoctl.types import Array
 from tests.faces import column_bytes, on_drives, with_frames
 from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT, drive_settings
-from tests.hil.faults.carts.run import play
-from tests.hil.faults.carts.scenario import make
 
 WORKING = {
     "cia402": [Frame(0x281, bytes.fromhex("270005000000"), time=1)],
@@ -122,46 +113,6 @@ def test_noise_prediction_and_clamped_torques_are_equal_to_the_bit() -> None:
     assert left["ticks"] > 60
 
 
-def _correct(stages: Stages) -> None:
-    assert stages.test is not None
-    stages.test.correction[0] = 0.9
-
-
-def _confine(stages: Stages) -> None:
-    stages._limits.confine([0.02 * drive.settings.torque_limit for drive in stages._rig.drives])
-
-
-CHANGES = {"confined limits": _confine, "a corrected drive": _correct}
-"""What Python changes in the task between the law and the frames."""
-
-
-class Changed(HilRun):
-    """A run in whose task something changes how its torques are sent."""
-
-    change: Callable[[Stages], None] | None
-
-    def _decide(self, tick: Tick, reading: Reading) -> Array | None:
-        if self.change is not None and self.stages.task_time > 0.1:
-            self.change(self.stages)
-            self.change = None
-        return super()._decide(tick, reading)
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_python_does_to_torques_in_the_task_is_not_left_out_in_c(change: str) -> None:
-    runs = []
-    for tick in TICKS:
-        setup = load("scara_drive", SHORT, "auto")
-        run = Changed(setup, in_lockstep(setup, "auto"), Stage.FULL, 0.3)
-        run.change = CHANGES[change]
-        with ticks(tick):
-            runs.append(run.run(None, lambda event: None))
-    python, c = runs
-    assert c.trajectory.metadata["ticks_in_c"] > 20
-    columns, others = column_bytes(c.trajectory), column_bytes(python.trajectory)
-    assert {name for name in columns if columns[name] != others[name]} == set()
-
-
 BOUNDS = "bounds=[{name: joint, position: {theta1: [0, 62*deg]}, acceleration: 20}]"
 
 
@@ -182,22 +133,6 @@ def test_laws_with_memory_and_bounds_are_equal_to_the_bit(changes: list[str]) ->
     assert left["ticks"] > 60
 
 
-FAULTS = [
-    *[(row, "cia402", "at speed") for row in ("samples lost", "host's bus-off", "encoder stuck", "law says NaN")],
-    ("frames of a wrong length", "cia402", "at speed"),
-    ("loop stalls", "cia402", "at speed"),
-    ("drive fault", "odrive", "at speed"),
-    ("encoder drifts", "cia402", "standstill"),  # it stands still for long, then moves
-]
-
-
-@pytest.mark.parametrize(("row", "protocol", "motion"), FAULTS)
-def test_a_fault_has_its_reaction_at_the_same_instant_as_in_python(row: str, protocol: str, motion: str) -> None:
-    scenario = make(row, protocol, motion, 5)
-    python, c = (play(scenario, tick, "auto") for tick in TICKS)
-    assert c == python and c.problems == ()
-
-
 def test_frames_that_no_table_describes_are_read_by_the_drivers_and_the_run_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -207,11 +142,6 @@ def test_frames_that_no_table_describes_are_read_by_the_drivers_and_the_run_says
     summary = on_drives("coordinated_robots", *SHORT, duration=0.05).trajectory.summary()
     assert summary["tick"] == "Python, because frames of protocol cia402 are not described for it"
     assert summary["ticks_in_c"] == 0 and summary["status"] == "done"
-
-
-def test_speeds_from_positions_are_filtered_in_c_to_the_bit() -> None:
-    left = compare("coordinated_robots", "hil.velocity=filter", duration=0.2)
-    assert left["code"] == 0 and left["ticks"] > 60 and left["given_back"] == {}
 
 
 NUMBERS = ("position", "velocity", "torque", "next_torque", "wrapped", "added")

@@ -1,5 +1,5 @@
-/* A tick of a run, from frames to frames. Sensing is here alone, and what it finds wrong is part of the reading. What
-   Python computes too is computed by the operations of Python in their order, so both give the same bits. A frame or a
+/* A tick of a run, from frames to frames. Sensing, torques and rows are here alone. What Python computes too (frames that
+   its drivers read, the law's memory) is computed by its operations in their order, so both give the same bits. A frame or a
    torque that C does not know ends the tick in C: `trouble` says why, no state has changed, and Python goes on. The
    functions never allocate, print or wait. */
 

@@ -1,4 +1,4 @@
-/* The steps of a tick, and the whole one. */
+/* The steps of a tick. */
 
 /* The reading of a tick: the state of the machine from the frames. */
 

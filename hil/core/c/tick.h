@@ -186,7 +186,7 @@ typedef struct { /* hil.safety.torques.TorqueSource */
   limits *limits;
   pose *pose;
   proof *proof;            /* 0: the drives are never tested */
-  tick_encoding *encoding; /* of each drive; 0: `carry` rounds torques */
+  tick_encoding *encoding; /* of each drive; 0: `carry` rounds torques, as where no frame of these carries one */
   tick_call carry;         /* torques -> those in the frames that send them */
   /* ARRAYS of torque_source */
 } torque_source;

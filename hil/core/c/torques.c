@@ -47,8 +47,9 @@ static void in_steps(torque_source *s)
   const double *most = s->pose->torque_limits;
   double *asked = s->carry.arguments[0], *carried = s->carry.results[0];
   for (int i = 0; i < s->m; ++i) asked[i] = smaller(larger(s->limits->allowed[i] + s->rest[i], -most[i]), most[i]);
-  if (!s->encoding) s->carry.function((const double **)s->carry.arguments, s->carry.results);
-  else for (int i = 0; i < s->m; ++i) carried[i] = tick_encode(&s->encoding[i], asked[i]);
+  for (int i = 0; i < s->m && s->encoding; ++i) carried[i] = tick_encode(&s->encoding[i], asked[i]);
+  if (!s->encoding || !all_finite(carried, s->m))
+    s->carry.function((const double **)s->carry.arguments, s->carry.results);
   for (int i = 0; i < s->m; ++i) { /* the torque in the frame of a limit may be above it, by rounding alone */
     s->torques[i] = smaller(larger(carried[i], -most[i]), most[i]);
     s->unsent[i] = asked[i] - s->torques[i];
