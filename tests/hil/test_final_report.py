@@ -79,6 +79,10 @@ class Broken(HostFaults):
     def stall(self) -> int:
         return 0
 
+    @property
+    def tampers(self) -> bool:
+        return self.raises
+
     def tamper(self, u: Array) -> Array:
         if self.raises:
             raise ZeroDivisionError("float division by zero")

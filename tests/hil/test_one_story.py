@@ -59,6 +59,10 @@ class Law(HostFaults):
     def stall(self) -> int:
         return 0
 
+    @property
+    def tampers(self) -> bool:
+        return self.engaged
+
     def tamper(self, u: Array) -> Array:
         if self.engaged:
             self.act()
