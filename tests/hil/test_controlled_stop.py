@@ -70,7 +70,6 @@ def test_an_axis_whose_samples_are_late_is_held_by_its_last_sound_pose() -> None
 
 LINK = RIGS["L"].config
 NO_BRAKE = "hil.drives.0.brake=false"
-HALF_WAY = "hil.drives.0.position_limits=[-1, 1]"
 A_LITTLE = "references.up.waypoints.1.phi=5*deg"
 
 

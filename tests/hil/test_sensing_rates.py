@@ -138,9 +138,6 @@ def test_the_limit_is_what_the_speed_allows_and_three_steps(factor: float) -> No
     assert (run([0.0, factor * ALLOWED])[1] is None) == (abs(factor) < 1)
 
 
-UNLIMITED = replace(CHANNEL, speed_limit=math.inf, leap=0.005)
-
-
 @pytest.mark.parametrize(
     ("rate", "said", "model"), [(0.0, 0.0, math.nan), (2.0, 0.0, 0.0), (0.0, -3.0, 0.0), (0.0, math.nan, 4.0)]
 )
