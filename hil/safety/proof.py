@@ -359,7 +359,10 @@ class TorqueProof:
         # a speed rounded to one of its steps differs by up to half a step, always the same way while it hardly changes
         if plan.measures_speed and shows and np.ptp(v) > ROUNDED * plan.speed_step[i]:
             axis.position = float(path @ y / (path @ path))
-            if not 1 / POSITION_SCALE < axis.position < POSITION_SCALE:
+            rest = y - axis.position * path
+            error = 3.0 * float(np.sqrt(rest @ rest / max(1, len(y) - 3) / (path @ path)))
+            # noise of an encoder contradicts nothing
+            if axis.position - error > POSITION_SCALE or axis.position + error < 1 / POSITION_SCALE:
                 axis.state = State.DISPROVED
                 what = f"by its positions it moves {axis.position:.3g} times as much as by its speeds"
                 return [Finding(i, EventKind.SCALE, what)]

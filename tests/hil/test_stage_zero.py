@@ -101,6 +101,12 @@ def test_a_fast_filter_and_one_that_is_slower_than_the_bring_up_do_not_turn_a_mo
     assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
 
 
+@pytest.mark.parametrize("friction", [0.2, 0.4])
+def test_the_noise_of_an_encoder_does_not_contradict_its_speeds(friction: float) -> None:
+    true = f"hil.emulation={{encoder_noise: 0.001, coulomb_friction: {friction}}}"
+    assert named(zero(Rig("flexible_joint_drive", (true, "run.seed=0")))) == []
+
+
 @pytest.mark.parametrize(("rig", "drive"), [("V rack", "F"), ("A", "joint2"), ("S", "tau1")])
 def test_a_motor_of_the_wrong_polarity_is_named_by_filtered_speeds_too(rig: str, drive: str) -> None:
     played = zero(rig, "hil.velocity=filter", **{drive: -1.0})
