@@ -20,7 +20,7 @@ from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import Closed, EstimateFilter, close, hold, linear_controller, stable_range
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
-from servoctl.laws.robust_design import decay_rates
+from servoctl.laws.robust import decay_rates
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State

@@ -24,7 +24,7 @@ from servoctl.errors import remedy
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.configured import ConstraintFollowing, OnInfeasible
 from servoctl.laws.observer import Observer
-from servoctl.laws.robust_design import Adaptive, Robust
+from servoctl.laws.robust import Adaptive, Robust
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.simulation.realism import Realism

@@ -18,13 +18,12 @@ from servoctl.laws.bounds import Bounds
 from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of
-from servoctl.laws.funnel import FunnelTerm, funnels
+from servoctl.laws.funnel import funnels
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
 from servoctl.laws.own_term import Term
 from servoctl.laws.preload import Preload, preload_term
-from servoctl.laws.robust import RobustTerm
-from servoctl.laws.robust_design import Adaptive, Robust, decay_rates, row_units, unscaled
+from servoctl.laws.robust import Adaptive, Robust, row_units, unscaled
 from servoctl.laws.secondary import Equations, Secondary, SecondaryTerm, null_space_of
 from servoctl.laws.term import CONTINUOUS, AttachedTerm, TermTimings
 from servoctl.mechanics.constraint import Constraint
@@ -200,24 +199,11 @@ class ConstraintFollowing(Law):
         """
         correction = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, self.correction, self.corrections)))
         funnel = funnels(rows, self.correction, self.corrections or {}, self.timings.correction)
-        return [correction, funnel, None if self.robust is None else self._robust_term(self.robust, correction, funnel)]
-
-    def _robust_term(
-        self, robust: Robust | Adaptive, correction: CorrectionTerm, funnel: FunnelTerm | None
-    ) -> RobustTerm:
+        if self.robust is None:
+            return [correction, funnel]
         if funnel is not None:
-            raise TaskError(f"law.{robust.name}: cannot be used with a funnel (leave one out)")
-        rows, required = correction.rows, self._required(correction.rows)
-        sliding, kappa, problems = [0.0] * len(rows), [0.0] * len(rows), []
-        for i in required:
-            try:
-                gains = correction.damping[i], correction.stiffness[i]
-                sliding[i], kappa[i] = decay_rates(rows[i], *gains, f"law.{robust.name}")
-            except TaskError as error:
-                problems.append(str(error))
-        if problems:
-            raise TaskError("\n".join(problems))
-        return robust.attach(rows, required, sliding, kappa, self.timings.robust)
+            raise TaskError(f"law.{self.robust.name}: cannot be used with a funnel (leave one out)")
+        return [correction, funnel, self.robust.attach(correction, self._required(rows), self.timings.robust)]
 
     def unknown_actuators(self, actuators: Sequence[str]) -> list[str]:
         """One sentence for each name that is no actuator."""

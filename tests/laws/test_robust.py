@@ -14,8 +14,8 @@ from servoctl.check.report import check
 from servoctl.check.ultimate_bounds import dead_zone_time, leakage_rms, radius, settled
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
-from servoctl.laws.robust import RobustTerm
-from servoctl.laws.robust_design import Adaptive
+from servoctl.laws.corrections import CorrectionTerm, corrections_of
+from servoctl.laws.robust import Adaptive, RobustTerm
 from servoctl.linear.reserve import reserve
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
@@ -33,6 +33,9 @@ law: {correction: {p_feedback: {P: 0.1}}}
 run: {duration: 2, period: 0.001}
 """
 KAPPA, H = 10.0, 1e-3
+
+ROW = Row("x", "x", "nonholonomic", True, False, 1)
+ONE_ROW = CorrectionTerm((ROW,), tuple(corrections_of([ROW], sc.PFeedback(1.0 / KAPPA))))
 
 
 @pytest.fixture
@@ -158,8 +161,7 @@ def rate_of(term: RobustTerm, beta: float, estimate: float) -> float:
 
 def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
     """alpha = (rate / leak) sigma sqrt(2 / pi) = 0.6383."""
-    row = Row("x", "x", "nonholonomic", True, False, 1)
-    term = Adaptive("leakage", 40.0, 0.5).attach([row], [0], [0.0], [KAPPA], Timing(H))
+    term = Adaptive("leakage", 40.0, 0.5).attach(ONE_ROW, [0], Timing(H))
     noise, alpha, sum_ = 0.01 * np.random.default_rng(0).standard_normal(20_000), 0.6383, 0.0
     for beta in noise:
         alpha += H * rate_of(term, beta, alpha)
@@ -168,8 +170,7 @@ def test_leakage_under_noise_settles_where_growth_and_decay_are_equal() -> None:
 
 
 def test_the_estimate_takes_the_exact_step_of_a_held_growth() -> None:
-    row = Row("x", "x", "nonholonomic", True, False, 1)
-    term = Adaptive("leakage", 40.0, 3.0).attach([row], [0], [0.0], [KAPPA], Timing(0.1))
+    term = Adaptive("leakage", 40.0, 3.0).attach(ONE_ROW, [0], Timing(0.1))
     after = 0.5 + 0.1 * rate_of(term, -0.2, 0.5)
     exact = 40 * 0.2 / 3 + (0.5 - 40 * 0.2 / 3) * math.exp(-0.3)
     assert after == pytest.approx(exact, rel=1e-12)
