@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.core.compiled import library
+from hil.core.constants import Torques
 from hil.drives import DriveSettings
 from hil.safety import Limits
+from hil.safety.pose_hold import PoseHold
+from hil.safety.torques import Source, TorqueSource
 from hil.sensing.channels import Channel
 from hil.sensing.tracking import LONGEST, VISIBLE, TrackingMonitor
+from servoctl.engine.ccode import BoundCall
+from servoctl.types import Array
 from tests.hil.faults.carts.run import play as play_cart
 from tests.hil.faults.carts.scenario import make
 from tests.hil.fixed_observer import Fixed
@@ -102,6 +108,25 @@ def test_a_torque_soon_after_a_late_one_has_less_room_to_change() -> None:
     limits = Limits([drive(rate=400.0)], 0.0025, lambda: next(times))
     sent = [apply(limits, [10.0])[0] for _ in range(4)]
     assert sent == pytest.approx([1.0, 2.0, 2.0 + 400.0 * 0.00024, 3.0 + 400.0 * 0.00024])
+
+
+@given(st.lists(st.floats(-7.0, 7.0), min_size=1, max_size=200), st.sampled_from([0.07, 0.5, 5.0]))
+def test_torques_in_steps_of_the_wire_have_the_mean_of_those_that_are_wanted(asked: list[float], step: float) -> None:
+    """What a frame does not carry is added to the next one: their sums differ by a step at most, within the limits."""
+
+    def carried(torques: Array) -> Array:
+        return step * np.trunc(torques / step)
+
+    weightless = BoundCall(lambda: None, [np.zeros(1)] * 4, [np.zeros(1), np.zeros(1), np.eye(1)])
+    pose = PoseHold(SimpleNamespace(bound=lambda: weightless), [drive()], 0.0025)  # type: ignore[arg-type]
+    source = TorqueSource(pose, Limits([drive(rate=1e9)], 0.0025), carried=carried)
+    sums = np.zeros(2)
+    for torque in asked:
+        source.find(Source(Torques.LAW), np.array([torque]), 0.0025)
+        sent = source.limit().item()
+        sums += torque, sent
+        assert abs(sent) <= 12.0 and sent == pytest.approx(step * round(sent / step), abs=1e-9)
+        assert abs(sums[0] - sums[1]) <= step * (1 + 1e-9)
 
 
 WITHIN = 0.3
