@@ -66,6 +66,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     notes = [*run.warnings, *_check_gains(loaded, run)]
     on_vm = take_engine_at_once(run.loop, engine)
     notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
+    notes += ["hil.tick has no effect: C computes every tick (remove it)"] if values.tick else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     tolerance = run.system.passive.rank_tolerance
     settings = with_decelerations(settings, GravityCompensation(model, tolerance, "numpy")(start.t, start.q))

@@ -31,6 +31,11 @@ def test_virtual_time_has_no_use_for_real_time_rights() -> None:
         assert begun.notes.count("time is virtual: --require-rt and --cpu have no effect") == said
 
 
+@pytest.mark.parametrize("tick", ["auto", "c", "python"])
+def test_a_config_that_chooses_who_computes_a_tick_runs_and_hears_that_it_cannot(tick: str) -> None:
+    assert load(BELT, (f"hil.tick={tick}",)).notes[0] == "hil.tick has no effect: C computes every tick (remove it)"
+
+
 def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path) -> None:
     bus = "interface: udp_multicast, channel: 239.74.163.91, port: 43391, bitrate: 1000000"
     begun = start(Request(changed(tmp_path, BELT, [(BUS, bus)]), engine="vm"))
