@@ -21,6 +21,7 @@ from hil.sensing.gravity import Hold
 from hil.session.start import Request, start
 from servoctl.engine.ccode import BoundCall
 from tests.hil.by_drivers import TICKS
+from tests.hil.mismatch import ACCUSED, Machine, machines, tried
 from tests.hil.test_tick_in_c import assert_equal, run
 
 
@@ -99,6 +100,18 @@ def test_sound_drives_pass_where_speeds_are_filtered_from_positions(name: str) -
 def test_a_fast_filter_and_one_that_is_slower_than_the_bring_up_do_not_turn_a_motor_round(filter_time: float) -> None:
     played = zero("two arms", "hil.velocity=filter", f"hil.velocity_filter={filter_time}")
     assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def strangers() -> list[Machine]:
+    return list(machines(12, seed=2, noise=False))
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_sound_drives_of_machines_that_differ_from_their_models_are_not_accused(
+    strangers: list[Machine], number: int
+) -> None:
+    assert ACCUSED.isdisjoint(event.kind for event in tried(strangers[number]).events)
 
 
 @pytest.mark.parametrize("friction", [0.2, 0.4])
