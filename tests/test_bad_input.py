@@ -17,6 +17,7 @@ from config_texts import CART_PLANT as PLANT
 
 import servoctl as sc
 from servoctl.cli import main
+from servoctl.config.load import load_config
 from servoctl.errors import ConfigError, ServoctlError, TaskError
 from servoctl.laws.observer import Observer
 from servoctl.run_folder import load_run
@@ -293,6 +294,15 @@ def test_a_process_refuses_without_traceback(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("step", ["foo", "[]", "{}"])
+def test_rules_that_meet_a_wrong_value_leave_all_other_errors_as_they_are(step: str) -> None:
+    sets = ("run.period=0.001", f"run.integrator.step={step}", "law.correction.baumgarte.alpha=-1")
+    with pytest.raises(ConfigError) as caught:
+        load_config("two_mass_spring", sets)
+    assert "run.integrator.step: expected a positive time" in str(caught.value)
+    assert "law.correction.baumgarte.alpha: expected a number >= 0" in str(caught.value)
+
+
 # From Python ----------------------------------------------------------------------------------------------------------
 
 
@@ -344,6 +354,11 @@ def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) ->
         ({"duraton": 1}, "simulate: duraton: unknown key \\(did you mean 'duration'\\?\\)"),
         ({"passive_rank_tolerance": 2}, "simulate: passive_rank_tolerance: expected a number between 0 and 1, got 2"),
         ({"method": "euler"}, "simulate: method: expected one of rk4, dop853"),
+        (
+            {"integrator": {"method": "dop853"}},
+            "simulate: integrator: unknown argument \\(give method, step, rtol or atol",
+        ),
+        ({"law": replace(LAW, passive_rank_tolerance=None)}, "law.passive_rank_tolerance: expected a number"),
         ({"engine": "fortran"}, "simulate: engine: expected one of auto, c, vm, numpy, got 'fortran'"),
         ({"period": 0.01, "step": 0.003}, "simulate: step: 0.003 does not divide period 0.01"),
         ({"method": "cvodes"}, "simulate: method: cvodes is gone \\(use radau, or dop853"),

@@ -179,11 +179,11 @@ class DriveTest:
         gravity = self._pose.gravity(reading.q).u
         for finding in self.proof.judge(tick.elapsed / SECOND, reading.positions, reading.speeds, gravity):
             self._monitor.report(tick.began, finding.kind, drives[finding.drive].settings.name, finding.detail)
-            reverses = finding.kind is EventKind.REVERSED
-            if finding.kind is EventKind.RESPONSE or (reverses and finding.driven):
+            if finding.kind is EventKind.RESPONSE or (finding.kind is EventKind.REVERSED and finding.driven):
                 self._correct(finding.drive)
-            elif reverses or (finding.kind is EventKind.UNSTEADY and not drives[finding.drive].settings.brake):
-                # it hardly moves, and a reversed motor would drive it on: it goes off, and the others stop
+            elif finding.kind in (EventKind.REVERSED, EventKind.UNSTEADY, EventKind.TORQUELESS):
+                # its own control would drive it on, or wait for a standstill that does not come: its brake closes at
+                # once, or it goes off where it has none and hardly moves, and the others stop
                 self._rig.ladder.misled.add(finding.drive)
                 self._rig.ladder.ramp(finding.drive, tick.began, must=True)
 

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
+from scipy.signal import lfilter
 
 from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
@@ -43,6 +44,8 @@ def ratio(a: Array, b: Array) -> Array:
 
 MARGIN = 1.3  # limit of the torque in stage zero, as a share of what holds the pose and of what dry friction takes
 SHARE = 0.05  # [share of torque_limit] part of that limit for a joint that carries nothing
+
+HIDDEN_BELOW = 0.75  # a filter of the speeds that leaves less of a round's motion proves nothing
 
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
@@ -88,6 +91,7 @@ class ProofPlan:
     quarter: float
     units: Sequence[str]  # units of the displacements
     lag: float = 0.0  # [s] time by which the filter of the speeds shows a motion late
+    pole: float = 0.0  # its double pole, in a period [-]; 0: none
     measures_speed: bool = True  # whether speeds are measured, not computed from positions
 
 
@@ -160,6 +164,8 @@ class TorqueProof:
         # [actuator unit] largest torque of each drive until the test is over
         self.limits: list[float] = self._largest.tolist()
         self.over = False  # whether the test is over
+        # share of a round's response that the filter of the speeds leaves, and whether that is too little
+        self._left, self._hidden = 1.0, False
         self._most = np.zeros(len(drives))
         self.struct = Struct("proof", {"m": len(drives), "m m": len(drives) ** 2}, Calls())  # what C computes with
         c, x = self.struct.c, self.struct.arrays
@@ -246,7 +252,9 @@ class TorqueProof:
         test = test / max(1.0, float((np.abs(self.motion.P @ test) * time**2 / plan.travel).max(initial=0.0)))
         self._most = np.maximum(self._most, np.abs(test))
         group.rounds += 1
-        group.done = group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
+        self._left = _left(quarter, self._late, plan.pole)
+        self._hidden = self._left < HIDDEN_BELOW
+        group.done = self._hidden or group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
         self._first, c, x = len(self.motion.v) - 1, self.struct.c, self.struct.arrays
         c.round_tick, c.quarter = 0, quarter
         x["test"][:], x["pushed"][:] = test, self.motion.P @ test  # torque, and acceleration that it causes
@@ -310,7 +318,7 @@ class TorqueProof:
         impulses = _detrended(impulses, basis)
         sizes = np.sqrt((impulses**2).sum(axis=1))
         best = np.argmax(ratio(np.abs((impulses * momentum).sum(axis=1)), sizes), axis=0)
-        return impulses[best, :, np.arange(len(best))].T, momentum
+        return self._left * impulses[best, :, np.arange(len(best))].T, momentum
 
     def _response(self, impulses: Sequence[Array], momenta: Sequence[Array]) -> tuple[Array, Array]:
         """f and its standard error by these rounds, shape (m,); infinite where motors that act together hide it."""
@@ -326,7 +334,7 @@ class TorqueProof:
         rest = momentum - (impulse * f) @ projector
         variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self.motion.noise**2 / 2.0)
         alike = 1.0 + 2.0 * self._plan.lag / self._period  # samples in a row whose errors a filter makes alike
-        return f, np.where(shown, np.sqrt(np.abs(np.diag(inverse)) * variance * alike), np.inf)
+        return f, np.where(shown & (not self._hidden), np.sqrt(np.abs(np.diag(inverse)) * variance * alike), np.inf)
 
     def _end_round(self, response: Array, error: Array) -> list[Finding]:
         self.struct.c.round_tick = -1
@@ -378,7 +386,9 @@ class TorqueProof:
             )
             return Finding(i, EventKind.PROVED, f"{axis.response:.2f} of the predicted motion{scale}")
         most = f"{self._most[i]:.3g} more than its holding torque"
-        if not np.isfinite(axis.error):
+        if self._hidden:
+            what = "the filter of the speeds is so slow that it hides the motion of the test"
+        elif not np.isfinite(axis.error):
             what = "other motors act together with it"
         elif axis.error < abs(axis.response) / 3.0:
             what = (
@@ -387,6 +397,17 @@ class TorqueProof:
         else:
             what = f"it does not move visibly under {most}"
         return Finding(i, EventKind.UNPROVED, what)
+
+
+def _left(quarter: int, late: int, pole: float) -> float:
+    """Share of the response in a round that a filter with this double pole leaves [-]; `late`: ticks after it."""
+    torque = np.append(np.repeat([1.0, -1.0, -1.0, 1.0], quarter), np.zeros(late))
+    impulse = np.append(0.0, np.cumsum(torque))
+    basis = _trend(np.ones(len(torque)))
+    seen = _detrended(lfilter([(1.0 - pole) ** 2], [1.0, -2.0 * pole, pole**2], impulse), basis)
+    lagged = [_detrended(np.append(np.zeros(lag), impulse[: len(impulse) - lag]), basis) for lag in range(late + 1)]
+    best = max(lagged, key=lambda each: abs(each @ seen) / np.sqrt(each @ each))
+    return float(best @ seen / (best @ best))
 
 
 def _trend(dt: Array) -> Array:

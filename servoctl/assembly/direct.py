@@ -158,6 +158,8 @@ def simulate(
     })  # fmt: skip
     problems = Problems(Call("simulate", values, {}, {}))
     _check_types(plant, task, law, engine, problems)
+    if "integrator" in run:
+        problems.add("unknown argument (give method, step, rtol or atol)", "integrator")
     q = one_per_name(q, plant.coordinates, "coordinate", problems, "q", default=None)
     start = State(t, q, one_per_name(v, plant.coordinates, "coordinate", problems, "v"))
     if inputs and law is not None:

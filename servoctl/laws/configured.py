@@ -244,7 +244,7 @@ class ConstraintFollowing(Law):
             unknown = [name for name in names if name not in task]
             problems += [f"law.{key}: there is no task '{name}' ({remedy(name, task)})" for name in unknown]
         for name, priority in (self.priorities or {}).items():
-            if not (isinstance(priority, int) and priority >= 1):
+            if not (isinstance(priority, int | np.integer) and priority >= 1):
                 problems.append(f"law.priorities.{name}: expected an integer >= 1, got {priority!r}")
         problems += self.unknown_actuators(actuators)
         for name, weight in (self.weights or {}).items():

@@ -308,7 +308,9 @@ def wrong_numbers(section: Any) -> Iterator[str]:
         left = [(path, getattr(section, path))]
         while left:
             name, value = left.pop()
-            if value is None or (isinstance(value, float) and number.holds(value)):
+            if value is None and getattr(kind, name, path) is None:  # the default
+                continue
+            if isinstance(value, float) and number.holds(value):
                 continue
             if isinstance(value, Mapping):
                 left += [(f"{name}.{key}", each) for key, each in value.items()]

@@ -32,7 +32,8 @@ class _Wrong:
         raise UnknownError
 
     __getattr__ = __getitem__ = __iter__ = __contains__ = __len__ = __bool__ = __hash__ = __str__ = __format__ = _ask
-    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __float__ = _ask
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = __index__ = __round__ = __abs__ = __neg__ = _ask
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _ask
 
 
 WRONG: Any = _Wrong()

@@ -15,7 +15,7 @@ from hil.loop import Reading
 from hil.safety import EventKind, Limits, Reaction
 from hil.safety.plan import Stage
 from hil.safety.pose_hold import PoseHold
-from hil.safety.proof import Finding, ProofPlan, TorqueProof
+from hil.safety.proof import Finding, ProofPlan, State, TorqueProof
 from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
 from hil.session.start import Request, start
@@ -100,6 +100,33 @@ def test_sound_drives_pass_where_speeds_are_filtered_from_positions(name: str) -
 def test_a_fast_filter_and_one_that_is_slower_than_the_bring_up_do_not_turn_a_motor_round(filter_time: float) -> None:
     played = zero("two arms", "hil.velocity=filter", f"hil.velocity_filter={filter_time}")
     assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
+
+
+@pytest.mark.parametrize("filter_time", [0.004, 0.01, 0.02])
+@pytest.mark.parametrize(("rig", "drive"), [("mixed", "b"), ("L", "tau"), ("V rack", "F")])
+def test_filtered_speeds_show_the_whole_torque_and_one_that_is_five_times_too_large(
+    rig: str, drive: str, filter_time: float
+) -> None:
+    sets = ("hil.velocity=filter", f"hil.velocity_filter={filter_time}")
+    sound, strong = zero(rig, *sets), zero(rig, *sets, **{drive: 5.0})
+    responses = [axis.response for axis in sound.run.stages.test.proof.axes]
+    assert named(sound) == [] and responses == pytest.approx([1.0] * len(responses), abs=0.1)
+    assert named(strong) == [("response", drive)] and strong.exit_code == 3
+
+
+def test_a_filter_that_hides_the_motion_of_the_test_proves_nothing() -> None:
+    played = zero("mixed", "hil.velocity=filter", "hil.velocity_filter=0.04")
+    assert {kind for kind, _ in named(played)} == {"unproved"} and played.exit_code == 0
+    assert all(axis.state is State.UNPROVED for axis in played.run.stages.test.proof.axes)
+    assert any("so slow that it hides the motion" in str(event) for event in played.events)
+
+
+@pytest.mark.parametrize("speeds", ["drive", "filter"])
+def test_a_vertical_axis_with_a_weak_motor_is_braked_at_once(speeds: str) -> None:
+    played = zero("V rack", f"hil.velocity={speeds}", F=0.3)
+    (drive,) = played.run.setup.drives
+    falls = 9.81 * drive.settings.brake_time  # [m/s] without any torque, until the brake is closed
+    assert played.exit_code == 3 and np.abs(played.group("true_v")).max() < falls
 
 
 @pytest.fixture(scope="module")
