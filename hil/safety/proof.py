@@ -22,7 +22,6 @@ from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
-from scipy.signal import lfilter
 
 from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
@@ -404,7 +403,9 @@ def _left(quarter: int, late: int, pole: float) -> float:
     torque = np.append(np.repeat([1.0, -1.0, -1.0, 1.0], quarter), np.zeros(late))
     impulse = np.append(0.0, np.cumsum(torque))
     basis = _trend(np.ones(len(torque)))
-    seen = _detrended(lfilter([(1.0 - pole) ** 2], [1.0, -2.0 * pole, pole**2], impulse), basis)
+    ticks = np.arange(len(impulse))
+    response = (1.0 - pole) ** 2 * (ticks + 1) * pole**ticks  # of the filter to a single tick
+    seen = _detrended(np.convolve(impulse, response)[: len(impulse)], basis)
     lagged = [_detrended(np.append(np.zeros(lag), impulse[: len(impulse) - lag]), basis) for lag in range(late + 1)]
     best = max(lagged, key=lambda each: abs(each @ seen) / np.sqrt(each @ each))
     return float(best @ seen / (best @ best))
