@@ -189,7 +189,6 @@ def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sens
         quarter=max(QUARTER, 4 * period + (4 * period + lag if by_positions else 0.0)),
         units=units,
         lag=lag,
-        pole=float(np.exp(-2.0 * period / filters[differenced].max())) if by_positions else 0.0,
         measures_speed=not by_positions,
     )
 

@@ -90,7 +90,6 @@ class ProofPlan:
     quarter: float
     units: Sequence[str]  # units of the displacements
     lag: float = 0.0  # [s] time by which the filter of the speeds shows a motion late
-    pole: float = 0.0  # its double pole, in a period [-]; 0: none
     measures_speed: bool = True  # whether speeds are measured, not computed from positions
 
 
@@ -163,14 +162,15 @@ class TorqueProof:
         # [actuator unit] largest torque of each drive until the test is over
         self.limits: list[float] = self._largest.tolist()
         self.over = False  # whether the test is over
-        # share of a round's response that the filter of the speeds leaves, and whether that is too little
-        self._left, self._hidden = 1.0, False
+        # double pole of the filter of the speeds, which lags by tau - T/2, and what it leaves of a round's response
+        self._pole = math.exp(-2.0 * period / (plan.lag + period / 2)) if plan.lag > 0.0 else 0.0
+        self._left = 1.0
         self._most = np.zeros(len(drives))
         self.struct = Struct("proof", {"m": len(drives), "m m": len(drives) ** 2}, Calls())  # what C computes with
         c, x = self.struct.c, self.struct.arrays
-        self._late = LATE + math.ceil(plan.lag / period)  # largest number of periods after which a torque shows
-        c.m, c.period, c.certain, c.late, c.judged = len(drives), period, CERTAIN, self._late, JUDGED
-        c.lag = period + plan.lag
+        c.m, c.period, c.certain, c.judged = len(drives), period, CERTAIN, JUDGED
+        # largest number of periods after which a torque shows
+        c.late, c.lag = LATE + math.ceil(plan.lag / period), period + plan.lag
         c.quarter, c.round_tick = 1, -1
         self._contradicts = np.zeros(1)
         self.struct.connect(c.round, BoundCall(self._look, [], [self._contradicts]))
@@ -222,6 +222,11 @@ class TorqueProof:
         return Finding(index, kind, f"{response:.2g} of the torque sent acts on it")
 
     @property
+    def _hidden(self) -> bool:
+        """Whether the filter of the speeds leaves too little of a round's motion."""
+        return self._left < HIDDEN_BELOW
+
+    @property
     def testing(self) -> bool:
         """Whether a round of the test goes on."""
         return bool(self.struct.c.round_tick >= 0)
@@ -251,8 +256,7 @@ class TorqueProof:
         test = test / max(1.0, float((np.abs(self.motion.P @ test) * time**2 / plan.travel).max(initial=0.0)))
         self._most = np.maximum(self._most, np.abs(test))
         group.rounds += 1
-        self._left = _left(quarter, self._late, plan.pole)
-        self._hidden = self._left < HIDDEN_BELOW
+        self._left = _left(quarter, self.struct.c.late, self._pole)
         group.done = self._hidden or group.rounds == ROUNDS or bool((size < wanted)[group.drives].all())
         self._first, c, x = len(self.motion.v) - 1, self.struct.c, self.struct.arrays
         c.round_tick, c.quarter = 0, quarter
@@ -279,7 +283,7 @@ class TorqueProof:
     def _judge_round(self) -> list[Finding]:
         """What the present round shows; ends it after its time."""
         c, group = self.struct.c, self._group
-        over = c.round_tick >= 4 * c.quarter + self._late
+        over = c.round_tick >= 4 * c.quarter + c.late
         shown = self._evidence(over)
         if (worst := shown.reversed) is not None:
             self.axes[worst].error = float(shown.error[worst])
@@ -310,7 +314,7 @@ class TorqueProof:
         dt = self.motion.elapsed[first + 1 :]
         basis = _trend(dt)
         momentum = _detrended((v - v[0]) @ self.motion.W, basis)
-        lags = np.arange(self._late + 1)[:, None]
+        lags = np.arange(self.struct.c.late + 1)[:, None]
         lagged = self.motion.sent[np.maximum(first - lags + np.arange(len(dt)), 1)]  # before the first tick: as in it
         impulses = np.zeros((len(lags), *v.shape))
         impulses[:, 1:] = np.cumsum(dt[:, None] * lagged, axis=1)
