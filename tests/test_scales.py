@@ -40,6 +40,13 @@ def test_one_exact_sample_does_not_extend_a_logarithmic_axis() -> None:
     assert log_floor([size, np.full(201, 3e-13)]) == 1e-13  # a line that is small all the time is seen
 
 
+@pytest.mark.parametrize("value", [-7.5, 7.5])
+def test_round_off_of_a_constant_input_does_not_fill_its_panel(value: float) -> None:
+    inputs = figure(run(q_x=T, v_x=T, u_F=value + 1e-13 * np.sin(T)), "inputs").axes[0]
+    low, high = inputs.get_ylim()
+    assert high - low == pytest.approx(0.75) and low < value < high
+
+
 def test_the_last_sample_of_a_diverged_run_does_not_flatten_the_rest() -> None:
     trajectory = run(q_x=away(np.sin(T)), v_x=np.cos(T), u_F=away(3.0 + np.sin(T), -4e9))
     coordinates, velocities = figure(trajectory, "coordinates").axes

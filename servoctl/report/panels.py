@@ -100,6 +100,9 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
 def _finish(axes: "Axes", trajectory: Trajectory, lines: Iterable[Array], title: str, last: bool) -> None:
     """Ranges, title and time axis of a panel in a stack; only the last one names the time."""
     axes.margins(y=0.08)
+    low, high = axes.get_ylim()
+    if high - low < ROUND_OFF * max(abs(low), abs(high)):  # constant but for round-off, which must not fill the panel
+        axes.set_ylim(*sorted((0.95 * low, 1.05 * high) if low > 0.0 else (1.05 * low, 0.95 * high)))
     leave_out_runaway(axes, {"": (trajectory.t, lines)})
     time_axis(axes, trajectory.t)
     if title:
