@@ -198,10 +198,8 @@ def let_go(hold: Hold, units: Sequence[str]) -> list[LetGo]:
 
     `hold`: what holds the start pose; `units`: units of the displacements, of the drives first.
     """
-    inertia = np.diag(hold.inertia)
-    accelerations = np.divide(np.abs(hold.u), inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
-    travel = _travel(units[: len(inertia)])
-    return [LetGo(*each) for each in zip(accelerations.tolist(), travel.tolist(), units, strict=False)]
+    travel = _travel(units[: len(hold.u)])
+    return [LetGo(*each) for each in zip(hold.let_go.tolist(), travel.tolist(), units, strict=False)]
 
 
 def _travel(units: Sequence[str]) -> np.ndarray:

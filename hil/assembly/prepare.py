@@ -69,7 +69,8 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     notes += ["hil.tick has no effect: C computes every tick (remove it)"] if values.tick else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     tolerance = run.system.passive.rank_tolerance
-    settings = with_decelerations(settings, GravityCompensation(model, tolerance, "numpy")(start.t, start.q))
+    compensation = GravityCompensation(model, tolerance, engine)
+    settings = with_decelerations(settings, compensation(start.t, start.q))
     drives, sensors = settings.build()
     notes += [*_full_queues(drives), *_unreadable(settings, drives)]
     notes += [f"{drive.settings.name}: {drive.assumption}" for drive in drives if drive.assumption]
@@ -83,7 +84,6 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     run = _with_noise(run, values, (*drives, *sensors), sensing)
     check_limits(loaded, settings, sensing.displacements(model.plant, start.q), sensing.displacements.units)
     balance = falls_without_torque(model, start.t, start.q, tolerance)
-    compensation = GravityCompensation(model, tolerance, engine)
     if balance.falls:
         notes.append(check_fall(loaded, settings, model, compensation, start, tolerance, balance))
     unwatched = ", ".join(drive.settings.name for drive in drives if not drive.watchdog)

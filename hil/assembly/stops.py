@@ -221,13 +221,13 @@ def describe_stops(setup: RigSetup) -> list[str]:
 
 def describe_drops(setup: RigSetup) -> list[str]:
     """A sentence per drive whose torque ends before its brake is closed: how far its axis falls at most in the task."""
-    lines, holds = [], [(setup.gravity_compensation(pose.t, pose.q), pose) for pose in setup.task_states]
+    lines = []
     for i, (drive, unit) in enumerate(zip(setup.drives, setup.sensing.displacements.units, strict=False)):
         if not drive.settings.brake or drive.holds_while_braking:
             continue
-        time = drive.settings.brake_time
-        falls = [abs(float(hold.u[i])) / float(hold.inertia[i, i]) if hold.inertia[i, i] else 0.0 for hold, _ in holds]
-        acceleration, pose = max(zip(falls, [pose for _, pose in holds], strict=True), key=lambda each: each[0])
+        time, poses = drive.settings.brake_time, setup.task_states
+        falls = [float(setup.gravity_compensation(pose.t, pose.q).let_go[i]) for pose in poses]
+        acceleration, pose = max(zip(falls, poses, strict=True), key=lambda each: each[0])
         fall, speed = f"{acceleration * time**2 / 2:.2g} {unit}", f"{acceleration * time:.2g} {unit}/s"
         lines.append(
             f"{drive.settings.name}: at each end it falls by {fall} until its brake is closed (brake_time {time:g} s, "

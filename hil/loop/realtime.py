@@ -17,6 +17,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from typing import Self
 
 from hil.loop.clock import Clock, WallClock, nanoseconds
 from hil.loop.timing import TickStatistics
-from servoctl.errors import ServoctlError
+from servoctl.errors import RigError, ServoctlError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What an operator or the system sends to end a program."""
@@ -52,7 +53,7 @@ SUSPEND = signal.SIGTSTP  # Ctrl-Z: on the wall clock, a suspended loop would le
 
 
 class StopSignals:
-    """Notes the signals that ask for a stop; use it as a context manager, in the main thread.
+    """Notes the signals that ask for a stop; use it as a context manager, in the main thread (RigError elsewhere).
 
     Args:
         suspend: Whether Ctrl-Z is one of them.
@@ -65,6 +66,11 @@ class StopSignals:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            raise RigError(
+                "hil: the loop must run in the main thread, which alone gets the signals that stop the machine, Ctrl-C "
+                "among them (run it there, or in a process of its own)"
+            )
         numbers = [*SIGNALS, *_others(), *([SUSPEND] if self._suspend else [])]
         self._before = {number: signal.signal(number, self._note) for number in numbers}
         return self

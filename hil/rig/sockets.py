@@ -8,7 +8,6 @@ Python, as always.
 
 import os
 import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -257,9 +256,6 @@ class SocketTicks:
     @contextmanager
     def awake(self) -> Iterator[None]:
         """Signals end a stretch in this context; for the main thread, where they are handled."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
         there, here = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = signal.set_wakeup_fd(here, warn_on_full_buffer=False)
         self.struct.wake = there

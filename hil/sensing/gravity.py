@@ -34,6 +34,13 @@ class Hold(NamedTuple):
     inertia: Array
 
     @property
+    def let_go(self) -> Array:
+        """Acceleration of each motor's axis without its torque, while the others stand, shape (m,)."""
+        inertia = np.diag(self.inertia)
+        accelerations: Array = np.divide(np.abs(self.u), inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
+        return accelerations
+
+    @property
     def holds(self) -> bool:
         """Whether the machine stays at rest."""
         return bool(np.abs(self.acceleration).max(initial=0.0) <= AT_REST)

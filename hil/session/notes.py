@@ -141,7 +141,7 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
 
 
 def _stops(setup: RigSetup) -> list[str]:
-    """What each protocol does when the loop does not stop the machine, and how far an axis falls until it is braked."""
+    """What each protocol does when the loop does not stop the machine."""
     lines = []
     for kind in dict.fromkeys(type(drive) for drive in setup.drives):
         alike = [drive for drive in setup.drives if type(drive) is kind]
@@ -149,7 +149,7 @@ def _stops(setup: RigSetup) -> list[str]:
         lines += [f"{who}, own ramp: {steps.ramp}", f"{who}, without the loop or its bus: {steps.silence}"]
         if any(drive.settings.brake for drive in alike):
             lines.append(f"{who}, brake: {steps.brake}")
-    return lines + describe_drops(setup) + describe_silence(setup)
+    return lines + describe_silence(setup)
 
 
 def _listed(drives: Sequence[Drive]) -> str:

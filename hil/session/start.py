@@ -8,7 +8,7 @@ from pathlib import Path
 from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
-from hil.assembly.stops import refuse_fall, refuse_shaking, states_within_limits
+from hil.assembly.stops import describe_drops, refuse_fall, refuse_shaking, states_within_limits
 from hil.bus import BusError, close_all
 from hil.bus.open import START, answers_as_emulator, emulator_lateness, hand, is_loopback, open_buses
 from hil.loop import WallClock
@@ -85,7 +85,7 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
     default = Stage.FULL if environment.emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]
     if stage not in UNPOWERED:
-        notes.append(zero_torques(setup))
+        notes += [zero_torques(setup), *describe_drops(setup)]
     if request.armed and stage not in UNPOWERED:
         notes += preflight(setup, stage, request.overrides)
     if stage is Stage.FLOAT:

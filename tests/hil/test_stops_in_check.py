@@ -8,6 +8,7 @@ import pytest
 from hil.assembly.prepare import load
 from hil.assembly.stops import describe_drops, describe_silence, describe_stops, states_within_limits, stop_from
 from hil.session.notes import describe
+from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.config import load_config, shipped_configs
 from servoctl.types import State
@@ -79,6 +80,14 @@ def test_check_says_how_far_an_axis_falls_until_its_brake_is_closed_and_the_mach
 
 def test_check_says_no_fall_where_the_drive_holds_its_torque_meanwhile() -> None:
     assert not describe_drops(load(RIGS["V rack"].config, RIGS["V rack"].overrides, "vm"))
+
+
+def test_a_start_on_drives_says_once_how_far_an_axis_falls_and_says_it_where_they_make_torque() -> None:
+    rig = RIGS["V rack odrive"]
+    for stage, armed, times in ((None, False, 1), ("zero", True, 1), ("shadow", False, 0)):
+        notes = start(Request(rig.config, tuple(rig.overrides), stage, armed=armed, engine="vm")).notes
+        said = [note for note in notes if "F: at each end it falls by 0.049 m until its brake is closed" in note]
+        assert len(said) == times
 
 
 def after_a_cut(rig: str | Rig, at: float, closing: float = 0.0) -> float:

@@ -1,6 +1,7 @@
 """Runs that end early: at bring-up, by any signal, and by code of others that ends the program."""
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hil.drives.base import DriveError
 from hil.drives.sdo import Objects
 from hil.loop.realtime import StopSignals
 from servoctl.config import load_config, shipped_configs
+from servoctl.errors import RigError
 from tests.faces import exit_code, on_rig
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
@@ -63,6 +65,12 @@ def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: in
     assert signal.getsignal(number) is before
     assert (result.exit_code, result.unconfirmed) == (130, ())
     assert "stopping" in [event.detail for event in result.events]
+
+
+def test_a_run_in_a_thread_is_refused_before_anything_is_sent() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        refused = pool.submit(on_rig, renewed(machine("odrive", "at speed"), ()), None).exception()
+    assert isinstance(refused, RigError) and "the loop must run in the main thread" in str(refused)
 
 
 def test_a_signal_with_a_handler_of_its_own_keeps_it() -> None:
