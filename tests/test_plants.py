@@ -7,7 +7,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
-from screws import ScrewScara
 
 from plants.coordinated_robots import CoordinatedRobots
 from plants.flexible_joint_arm import FlexibleJointArm, FlexibleJointLinks
@@ -158,7 +157,6 @@ CASES = {
     "flexible_joint_arm_driven_at_the_links": arm(FlexibleJointArm(**ARM, J1=0.6, J2=0.8, inputs="link")),
     "flexible_joint_links": arm(FlexibleJointLinks(**ARM)),
     "scara": scara(Scara(**SCARA)),
-    "screw_scara": scara(ScrewScara(**SCARA)),
     "two_wheeled_robot": two_wheels(TwoWheeledRobot(mb=3.0, Jz=0.2, Jw=0.03, r=0.2, d=0.3, m=8.0, I=0.7, l=0.6)),
     "unicycle": unicycle(Unicycle(m=8.0, J=0.3, c=0.2)),
     "harmonic_drive": harmonic_drive(HarmonicDrive(J=0.4, m=4.0, l=0.2, Jw=0.03, N=3.0, K1=5.0, K2=9.0, w=0.8)),

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from screws import ScrewScara
 
 import servoctl as sc
 from plants.coordinated_robots import CoordinatedRobots
@@ -84,9 +83,9 @@ def test_motor_torques_of_the_coordinated_robots(variant: str) -> None:
         np.testing.assert_allclose(M @ a - Q - B @ u, rows["passive_reaction_Qc"][i], atol=1e-10)
 
 
-@pytest.mark.parametrize("plant", [Scara(), ScrewScara()], ids=["closed_form", "screws"])
 @pytest.mark.parametrize("name", ["none", "baumgarte"])
-def test_joint_torques_of_the_scara(plant: Scara, name: str) -> None:
+def test_joint_torques_of_the_scara(name: str) -> None:
+    plant = Scara()
     run = REFERENCE["case3_scara"]["cases"]["signfix_q2_minus55"][name]
     w, rho, damping, stiffness = 0.4 * np.pi, 0.05, run["alpha"], run["beta"]
     for t, q, v, torque, violation in series(run, "times", "q", "qd", "constraint_torque", "Phi"):
@@ -160,21 +159,8 @@ def test_motor_torques_accelerate_no_link_at_once() -> None:
 
 
 RANDOM = np.random.default_rng(13)
-SCARA: dict[str, Any] = {"m2": 12.0, "m3": 9.0, "m4": 1.5, "Iz3": 0.03, "Iz4": 0.01, "l0": 0.1}
-
-
-def test_screws_and_closed_form_are_one_scara() -> None:
-    closed, screws = Scara(**SCARA), ScrewScara(**SCARA)
-    for q, v in RANDOM.normal(size=(10, 2, 4)):
-        np.testing.assert_allclose(screws.mass_matrix(q, 0.0), closed.mass_matrix(q, 0.0), atol=1e-12)
-        np.testing.assert_allclose(screws.coriolis_matrix(q, v), closed.coriolis_matrix(q, v), atol=1e-12)
-        np.testing.assert_allclose(screws.force(q, v, 0.0), closed.force(q, v, 0.0), atol=1e-12)
-
-
-def test_the_drawn_tool_of_the_scara_is_at_the_pose_of_the_screws() -> None:
-    plant = ScrewScara(**SCARA)
-    home = np.eye(4)
-    home[:3, 3] = [0.0, plant.l1 + plant.l2, plant.l0]
+def test_the_drawn_tool_of_the_scara_is_at_its_published_pose() -> None:
+    plant = Scara(l0=0.1)
     for q in RANDOM.normal(size=(5, 4)):
         a, b = q[0], q[0] + q[1]
         # (39) of Xu, Liu 2017
@@ -184,7 +170,6 @@ def test_the_drawn_tool_of_the_scara_is_at_the_pose_of_the_screws() -> None:
             plant.l0 + q[3],
         ]
         np.testing.assert_allclose(plant.links(q)["slide"][-1], tool, atol=1e-14)
-        np.testing.assert_allclose(plant.chain().forward_kinematics(q, home)[:3, 3], tool, atol=1e-14)
 
 
 def test_actuation_of_the_robots_is_the_published_one() -> None:
