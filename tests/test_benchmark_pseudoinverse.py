@@ -14,7 +14,6 @@ from tests.benchmarks.pseudoinverse import (
     OUR_RULE,
     PUBLISHED_GAINS,
     Experiment,
-    Outcome,
     linkage,
     published,
     simulate,
@@ -79,19 +78,6 @@ def test_every_method_starts_on_the_exact_motion(method: str) -> None:
     assert outcome.end == "cap" and 0.0 < outcome.reached < 20.0
     assert outcome.result == f"correct, cut at {outcome.reached:.2f} s"
     assert outcome.angle_error < 1e-4 and abs(outcome.energy_drift) < 1e-3
-
-
-@pytest.mark.parametrize(
-    ("until", "reached", "end", "text"),
-    [
-        (20.0, 20.0, "done", "correct"),
-        (9.5, 20.0, "done", "correct up to 9.50 s"),
-        (9.5, 14.51, "cap", "correct up to 9.50 s, cut at 14.51 s"),
-        (8.0, 8.1, "repeated convergence failures", "correct up to 8.00 s, failed at 8.10 s"),
-    ],
-)
-def test_a_result_tells_when_and_why_a_run_ended(until: float, reached: float, end: str, text: str) -> None:
-    assert Outcome(until, reached, end, 1e-6, 1e-6, 1e-12, 9, 5, (11, 11), 1.0).result == text
 
 
 def test_published_figures_belong_to_their_experiments_and_copy_errors_are_marked() -> None:

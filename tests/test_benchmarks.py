@@ -3,43 +3,27 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from plants.coordinated_robots import CoordinatedRobots
-from servoctl.engine import compiler
-from servoctl.simulation.engine_choice import make_loop
-from servoctl.study.batch import batch
 from servoctl.types import Array
 from tests.benchmarks import cases, laws, linkages, peers
 from tests.benchmarks.cases import CASES, ONLY_BY_NAME, main
-from tests.benchmarks.contest import Entry, Line, Results, Table, medians, printed, shown, timed
+from tests.benchmarks.contest import Entry, Line, Results, Table, printed
 from tests.benchmarks.fresh import ProcessError, cost
-from tests.benchmarks.inside import Inside
 from tests.benchmarks.parallelogram import INERTIA, MOMENT, exact_angle, pendulum, rotating_angle
-from tests.benchmarks.peers.algebra import LOOP_GAIN, LawOnTerms, actuation
+from tests.benchmarks.peers.algebra import LOOP_GAIN, actuation
 from tests.benchmarks.peers.textbook import TextbookRobots
 from tests.benchmarks.peers.tree import PARALLELOGRAM, ROBOTS, parallelogram_angles
 from tests.benchmarks.search import Candidate, fastest
 from tests.benchmarks.two_robots import (
-    START,
     TORQUES,
-    alone,
-    closed_loop_run,
-    compiled,
-    difference,
-    gain_sets,
-    in_place,
-    open_loop_run,
-    reference,
     states,
-    swept_run,
 )
 
-needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="there is no C compiler")
 STATES = states(7)
 PLANT = CoordinatedRobots(g=ROBOTS.g)
 
@@ -61,60 +45,11 @@ def saddle_point(q: Array, v: Array, u: Array, gain: float = LOOP_GAIN) -> Array
     return np.asarray(np.linalg.solve(system, np.concatenate([Q, b]))[:5])
 
 
-def object_error(t: float, q: Array) -> Array:
-    """How far the object is off its place and its level."""
-    share = np.array([1.0, 1.0, 0.5, 0.0, 0.0])
-    return np.array([share @ np.cos(q) - 1.5, share @ np.sin(q) - (1.0 - np.cos(t)) / 2, q[2]])
-
-
 def test_textbook_dynamics_are_those_of_the_saddle_point_system() -> None:
     book = TextbookRobots()
     assert np.array_equal(actuation(), PLANT.actuation(STATES.q[0], 0.0))
     for q, v in zip(STATES.q, STATES.v, strict=True):
         assert book.acceleration(q, v, TORQUES) == pytest.approx(saddle_point(q, v, TORQUES), abs=1e-12)
-
-
-def test_textbook_law_makes_the_error_of_the_object_decay_as_it_should() -> None:
-    book = TextbookRobots()
-    h = 1e-4
-    for t, q, v in zip(STATES.t, STATES.q, STATES.v, strict=True):
-        a = saddle_point(q, v, book.command(t, q, v), gain=0.0)  # the law does not know of the stabilisation
-        # e'' + 20 e' + 100 e = 0, by differences along the parabola with this acceleration
-        before, now, after = (object_error(t + s, q + s * v + s**2 / 2 * a) for s in (-h, 0.0, h))
-        residual = (after - 2.0 * now + before) / h**2 + 20.0 * (after - before) / (2.0 * h) + 100.0 * now
-        assert np.abs(residual).max() < 1e-6  # h^2 times a fourth derivative, and rounding / h^2
-
-
-def test_textbook_command_is_the_one_that_moves_and_the_smallest() -> None:
-    book = TextbookRobots()
-    for t, q, v in zip(STATES.t, STATES.q, STATES.v, strict=True):
-        u = book.command(t, q, v)
-        a = book.motion(t, q, v)
-        assert a == pytest.approx(saddle_point(q, v, u), abs=1e-10)
-        # u is the smallest: it has no part along what the object does not feel
-        columns = np.array([saddle_point(q, v, u + e) - a for e in np.eye(6)]).T
-        unfelt = np.linalg.svd(columns)[2][3:]
-        assert np.abs(unfelt @ u).max() < 1e-9 * np.abs(u).max()
-
-
-@pytest.mark.parametrize("engine", ["numpy", "vm"])
-def test_ours_is_the_textbooks_law(engine: str) -> None:
-    book, system = TextbookRobots(), closed_loop_run().system
-    loop = make_loop(system, engine)
-    for t, q, v, x in zip(STATES.t, STATES.q, STATES.v, STATES.x, strict=True):
-        assert loop.control(t, x)[:6] == pytest.approx(book.command(t, q, v), abs=1e-10)
-        assert loop.rates(t, x)[0][5:] == pytest.approx(book.motion(t, q, v), abs=1e-10)
-
-
-def test_the_reference_motion_closes_the_loop_and_gains_what_the_motors_give() -> None:
-    angles, h = reference(), 1e-4
-    q = angles(np.array([0.0, 1.0 - 2 * h, 1.0 - h, 1.0]))
-    assert q[0] == pytest.approx(START, abs=1e-15)
-    assert [np.cos(q[-1]).sum(), np.sin(q[-1]).sum()] == pytest.approx([3.0, 0.0], abs=1e-9)
-    v = (3.0 * q[3] - 4.0 * q[2] + q[1]) / (2.0 * h)
-    gained = PLANT.energy(q[3], v, 1.0) - PLANT.energy(q[0], np.zeros(5), 0.0)
-    given = TORQUES @ actuation().T @ (q[3] - q[0])  # constant torques: power is a total derivative
-    assert gained == pytest.approx(given, rel=1e-5)
 
 
 def test_the_turning_linkage_is_the_pendulums() -> None:
@@ -123,28 +58,7 @@ def test_the_turning_linkage_is_the_pendulums() -> None:
     assert rotating_angle(np.array(20.0), 1.0) > 4 * np.pi
 
 
-def test_joint_angles_are_differences_of_absolute_ones() -> None:
-    theta = np.array([0.3, -0.2, 0.5, 0.1, -0.7])
-    assert ROBOTS.joint_angles(theta) == pytest.approx(np.diff(theta, prepend=0.0))
-    assert ROBOTS.angles(ROBOTS.joint_angles(STATES.q)) == pytest.approx(STATES.q)
-    assert PARALLELOGRAM.joint_angles(parallelogram_angles(0.4)) == pytest.approx([0.4, -0.4, 0.4, 0.4])
-    # power is the same in both
-    v, force = STATES.v[0], np.arange(5.0)
-    assert ROBOTS.joint_forces(force) @ ROBOTS.joint_angles(v) == pytest.approx(force @ v)
-
-
 BOTH = [pytest.param("pinocchio", marks=needs("pinocchio")), pytest.param("mujoco", marks=needs("mujoco"))]
-
-
-@needs("pinocchio")
-def test_the_law_on_a_peers_terms_is_the_textbooks() -> None:
-    from tests.benchmarks.peers.pinocchio import PinocchioTerms
-
-    law, book = LawOnTerms("pinocchio", PinocchioTerms(ROBOTS), ROBOTS), TextbookRobots()
-    for t, q, v in zip(STATES.t, STATES.q, STATES.v, strict=True):
-        joints = ROBOTS.joint_angles(q), ROBOTS.joint_angles(v)
-        assert law.command(t, *joints) == pytest.approx(book.command(t, q, v), abs=1e-9)
-        assert ROBOTS.angles(law.motion(t, *joints)) == pytest.approx(book.motion(t, q, v), abs=1e-9)
 
 
 def tree_of(module: str, tree: Any, h: float) -> Any:
@@ -155,15 +69,6 @@ def tree_of(module: str, tree: Any, h: float) -> Any:
     from tests.benchmarks.peers.mujoco import MujocoTree
 
     return MujocoTree(tree, h, 1.0 / LOOP_GAIN)
-
-
-@pytest.mark.parametrize("module", BOTH)
-def test_a_peers_dynamics_are_those_of_the_saddle_point_system(module: str) -> None:
-    peer, force = tree_of(module, ROBOTS, 0.001), ROBOTS.joint_forces(actuation() @ TORQUES)
-    close = 1e-10 if module == "pinocchio" else 1e-2  # MuJoCo's loops are soft
-    for q, v in zip(STATES.q, STATES.v, strict=True):
-        found = peer.acceleration(ROBOTS.joint_angles(q), ROBOTS.joint_angles(v), force)
-        assert ROBOTS.angles(found) == pytest.approx(saddle_point(q, v, TORQUES), abs=close)
 
 
 @pytest.mark.parametrize("module", BOTH)
@@ -179,58 +84,10 @@ def test_a_peers_linkage_swings_as_the_pendulum(module: str) -> None:
     assert np.abs(angles[:, 1]).max() < close  # the coupler stays level
 
 
-@needs("pinocchio")
-def test_pinocchios_loop_has_the_order_of_its_method() -> None:
-    peer, force = tree_of("pinocchio", ROBOTS, 0.0), ROBOTS.joint_forces(actuation() @ TORQUES)
-    exact = reference()
-    errors = []
-    for steps in (50, 100):
-        found = ROBOTS.angles(peer.rk4(ROBOTS.joint_angles(START), np.zeros(5), force, 1.0 / steps, steps)[:, :5])
-        errors.append(np.abs(found - exact(np.arange(steps + 1) / steps)).max())
-    assert 3.5 < np.log2(errors[0] / errors[1]) < 4.5
-
-
 def test_a_missing_peer_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pinocchio", None)  # import of None fails as if nothing were there
     assert peers.missing("pinocchio") == ("pinocchio is not installed: left out (pip install 'servoctl[bench]')")
     assert peers.installed()["pinocchio"] is False
-
-
-@needs_compiler
-def test_a_call_in_c_gives_what_the_loop_gives() -> None:
-    loop = compiled(open_loop_run())
-    inside = Inside(loop.rates_kernel.function, STATES.t, STATES.x, loop.parameters)
-    times = inside(20)
-    rates = in_place(loop, loop.rates_kernel, None, STATES)
-    for k, x in enumerate(STATES.x):
-        expected = saddle_point(x[:5], x[5:], TORQUES)
-        assert inside.results[k, 5:10] == pytest.approx(expected, abs=1e-10)
-        assert rates(k)[0][5:] == pytest.approx(expected, abs=1e-10)
-    assert times.shape == (20,) and (times >= 0.0).all()
-
-
-def test_contestants_take_turns_after_one_that_does_not_count() -> None:
-    order: list[str] = []
-
-    def contestant(name: str, time: float) -> Callable[[int], Array]:
-        def calls(count: int) -> Array:
-            order.append(name)
-            return np.full(count, time)
-
-        return calls
-
-    found = medians({"a": contestant("a", 1.0), "b": contestant("b", 2.0)}, rounds=2, calls=3)
-    assert order == ["a", "b", "a", "b", "a", "b"]
-    assert found == {"a": 1.0, "b": 2.0}
-    numbers: list[int] = []
-    calls = timed(numbers.append)
-    assert len(calls(2)) == 2 and len(calls(3)) == 3
-    assert numbers == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(("value", "text"), [(2.5, "2.5 s"), (0.0312, "31.2 ms"), (4e-6, "4 us"), (8.51e-7, "851 ns")])
-def test_a_time_has_its_unit(value: float, text: str) -> None:
-    assert shown(value) == text
 
 
 def test_the_fastest_accurate_candidate_is_chosen_and_a_lost_motion_is_not() -> None:
@@ -243,25 +100,6 @@ def test_the_fastest_accurate_candidate_is_chosen_and_a_lost_motion_is_not() -> 
     best = fastest(ways, lambda s: np.zeros((len(s), 1)), 1e-6)
     # who never gets there is shown with the most accurate way
     assert {name: trial.candidate.how for name, trial in best.items()} == {"one": "fine", "two": "less"}
-
-
-def test_a_series_ends_when_it_has_become_slower_than_what_is_accurate() -> None:
-    trials: list[str] = []
-
-    def way(how: str, seconds: float) -> Candidate:
-        def run() -> tuple[Array, Array]:
-            import time
-
-            trials.append(how)
-            until = time.process_time() + seconds
-            while time.process_time() < until:
-                pass
-            return np.zeros(1), np.zeros((1, 1))
-
-        return Candidate("one", how, run, "series")
-
-    fastest([way("first", 0.0), way("slow", 0.05), way("slower", 0.1)], lambda s: np.zeros((1, 1)), 1e-6)
-    assert set(trials) == {"first", "slow"}
 
 
 def test_unequal_work_has_no_ratio() -> None:
@@ -312,14 +150,6 @@ def test_an_unknown_benchmark_is_refused_before_anything_runs(capsys: pytest.Cap
         main(["tick", "tack"])
     out, err = capsys.readouterr()
     assert out == "" and "there is no benchmark 'tack' (there are: tick, dynamics, " in err
-
-
-def test_a_batch_is_its_runs_done_alone() -> None:
-    gains = gain_sets(2)
-    found = batch(swept_run(quick=True), gains)
-    assert difference(found, alone(gains, 1, quick=True), 1, 0) < 1e-12
-    assert difference(found, found, 0, 1) > 1e-6  # other gains, other numbers
-    assert difference({"a": [1.0]}, {"a": [None]}, 0, 0) == np.inf
 
 
 def test_the_linkage_starts_where_the_exact_motion_does() -> None:
