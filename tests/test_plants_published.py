@@ -159,6 +159,8 @@ def test_motor_torques_accelerate_no_link_at_once() -> None:
 
 
 RANDOM = np.random.default_rng(13)
+
+
 def test_the_drawn_tool_of_the_scara_is_at_its_published_pose() -> None:
     plant = Scara(l0=0.1)
     for q in RANDOM.normal(size=(5, 4)):

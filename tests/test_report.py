@@ -17,7 +17,7 @@ from servoctl.report.film import RATE, film
 from servoctl.report.panels import status_runs
 from servoctl.report.path import frames, view
 from servoctl.report.stages import stage_spans
-from servoctl.report.style import NAMED, axis_label, chosen, colours, drawing_style, envelope, spread
+from servoctl.report.style import NAMED, chosen, colours, envelope, spread
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 
@@ -122,11 +122,6 @@ def test_coordinates_are_grouped_by_unit():
     assert np.array_equal(drawn["v [m/s]", "lift"][1], run["v.lift"])
 
 
-def test_the_time_axis_is_labelled_once_per_stack_with_its_unit():
-    drawn = figure(two_arms(), "coordinates")
-    assert [axes.get_xlabel() for axes in drawn.axes] == ["", "t [s]", "", "t [s]"]
-
-
 def test_errors_are_drawn_by_unit_and_rows_at_round_off_are_counted():
     run = two_arms()
     drawn = figure(run, "violations")
@@ -144,11 +139,6 @@ def test_rows_of_the_mechanism_are_dashed_and_the_title_says_so():
     styles = {line.get_gid(): line.get_linestyle() for line in axes.get_lines() if line.get_gid()}
     assert (styles["object_x"], styles["loop_y"]) == ("-", "--")
     assert axes.get_title(loc="left") == "Task error (dashed: mechanism constraints)"
-
-
-def test_rows_without_violation_are_not_drawn():
-    run = two_arms(**{"violation.level": np.full(200, np.nan)})
-    assert not any("level" in name for _, name in lines(figure(run, "violations")))
 
 
 def test_a_run_at_round_off_has_a_sentence_in_place_of_lines(tmp_path):
@@ -170,12 +160,6 @@ def test_the_mechanism_is_drawn_at_several_instants_from_light_to_dark():
     assert light == sorted(light, reverse=True)
     assert np.array_equal(arms[0].get_xydata(), run.drawing["left"][0])
     assert np.array_equal(arms[-1].get_xydata(), run.drawing["left"][-1])
-
-
-def test_axes_of_a_mechanism_are_equal_and_in_metres():
-    axes = figure(two_arms(), "path").axes[0]
-    assert axes.get_aspect() == 1.0
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x [m]", "y [m]")
 
 
 def test_the_path_of_an_end_is_drawn_and_of_a_closed_outline_that_of_its_middle():
@@ -391,19 +375,11 @@ def test_a_gap_in_a_long_line_stays_a_gap():
     assert np.isfinite(thin[(t < 39_000) | (t > 61_000)]).all()
 
 
-def test_a_short_line_is_drawn_completely():
-    t = np.arange(100.0)
-    assert envelope(t, t)[0] is t
-
-
-def test_huge_numbers_do_not_break_a_picture(tmp_path):
+def test_huge_numbers_and_a_run_of_one_row_do_not_break_a_picture(tmp_path):
     wild = np.ones(200)
     wild[10], wild[20], wild[30] = np.inf, np.nan, 1e308
     run = two_arms(**{"u.u1": wild, "q.lift": wild, "violation.level": wild, "u.u2": wild * np.nan})
     assert len(report(run, tmp_path)) == 5
-
-
-def test_a_run_of_one_row_is_drawn(tmp_path):
     assert len(report(two_arms(rows=1), tmp_path)) == 5
 
 
@@ -436,12 +412,6 @@ def test_colours_differ_for_any_number_of_lines():
         assert len(chosen(names)) <= NAMED
 
 
-def test_units_are_in_brackets():
-    assert axis_label("u", "N m") == "u [N m]"
-    assert axis_label("residual", "rad/s^2") == "residual [rad/s²]"
-    assert axis_label("memory", "") == "memory"
-
-
 def test_plot_writes_the_overview_to_the_given_path(tmp_path):
     drawn = plot(two_arms(), tmp_path / "run.pdf")
     assert drawn.get_suptitle() == "coordinated_robots"
@@ -453,13 +423,6 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match=r"overview\.png: cannot be written"):
         report(two_arms(), tmp_path / "file")
-
-
-def test_the_style_is_reset_after_its_context():
-    size = matplotlib.rcParams["font.size"]
-    with drawing_style():
-        assert matplotlib.rcParams["axes.spines.top"] is False
-    assert matplotlib.rcParams["font.size"] == size
 
 
 def test_a_funnel_is_drawn_around_beta_while_the_task_runs():

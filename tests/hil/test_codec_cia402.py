@@ -4,7 +4,6 @@ import math
 import struct
 
 import canopen
-import pytest
 from canopen_objects import node_dictionary
 from emulation import bare_drive
 from hypothesis import given
@@ -131,20 +130,6 @@ def test_python_canopen_knows_the_same_states() -> None:
     }
     for name, (mask, value) in State402.SW_MASK.items():
         assert {cia402.state_of(word) for word in range(0x80) if word & mask == value} == {names[name]}
-
-
-@given(st.floats(-20, 20), st.floats(0.7, 100))
-def test_a_torque_is_rounded_towards_zero_by_less_than_one_thousandth(torque: float, rated: float) -> None:
-    sent = driver(rated).encoding.carried(torque)
-    assert abs(sent) <= abs(torque) * (1 + 1e-12)
-    assert abs(sent - torque) < rated / 1000 * (1 + 1e-9)
-    assert sent * torque >= 0
-
-
-@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 32.8, -32.8])
-def test_a_torque_that_does_not_fit_on_the_wire_is_refused(torque: float) -> None:
-    with pytest.raises(ValueError, match="torque"):
-        DRIVE.encoding.frame_of(torque)
 
 
 @given(st.binary(max_size=8))

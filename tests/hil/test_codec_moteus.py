@@ -199,12 +199,6 @@ def test_an_answer_that_is_cut_short_is_invalid(text: str) -> None:
     assert drive.sample is None and drive.rejected == 1 and not drive.alive
 
 
-@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 327.68, 1e300])
-def test_a_torque_that_is_not_finite_or_too_large_is_refused(torque: float) -> None:
-    with pytest.raises(ValueError, match="torque"):
-        torque_command(torque, 1.0, 0.05)
-
-
 @pytest.mark.parametrize(("most", "watchdog"), [(400.0, 0.05), (1.0, 0.0), (1.0, 0.004), (1.0, 1.28), (math.inf, 0.05)])
 def test_a_limit_or_a_watchdog_that_does_not_fit_is_refused(most: float, watchdog: float) -> None:
     with pytest.raises((ValueError, OverflowError)):

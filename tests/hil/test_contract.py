@@ -19,6 +19,7 @@ from hil.bus.load import FrameTraffic, worst_load
 from hil.codecs.field import bits_in
 from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Steps
 from hil.drives.settings import DriveSettings
+from hil.drives.table import TableDrive
 from hil.drives.wire import Message
 from hil.emulator.commands import CommandFindings
 from hil.emulator.wire import EmulatedBus
@@ -112,26 +113,66 @@ def test_ids_are_reserved_and_read(settings: DriveSettings) -> None:
     assert not ids.exclusive & ids.shared
     reserved, bits = ids.exclusive | ids.shared, drive.command_bits
     assert drive.command(0.0).id & bits in {identity & bits for identity in reserved}
+    for frame in (*drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames(0.0)):
+        assert frame.id in reserved or drive.takes(frame.id), "an id that holds data stands for those that differ in it"
     assert drive.identities <= reserved
     wire = drive.wire()
     assert wire is None or all(drive.takes(message.id) for message in wire.messages)
 
 
 def torques(limit: float) -> list[float]:
-    return [limit * share / 20 for share in range(-20, 21)]
+    chance = random.Random(4)
+    return sorted(
+        [*(limit * share / 20 for share in range(-20, 21)), *(chance.uniform(-limit, limit) for _ in range(200))]
+    )
 
 
-def test_a_torque_is_sent_as_asked_but_for_a_step_and_never_above_its_limit(settings: DriveSettings) -> None:
+def test_a_torque_is_rounded_towards_zero_by_less_than_a_step(settings: DriveSettings) -> None:
+    """Where no frame carries zero, the smallest torque that one carries stands for it."""
     drive, limit = driver(settings), settings.torque_limit
-    step = 1.01 * max(drive.quantum()[2], 1e-6 * limit)
+    step, smallest = 1.01 * max(drive.quantum()[2], 1e-6 * limit), abs(drive.carried(0.0))
+    assert smallest <= step / 2
     carried = [drive.carried(torque) for torque in torques(limit)]
     for torque, each in zip(torques(limit), carried, strict=True):
-        assert abs(each - torque) <= step and abs(each) <= max(abs(torque), step)
+        assert abs(each - torque) <= step and abs(each) <= max(abs(torque), smallest) * (1 + 1e-12)
+        assert each * torque >= 0.0 or abs(torque) < smallest
         assert drive.torque_bytes(drive.command(torque)) is not None
-    assert all(before < after for before, after in pairwise(carried))
+    assert all(before <= after for before, after in pairwise(carried))
+
+
+def test_a_torque_that_is_not_finite_or_beyond_its_limit_is_never_in_a_frame(settings: DriveSettings) -> None:
+    drive, limit = driver(settings), settings.torque_limit
     for wrong in (math.nan, math.inf, -math.inf, 1.001 * limit, -1.001 * limit):
         with pytest.raises(ValueError, match=rf"{settings.name}: torque .* is not finite and within \+-{limit:g}"):
             drive.command(wrong)
+    for wrong in (math.nan, math.inf, -math.inf, 1e300) if isinstance(drive, TableDrive) else ():
+        with pytest.raises(ValueError, match="torque"):
+            drive.encoding.frame_of(wrong)
+
+
+FOREIGN = {
+    "cia402": [
+        Frame(0x000, bytes((1, 1))), Frame(0x000, bytes((130, 0))), Frame(0x080), Frame(0x201, bytes(4)),
+        Frame(0x301, bytes(8)), Frame(0x501, bytes(8)), Frame(0x601, bytes(8)), Frame(0x77F, bytes((5,))),
+    ],
+    "odrive": [Frame(0x02E, bytes(8)), Frame(0x027, bytes(8)), Frame(0x029, remote=True, length=8)],
+    "mit": [Frame(1, bytes.fromhex("ff" * 7 + "fc"))],
+    "moteus": [
+        Frame(identity, bytes.fromhex("01000a"), extended=identity > 0x7FF, fd=True) for identity in (0x8001, 0x8501, 1)
+    ],
+    "robstride": [
+        Frame(identity, bytes(8), extended=True) for identity in (0x0180_0001, 0x0300_AA01, 0x0400_FD01, 0x1200_FD01)
+    ],
+}  # fmt: skip
+"""Protocol -> frames to node 1 that only a master sends."""
+
+
+@pytest.mark.parametrize(("protocol", "frame"), [(name, frame) for name, frames in FOREIGN.items() for frame in frames])
+def test_frames_of_another_master_are_noticed(protocol: str, frame: Frame) -> None:
+    drive = driver(CASES[protocol])
+    assert drive.takes(frame.id)
+    drive.accept(frame)
+    assert str(frame) in drive.foreign or "another master commands this drive" in drive.foreign
 
 
 def test_a_torque_that_a_frame_carries_is_sent_as_it_is(settings: DriveSettings) -> None:

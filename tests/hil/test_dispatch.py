@@ -2,11 +2,14 @@
 
 from collections import deque
 
+import pytest
+
 from hil.bus import Bus, BusError, Health, Link
 from hil.drives import Feedback
 from hil.frame import Frame
 from hil.loop import VirtualClock
 from hil.rig.dispatch import Dispatch
+from tests.hil.emulation import bare_drive
 from tests.hil.test_monitor import Silent, settings
 
 
@@ -86,6 +89,7 @@ def test_a_bus_that_fails_does_not_keep_others_from_their_frames() -> None:
     rig.buses["b"].inbox.append(Frame(0x181))
     rig.dispatch.send("a", Frame(1))
     rig.dispatch.send("b", Frame(2))
+    assert rig.dispatch.healths()["a"].link is Link.DOWN, "a bus that accepts no frame, whatever it reports"
     rig.dispatch.drain()
     assert [frame.id for frame in rig.buses["b"].sent] == [2]
     assert len(rig.nodes["b"].heard) == 1
@@ -100,6 +104,16 @@ def test_waiting_on_a_bus_that_fails_ends_in_time() -> None:
     rig.buses["a"].fails = True
     rig.dispatch.wait(5_000_000, lambda: "a")
     assert rig.clock.now() == 5_000_000
+    assert rig.dispatch.healths()["a"] == Health(Link.DOWN, "bus a: closed")
+
+
+@pytest.mark.parametrize(("stamped", "taken"), [(900, 900), (5_000_000_000, 1000)])
+def test_no_sample_is_newer_than_now(stamped: int, taken: int) -> None:
+    rig, drive = Rig(), bare_drive("odrive", bus="a", node=3)
+    rig.buses["a"].inbox.append(Frame(0x69, bytes(8), time=stamped))
+    rig.clock.sleep_until(1000)
+    Dispatch(rig.buses, [drive], rig.clock, lambda *_: None).drain()
+    assert drive.sample is not None and drive.sample.time == taken
 
 
 def test_sync_goes_only_where_somebody_waits_for_it() -> None:

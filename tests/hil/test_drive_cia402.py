@@ -246,14 +246,6 @@ def test_configuration_sets_every_object() -> None:
     assert objects[0x1017].raw == 100
 
 
-def test_bring_up_starts_no_thread() -> None:
-    import threading
-
-    before = threading.active_count()
-    brought_up(Axis())
-    assert threading.active_count() == before
-
-
 def refused(axis: Axis, match: str, verb: str = "identify") -> None:
     drive, talk = conversation(axis)
     with pytest.raises(DriveError, match=match):
@@ -531,25 +523,6 @@ def test_a_drive_that_has_restarted_is_in_fault_until_it_is_configured() -> None
     assert drive.condition is Condition.DISABLED
 
 
-FOREIGN = [
-    (0x000, bytes((1, NODE))),
-    (0x000, bytes((130, 0))),
-    (0x080, b""),
-    (0x200 + NODE, bytes(4)),
-    (0x300 + NODE, bytes(8)),
-    (0x500 + NODE, bytes(8)),
-    (0x600 + NODE, bytes(8)),
-    (0x77F, bytes((5,))),
-]
-
-
-@pytest.mark.parametrize(("identifier", "data"), FOREIGN)
-def test_frames_of_another_master_are_noticed(identifier: int, data: bytes) -> None:
-    drive, _ = conversation(Axis())
-    accept(drive, identifier, data)
-    assert str(Frame(identifier, data)) in drive.foreign
-
-
 def test_commands_to_other_nodes_are_ignored() -> None:
     drive, _ = conversation(Axis())
     accept(drive, 0x000, bytes((1, NODE + 1)))
@@ -610,15 +583,6 @@ WRONG = [
 def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sentence: str) -> None:
     (problem,) = problems_of(settings(**changes), PERIOD)
     assert problem.startswith(f"u1: {sentence}")
-
-
-@pytest.mark.parametrize(("asked", "carried"), [(7.3549, 7.35), (-7.3549, -7.35), (0.0124, 0.0), (0.375, 0.375)])
-def test_the_torque_in_a_frame_is_rounded_towards_zero_and_known(asked: float, carried: float) -> None:
-    drive = Cia402Drive(settings(gear=50.0, sign=-1, rated_torque=0.5), 0.0025)
-    drive.take_as_enabled()
-    assert drive.carried(asked) == pytest.approx(carried, abs=1e-12)
-    (thousandths,) = struct.unpack("<h", drive.torque_bytes(drive.command(asked)) or b"")
-    assert drive.carried(asked) == pytest.approx(-50.0 * 0.5 * thousandths / 1000, abs=1e-12)
 
 
 def result(steps: Transfer[Any]) -> Any:

@@ -269,13 +269,6 @@ def test_a_position_is_followed_over_the_ends_of_its_range() -> None:
     assert angle < -60
 
 
-def test_frames_of_another_master_are_noticed() -> None:
-    drive, _ = conversation(Motor())
-    assert drive.identities == {0, NODE}
-    drive.accept(Frame(NODE, ENABLE))
-    assert "FFFFFFFFFFFFFFFC" in drive.foreign
-
-
 def test_a_motor_that_is_not_enabled_gets_zero_torque_in_every_tick() -> None:
     drive, talk = conversation(Motor())
     assert drive.feedback is Feedback.REPLY

@@ -291,15 +291,6 @@ def test_an_invalid_frame_is_counted_and_changes_nothing(frame: Frame) -> None:
     assert drive.rejected == 1 and drive.condition is Condition.UNKNOWN and drive.sample is None
 
 
-@pytest.mark.parametrize("identity", [0x8000 | NODE, 0x8500 | NODE, NODE])
-def test_frames_of_another_master_are_noticed(identity: int) -> None:
-    drive, _ = conversation(Axis())
-    frame = Frame(identity, bytes.fromhex("01000a"), extended=identity > 0x7FF, fd=True)
-    assert drive.takes(identity)
-    drive.accept(frame)
-    assert str(frame) in drive.foreign
-
-
 def test_the_command_limits_the_torque_in_the_drive_too() -> None:
     drive, _ = conversation(Axis())
     read = protocol.parse_registers(drive.command(12.0).data).command

@@ -250,14 +250,6 @@ def test_active_errors_are_a_fault_at_once() -> None:
     assert drive.condition is Condition.FAULT and drive.confirmed_off
 
 
-@pytest.mark.parametrize("frame", [Frame(0x6E, bytes(8)), Frame(0x67, bytes(8)), Frame(0x69, remote=True, length=8)])
-def test_frames_of_another_master_are_noticed(frame: Frame) -> None:
-    drive, _ = conversation(Axis())
-    assert frame.id in drive.identities
-    drive.accept(frame)
-    assert str(frame) in drive.foreign
-
-
 def test_an_encoder_node_only_asks_for_the_version() -> None:
     sensor = SensorSettings("x2", "main", "odrive", NODE, gear=100.0, options={"encoder_bits": 14})
     node = protocols.build(sensor, PERIOD)

@@ -24,20 +24,6 @@ WARM = "hil.emulation.thermal={rise: 80, time: 0.5}"
 """Motors that get warm within a short run."""
 
 
-def test_the_temperature_follows_the_square_of_the_torque_in_both_ticks() -> None:
-    columns = {name: np.frombuffer(data) for name, data in compare("scara_robstride", WARM)["columns"].items()}
-    torque, temperature = columns["true_u.F4"], columns["temperature.F4"]
-    load, loads = 0.0, []
-    for square in (torque / 60.0) ** 2:  # of its torque_limit
-        loads.append(load)
-        load = square + (load - square) * exp(-0.002 / 0.5)
-    on = columns["true_on.F4"] == 1
-    expected = 25.0 + 80.0 * np.array(loads)
-    assert expected[on].max() > 27.0
-    # a step of the frame is 0.1 degree; the first row is some ticks after power-on, without torque until then
-    assert np.abs(temperature - expected)[on].max() < 0.15
-
-
 def test_a_hot_drive_is_reported_once_and_before_it_switches_off_and_the_ticks_go_on_in_c() -> None:
     sets = ("hil.emulation.thermal={rise: 80, time: 0.5, trip: 31}", "hil.drives.F4.warn_at.temperature=29")
     result = compare("scara_robstride", *sets, duration=1.0)

@@ -1,13 +1,10 @@
 """Protocols by name and ids on a bus: a broken package and a conflict are named before a frame goes out."""
 
-import itertools
-
 import pytest
 from packages import Install, install  # noqa: F401
 
 from hil.assembly.prepare import load
-from hil.drives.settings import DriveSettings
-from hil.protocols.registry import BUILT_IN, build, entries, node_class, protocol
+from hil.protocols.registry import BUILT_IN, entries, protocol
 from servoctl.cli.doctor import examine
 from servoctl.cli.listing import contents
 from servoctl.errors import ConfigError
@@ -139,27 +136,6 @@ def test_protocols_may_share_a_bus_if_their_ids_do_not_conflict(drive: str, sens
     if "cia402" in drive:
         sensor = sensor.replace("node: 1", "node: 2")
     assert load(BELT, rig(drive, sensor), "vm").drives
-
-
-@pytest.mark.parametrize(
-    ("protocol", "options"),
-    [
-        ("odrive", {}),
-        ("cia402", {"counts_per_turn": 4096, "velocity_unit": "rpm", "master": 99}),
-        ("mit", {"motor": "ak80-9", "host": 5}),
-        ("moteus", {"source": 2}),
-    ],
-)
-def test_a_driver_uses_only_its_declared_ids(protocol: str, options: dict[str, object]) -> None:
-    settings = DriveSettings(
-        "u", "main", protocol, 3, options=options, torque_limit=1.0, torque_rate_limit=1.0, speed_limit=1.0,
-        position_limits=(-1.0, 1.0), rated_torque=1.0, fd=protocol == "moteus",
-    )  # fmt: skip
-    drive, ids = build(settings, 0.002), node_class(settings).reserved_ids(settings)
-    sent = [drive.command(0.5), *drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames(0.0)]  # type: ignore[attr-defined]
-    for identity in itertools.chain(drive.identities, (frame.id for frame in sent)):
-        assert identity in ids.exclusive | ids.shared
-    assert not ids.exclusive & ids.shared
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,6 @@ from hil.emulator.robstride import RobStride
 from hil.frame import Frame
 from hil.protocols import registry as protocols
 from servoctl.errors import ConfigError
-from tests.hil.faults.carts.run import play
-from tests.hil.faults.carts.scenario import PERIOD, Scenario
 
 NODE, HOST = 5, 0xFD
 TIMEOUT = 0x7028
@@ -158,14 +156,6 @@ def test_each_fault_bit_is_a_fault_at_once(bit: int, mode: int) -> None:
     assert drive.condition is (Condition.FAULT if mode == 0 else Condition.ENABLED), "in mode run it may make torque"
 
 
-@pytest.mark.parametrize("bit", range(6))
-def test_each_fault_bit_stops_the_machine_within_two_ticks(bit: int) -> None:
-    fault = {"kind": "drive_fault", "drive": "a", "code": 1 << bit, "since": "engaged", "at": 0.4}
-    result = play(Scenario("drive fault", "robstride", "at speed", 0.4, (fault,), "", bit))
-    assert (result.ended_by, result.problems) == ("drive_fault", ())
-    assert result.reaction is not None and result.reaction <= 2 * PERIOD
-
-
 def test_a_sample_is_converted_to_the_joint_and_followed_over_the_end_of_its_range() -> None:
     drive, _ = conversation(Motor())
     end = 4 * math.pi
@@ -185,14 +175,6 @@ def test_an_invalid_frame_is_counted_and_changes_nothing(frame: Frame) -> None:
     drive, _ = conversation(Motor())
     drive.accept(frame)
     assert (drive.rejected, drive.sample, drive.fault) == (1, None, "")
-
-
-@pytest.mark.parametrize("identity", [0x0180_0005, 0x0300_AA05, 0x0400_FD05, 0x1200_FD05])
-def test_frames_of_another_master_are_noticed(identity: int) -> None:
-    drive, _ = conversation(Motor())
-    assert drive.takes(identity) and not drive.takes(identity + 1)
-    drive.accept(Frame(identity, bytes(8), extended=True))
-    assert "another master commands this drive" in drive.foreign
 
 
 @pytest.mark.parametrize(("changes", "said"), [

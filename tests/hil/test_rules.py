@@ -66,14 +66,6 @@ def test_a_drive_that_reports_no_torque_is_named_within_0_3_s_even_where_loads_m
     assert event.time - begins <= 0.4e9
 
 
-def test_a_torque_that_does_not_arrive_is_named_at_the_same_tick_by_both() -> None:
-    sets = ("hil.faults=[{kind: torque_constant, factor: 0, drive: u3, at: 0.1}]",)
-    python, c = (run("coordinated_robots", tick, *sets, duration=0.4) for tick in TICKS)
-    assert_equal(python, c)
-    event = next(event for event in c["events"] if event.kind is EventKind.TRACKING)
-    assert event.subject == "u3" and "shows nothing of" in event.detail
-
-
 def test_an_axis_that_runs_into_an_unstated_speed_limit_of_its_drive_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "_real_buses", lambda settings: {"main"})
     sets = ("hil.emulation.drives.F.vel_limit=2", "hil.safety.stop_time=0.501")

@@ -189,8 +189,8 @@ def test_the_start_pose_is_compared_with_the_measurement() -> None:
     ]
 
 
-def spring(force: float, stuck: int | None, held: float = 0.0) -> list[Measurement]:
-    """The two masses from rest under a force, 0.2 s; from a tick on the driven mass's encoder stands.
+def stands_out(held: float) -> bool:
+    """Whether an encoder that stands is noticed while 0.9 N push its mass of 1 kg for 0.2 s.
 
     Friction may take an acceleration of `held` from it.
     """
@@ -200,30 +200,15 @@ def spring(force: float, stuck: int | None, held: float = 0.0) -> list[Measureme
     driven = Channel("F", 1e-5, speed_limit=5.0, interval=T, held=held)
     channels = [driven, Channel("x2", 1e-5, True, speed_limit=5.0, interval=T)]
     eyes = Sensing(model, channels, start, T, motion=motion, engine="vm")
-    q, v, u, sights, last = start.q, start.v, np.array([force]), [], 0.0
+    q, v, u = start.q, start.v, np.array([0.9])
     for k in range(80):
         now = k * TICK
-        if stuck is None or k < stuck:
-            last = 1e-5 * round(q[0] / 1e-5)
-        speed = float(v[0]) if stuck is None or k < stuck else 0.0
-        samples = [Sample(last, speed, math.nan, now), Sample(1e-5 * round(q[1] / 1e-5), math.nan, math.nan, now)]
-        sights.append(sense(eyes, k * T, now, samples, u))
+        samples = [Sample(0.0, 0.0, math.nan, now), Sample(1e-5 * round(q[1] / 1e-5), math.nan, math.nan, now)]
+        if sense(eyes, k * T, now, samples, u).findings:
+            return True
         q, v = motion(k * T, T, q, v, u)
-    return sights
-
-
-@pytest.mark.parametrize("stuck", [2, 40])
-def test_a_stuck_encoder_is_found_within_a_tenth_of_a_second(stuck: int) -> None:
-    assert not any(sight.findings for sight in spring(3.0, None))
-    found = [k for k, sight in enumerate(spring(3.0, stuck)) for finding in sight.findings if finding.channel == "F"]
-    assert 0.02 <= (found[0] - stuck + 1) * T <= 0.1
-
-
-def test_a_machine_at_rest_that_nothing_pushes_is_not_stuck() -> None:
-    assert not any(sight.findings for sight in spring(0.0, None))
+    return False
 
 
 def test_a_joint_that_friction_holds_is_not_stuck_however_fine_its_encoder_is() -> None:
-    push = 0.9  # of a mass of 1 kg
-    assert any(sight.findings for sight in spring(push, 0, held=0.2))
-    assert not any(sight.findings for sight in spring(push, 0, held=1.0))
+    assert stands_out(held=0.2) and not stands_out(held=1.0)
