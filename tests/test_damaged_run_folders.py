@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -81,9 +82,9 @@ SENTENCES = [
     (summary_with("duration", [1]), "summary.json: duration: expected a number, got [1]"),
     (summary_with("status", 5), "summary.json: status: expected text, got 5"),
     (summary_with("task_span", [1]), "summary.json: task_span: expected two times, or none, got [1]"),
-    (summary_with("events", [5]), "summary.json: events: expected a list of objects, each with its time t, got [5]"),
-    (summary_with("tasks", {"a": {"b": []}}), "summary.json: tasks: expected an object of metrics, which are numbers"),
-    (metadata_with("run", b'{"tasks": 5}'), "trajectory.parquet: tasks: expected an object of lists of texts, got 5"),
+    (summary_with("events", [5]), "summary.json: events.0: expected an object, got 5"),
+    (summary_with("tasks", {"a": {"b": []}}), "summary.json: tasks.a.b: expected a number or null, got []"),
+    (metadata_with("run", b'{"tasks": 5}'), "trajectory.parquet: tasks: expected an object, got 5"),
     (metadata_with("run", b'{"settling_band": {}}'), "trajectory.parquet: settling_band: expected a number, got {}"),
     (metadata_with("units", b'{"t": 5}'), "trajectory.parquet: units.t: expected text, got 5"),
     (metadata_with("status", b'{"x": ["OK", ""]}'), "trajectory.parquet: status.x: expected a code and its name"),
@@ -122,7 +123,7 @@ def test_every_kind_of_value_under_every_key_is_accepted_or_refused_with_a_sente
                 json.dumps(load_run(folder).summary(), allow_nan=False)
             except RunFolderError as error:
                 refused += 1
-                assert f"summary.json: {key}: expected " in str(error)
+                assert re.search(rf"summary\.json: {key}(\.\w+)*: expected ", str(error))
     assert refused > 100
 
 

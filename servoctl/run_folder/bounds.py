@@ -5,7 +5,7 @@ The funnel of a row is the corridor |beta| < width:
 beta = phi' + rate phi, or phi of a row without a rate;    width = (start - end) e^(-shrink t) + end
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +20,9 @@ COUNTED = 1e-6
 
 A bound that holds the inputs is met at equality, and samples differ from it a little to both sides.
 """
+
+SEARCH = ("steps", "unfinished")
+"""Columns `search.<name>`: steps of the search of a tick, and 1 if it ended before its answer was proven, else 0."""
 
 APART = 5  # times at which a bound holds are one event if fewer rows lie between them
 
@@ -60,57 +63,87 @@ def bound_metrics(trajectory: Recorded) -> dict[str, dict[str, Any]]:
     }
 
 
-def bound_events(trajectory: Recorded) -> list[dict[str, Any]]:
-    """Each time in which a bound held the inputs, with what each task gave up meanwhile; and bounds left at the start.
+def events_of(trajectory: Recorded) -> list[dict[str, Any]]:
+    """What bounds, funnels and the search for inputs within limits did, each with `t`, `event` and `text`.
 
-    An event has `t`, `until` (None: to the end), `bound`, `given_up` (task -> largest acceleration that it asked for
-    and did not get), and `lack`, if inputs within their limits could not hold the bound.
+    All but `outside`, a bound left at the start, have `until` (None: to the end). `bound`, a time in which it held the
+    inputs, has `given_up` (task -> largest acceleration that it asked for and did not get), and `lack`, if inputs
+    within their limits could not hold it. `funnel`, a time in which a `row` was outside, has `ratio`, the largest
+    |beta| / width. `search`, a time in which it ended at its largest number of `steps`, has `row` (from 0) and `rows`,
+    how many commands are not proven.
     """
-    events: list[dict[str, Any]] = []
-    t, given_up, lack = trajectory.t, trajectory.group("given_up"), trajectory.group("bound_lack")
+    return [*_outside(trajectory), *_bounds(trajectory), *_funnels(trajectory), *_searches(trajectory)]
+
+
+def _spans(trajectory: Recorded, where: Array) -> Iterator[tuple[slice, dict[str, Any], str]]:
+    """Rows of each time in which a condition holds, its `t` and `until`, and its end in words."""
+    t = trajectory.t
+    for first, end in _intervals(where):
+        until = float(t[end]) if end < len(t) else None
+        yield (
+            slice(first, end),
+            {"t": float(t[first]), "until": until},
+            "the end" if until is None else f"{until:.4g} s",
+        )
+
+
+def _outside(trajectory: Recorded) -> Iterator[dict[str, Any]]:
     for name, h in trajectory.group("bound").items():
         if len(h) and h[0] < -VIOLATED:
             text = f"the start is outside bound {name} (h = {h[0]:.4g})"
-            events.append({"t": float(t[0]), "event": "outside", "bound": name, "h": float(h[0]), "text": text})
+            yield {"t": float(trajectory.t[0]), "event": "outside", "bound": name, "h": float(h[0]), "text": text}
+
+
+def _bounds(trajectory: Recorded) -> Iterator[dict[str, Any]]:
+    given_up, lack = trajectory.group("given_up"), trajectory.group("bound_lack")
+    by_task = {task: [row for row in of if row in given_up] for task, of in trajectory.tasks.items()}
     for name, active in trajectory.group("bound_active").items():
-        for first, end in intervals(active > 0.5):
-            most = {
-                task: max(_largest(given_up[row][first:end]) for row in rows if row in given_up)
-                for task, rows in trajectory.tasks.items()
-                if any(row in given_up for row in rows)
-            }
-            event: dict[str, Any] = {
-                "t": float(t[first]),
-                "event": "bound",
-                "bound": name,
-                "until": float(t[end]) if end < len(t) else None,
-                "given_up": {task: value for task, value in most.items() if value > VIOLATED},
-            }
-            short = _largest(lack[name][first:end])
-            event |= {"lack": short} if short > 0.0 else {}
-            events.append(event | {"text": _in_words(event, trajectory)})
-    return events
+        for rows, span, until in _spans(trajectory, active > 0.5):
+            most = {task: max(_largest(given_up[row][rows]) for row in of) for task, of in by_task.items() if of}
+            lost = {task: value for task, value in most.items() if value > VIOLATED}
+            amounts = [
+                f"{task} by up to {_amount(trajectory, value, *(f'given_up.{row}' for row in trajectory.tasks[task]))}"
+                for task, value in lost.items()
+            ]
+            text = f"bound {name} holds the inputs until {until}: "
+            text += f"gives up {', '.join(amounts)}" if amounts else "costs the task nothing"
+            event = {"event": "bound", "bound": name, **span, "given_up": lost}
+            short = _largest(lack[name][rows])
+            if short > 0.0:
+                event["lack"] = short
+                lacking = _amount(trajectory, short, f"bound_lack.{name}")
+                text += f"; within their limits the inputs lack {lacking}"
+            yield event | {"text": text}
 
 
-def _in_words(event: dict[str, Any], trajectory: Recorded) -> str:
-    """What was given up for a bound, and until when."""
-
-    def amount(value: float, *columns: str) -> str:
-        units = {trajectory.units.get(column, "") for column in columns if column in trajectory.columns}
-        return f"{value:.4g} {' or '.join(sorted(units))}".rstrip()
-
-    until = "the end" if event["until"] is None else f"{event['until']:.4g} s"
-    amounts = [
-        f"{task} by up to {amount(value, *[f'given_up.{row}' for row in trajectory.tasks[task]])}"
-        for task, value in event["given_up"].items()
-    ]
-    cost = f"gives up {', '.join(amounts)}" if amounts else "costs the task nothing"
-    lack = amount(event["lack"], f"bound_lack.{event['bound']}") if "lack" in event else ""
-    short = f"; within their limits the inputs lack {lack}" if lack else ""
-    return f"bound {event['bound']} holds the inputs until {until}: {cost}{short}"
+def _amount(trajectory: Recorded, value: float, *columns: str) -> str:
+    """A value with the unit of some columns."""
+    units = {trajectory.units.get(column, "") for column in columns if column in trajectory.columns}
+    return f"{value:.4g} {' or '.join(sorted(units))}".rstrip()
 
 
-def intervals(where: Array) -> list[tuple[int, int]]:
+def _funnels(trajectory: Recorded) -> Iterator[dict[str, Any]]:
+    for name, (beta, width) in funnel_curves(trajectory).items():
+        ratio = np.abs(beta) / width
+        for rows, span, until in _spans(trajectory, ratio > 1.0):
+            most = float(np.nanmax(ratio[rows]))
+            text = f"task {name} is outside its funnel until {until}: at most {most:.4g} times the half-width"
+            yield {"event": "funnel", "row": name, **span, "ratio": most, "text": text}
+
+
+def _searches(trajectory: Recorded) -> Iterator[dict[str, Any]]:
+    columns = trajectory.group("search")
+    unfinished = columns.get("unfinished", np.zeros(0)) > 0.5
+    for rows, span, until in _spans(trajectory, unfinished):
+        count, steps = int(unfinished[rows].sum()), int(np.nanmax(columns["steps"][rows]))
+        text = (
+            f"the search for the best inputs within limits and bounds stops after {steps} steps in {count} ticks until "
+            f"{until}: these commands are within the limits, but may give up more than they have to"
+        )
+        yield {"event": "search", **span, "row": rows.start, "rows": count, "steps": steps, "text": text}
+
+
+def _intervals(where: Array) -> list[tuple[int, int]]:
     """First row, and the row after the last, of each stretch in which a condition holds; short gaps are closed."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], where, [False]]).astype(int)))
     found: list[tuple[int, int]] = []
@@ -149,23 +182,6 @@ def funnel_curves(trajectory: Recorded) -> dict[str, FunnelCurve]:
         counts[trajectory.during(name)] = True
         found[name] = FunnelCurve(np.where(counts, beta, np.nan), np.where(counts, width, np.nan))
     return found
-
-
-def funnel_events(trajectory: Recorded) -> list[dict[str, Any]]:
-    """Each time in which a row was outside its funnel.
-
-    An event has `t`, `until` (None: to the end), `row` and `ratio`, the largest |beta| / width.
-    """
-    events, t = [], trajectory.t
-    for name, (beta, width) in funnel_curves(trajectory).items():
-        ratio = np.abs(beta) / width
-        for first, end in intervals(ratio > 1.0):
-            until, most = (float(t[end]) if end < len(t) else None), float(np.nanmax(ratio[first:end]))
-            stays = "the end" if until is None else f"{until:.4g} s"
-            text = f"task {name} is outside its funnel until {stays}: at most {most:.4g} times the half-width"
-            event = {"t": float(t[first]), "event": "funnel", "row": name, "until": until, "ratio": most, "text": text}
-            events.append(event)
-    return events
 
 
 def _largest(values: Array) -> float:

@@ -8,84 +8,57 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from sys import float_info
-from typing import Any, NamedTuple
+from typing import Any
 
 from servoctl.errors import RunFolderError
 
 
-class Kind(NamedTuple):
-    """A kind of value."""
-
-    words: str  # its name in messages
-    fits: Callable[[Any], bool]  # whether a value is of this kind
-
-
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= float_info.max
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+def _is_list(value: Any, fits: Callable[[Any], bool], *lengths: int) -> bool:
+    return isinstance(value, list) and all(map(fits, value)) and (not lengths or len(value) in lengths)
 
 
-TEXT = Kind("text", lambda value: isinstance(value, str))
-NUMBER = Kind("a number", _is_number)
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-OBJECT = Kind("an object", lambda value: isinstance(value, dict))
-OBJECTS = Kind("an object of objects", lambda value: OBJECT.fits(value) and all(map(OBJECT.fits, value.values())))
-NUMBERS = Kind("an object of numbers", lambda value: OBJECT.fits(value) and all(map(_is_number, value.values())))
-TABLE = Kind(
-    "an object of objects of numbers", lambda value: OBJECTS.fits(value) and all(map(NUMBERS.fits, value.values()))
-)
-PAIRS = Kind(
-    "an object of pairs of numbers",
-    lambda value: OBJECT.fits(value) and all(_is_list(pair, _is_number) and len(pair) == 2 for pair in value.values()),
-)
-NAMES = Kind("a list of texts", _is_names)
-GROUPS = Kind("an object of lists of texts", lambda value: OBJECT.fits(value) and all(map(_is_names, value.values())))
-SPAN = Kind("two times, or none", lambda value: _is_list(value, _is_number) and len(value) in (0, 2))
-EVENTS = Kind("a list of objects, each with its time t", lambda value: _is_list(value, _is_event))
-METRICS = Kind(
-    "an object of metrics, which are numbers",
-    lambda value: OBJECTS.fits(value) and all(map(_is_metrics, value.values())),
-)
+FITS: dict[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "a number": _is_number,
+    "a number or null": lambda value: value is None or _is_number(value),
+    "true or false": lambda value: isinstance(value, bool),
+    "an object": lambda value: isinstance(value, dict),
+    "a list": lambda value: isinstance(value, list),
+    "a list of texts": lambda value: _is_list(value, lambda name: isinstance(name, str)),
+    "two numbers": lambda value: _is_list(value, _is_number, 2),
+    "two times, or none": lambda value: _is_list(value, _is_number, 0, 2),
+}
+"""A kind in words -> whether a value is of this kind."""
 
+Kind = str | dict[str, Any] | list[Any]
+"""One of `FITS`; an object with kinds by key, where `*` is any key; or a list, of values of its one kind."""
 
-def _is_list(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(fits, value))
+METRICS: Kind = {"*": {"*": "a number or null"}}
 
-
-def _is_event(value: Any) -> bool:
-    return isinstance(value, dict) and (value.get("t") is None or _is_number(value["t"]))
-
-
-def _is_metrics(value: Any) -> bool:
-    return all(metric is None or _is_number(metric) for metric in value.values())
-
-
-KINDS = (
-    dict.fromkeys(("config", "servoctl", "engine", "status", "error", "stage", "tick", "sparse_rows"), TEXT)
-    | dict.fromkeys(
-        ("duration", "steps", "evaluations", "wall_time", "realtime_factor", "settling_band", "energy_drift"), NUMBER
-    )
-    | dict.fromkeys(("emulated", "lockstep"), FLAG)
-    | dict.fromkeys(("timing", "bus", "counts", "emulator", "recorder", "realism"), OBJECT)
-    | dict.fromkeys(("warnings", "stages", "left_out", "observer", "realtime"), NAMES)
-    | {
-        "tasks": GROUPS,
-        "task_span": SPAN,
-        "events": EVENTS,
-        "drives": OBJECTS,
-        "torque_limits": NUMBERS,
-        "law_limits": PAIRS,
-        "funnels": TABLE,
-    }
-    | {"bus_bits": OBJECT, "faults": Kind("a list", lambda value: isinstance(value, list))}
-)
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("config", "servoctl", "engine", "status", "error", "stage", "tick", "sparse_rows"), "text"),
+    **dict.fromkeys(("duration", "steps", "evaluations", "wall_time", "realtime_factor"), "a number"),
+    **dict.fromkeys(("settling_band", "energy_drift"), "a number"),
+    **dict.fromkeys(("emulated", "lockstep"), "true or false"),
+    **dict.fromkeys(("timing", "bus", "bus_bits", "counts", "emulator", "recorder", "realism"), "an object"),
+    **dict.fromkeys(("warnings", "stages", "left_out", "observer", "realtime"), "a list of texts"),
+    "tasks": {"*": "a list of texts"},
+    "task_span": "two times, or none",
+    "events": [{"t": "a number or null"}],
+    "faults": "a list",
+    "drives": {"*": "an object"},
+    "torque_limits": {"*": "a number"},
+    "law_limits": {"*": "two numbers"},
+    "funnels": {"*": {"*": "a number"}},
+}
 """Key of the metadata -> kind of its value; null is allowed for every key."""
 
-
-METRIC_GROUPS = dict.fromkeys(("tasks", "passive", "inputs"), METRICS)  # further keys of `summary.json`
+SUMMARY = KINDS | dict.fromkeys(("tasks", "passive", "inputs"), METRICS)
+"""The same of `summary.json`."""
 
 
 def decoded(text: bytes) -> dict[str, Any]:
@@ -108,31 +81,20 @@ def checked(path: Path, values: Mapping[str, Any], kinds: Mapping[str, Kind] = K
     Raises:
         RunFolderError: A value has a kind that no version of servoctl writes.
     """
-    for key, value in values.items():
-        kind = kinds.get(key)
-        if kind is not None and value is not None and not kind.fits(value):
-            raise _wrong(path, key, kind.words, value)
-    return {key: value for key, value in values.items() if value is not None}
+    known = {key: value for key, value in values.items() if value is not None}
+    for key, value in known.items():
+        _check(path, key, value, kinds.get(key))
+    return known
 
 
 def units(path: Path, values: Mapping[str, Any]) -> dict[str, str]:
-    """Column -> unit.
-
-    Raises:
-        RunFolderError: A unit is no text.
-    """
-    for column, unit in values.items():
-        if not isinstance(unit, str):
-            raise _wrong(path, f"units.{column}", TEXT.words, unit)
+    """Column -> unit; errors as of `checked`."""
+    _check(path, "units", values, {"*": "text"})
     return dict(values)
 
 
 def statuses(path: Path, values: Mapping[str, Any]) -> dict[int, str]:
-    """Code -> name of a status, in the version that wrote the file.
-
-    Raises:
-        RunFolderError: An entry is not a code with its name.
-    """
+    """Code -> name of a status, in the version that wrote the file; errors as of `checked`."""
     names = {}
     for code, entry in values.items():
         name = entry[0] if isinstance(entry, list) and entry else entry
@@ -140,6 +102,19 @@ def statuses(path: Path, values: Mapping[str, Any]) -> dict[int, str]:
             raise _wrong(path, f"status.{code}", 'a code and its name, as in "0": ["OK", ...]', entry)
         names[int(code)] = name
     return names
+
+
+def _check(path: Path, key: str, value: Any, kind: Kind | None) -> None:
+    if isinstance(kind, str) and not FITS[kind](value):
+        raise _wrong(path, key, kind, value)
+    if isinstance(kind, list):
+        _check(path, key, value, "a list")
+        for index, each in enumerate(value):
+            _check(path, f"{key}.{index}", each, kind[0])
+    if isinstance(kind, dict):
+        _check(path, key, value, "an object")
+        for name, each in value.items():
+            _check(path, f"{key}.{name}", each, kind.get(name, kind.get("*")))
 
 
 def _wrong(path: Path, key: str, words: str, value: Any) -> RunFolderError:

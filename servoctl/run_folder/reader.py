@@ -3,7 +3,7 @@
 import contextlib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
         OSError: The file cannot be read.
     """
     path = folder / SUMMARY
-    summary = metadata.decoded(path.read_bytes())
-    return metadata.checked(path, summary, {**metadata.KINDS, **metadata.METRIC_GROUPS})
+    return metadata.checked(path, metadata.decoded(path.read_bytes()), metadata.SUMMARY)
 
 
 def _kept(names: list[str], read: Callable[[list[str] | None], Any], keep: Keep) -> dict[str, Array]:
@@ -152,44 +151,33 @@ def _read_drawing(path: Path) -> dict[str, Array]:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             drawing = {name: np.asarray(array) for name, array in arrays.items()}
+        for name, array in drawing.items():
+            _check_drawn(name, array, drawing)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise RunFolderError(f"{path}: is damaged: {error} (delete it to load the run without it)") from error
-    problem = _drawing_problem(drawing)
-    if problem is not None:
-        raise RunFolderError(f"{path}: is damaged: {problem} (delete it to load the run without it)")
     return drawing
 
 
-def _drawing_problem(drawing: dict[str, Array]) -> str | None:
-    """The problem with the arrays of a drawing (see `Trajectory.drawing`); None: there is none."""
+ANY, SOME, SPACE = range(10**9), range(1, 10**9), (2, 3)  # lengths of an axis
+
+
+def _check_drawn(name: str, array: Array, drawing: dict[str, Array]) -> None:
+    """Raises ValueError if an array does not fit its drawing, see `Trajectory.drawing`."""
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name}: expected numbers, got {array.dtype}")
     frames = drawing["t"].size if "t" in drawing else 0
-    for name, array in drawing.items():
-        if array.dtype.kind not in "iuf":
-            return f"{name}: expected numbers, got {array.dtype}"
-        if name in ("t", "energy"):
-            good = array.shape == (frames,)
-        elif name.startswith("task."):
-            good = array.ndim == 2 and array.shape[1] in (2, 3)
-        elif name.startswith("solid."):
-            others = {f"{prefix}.{name.removeprefix('solid.')}" for prefix in ("faces", "pose")}
-            good = array.ndim == 2 and array.shape[1] == 3 and others <= drawing.keys()
-        elif name.startswith("faces."):
-            good = _are_faces(array, len(drawing.get(f"solid.{name.removeprefix('faces.')}", ())))
-        elif name.startswith(("pose.", "axes.")):
-            good = array.shape == (frames, 12)
-        elif name.startswith("shape."):
-            good = array.shape == (frames, 7)
-        elif name.startswith(("obstacle.", "enclosure.")):
-            good = array.shape == (7,)
-        else:
-            good = array.ndim == 3 and array.shape[0] == frames and array.shape[1] > 0 and array.shape[2] in (2, 3)
-        if not good:
-            return f"{name}: unexpected shape {array.shape} for {frames} frames"
-    return None
-
-
-def _are_faces(array: Array, points: int) -> bool:
-    """Whether each row has four indices of points and a colour."""
-    if array.ndim != 2 or array.shape[1] != 5 or array.dtype.kind not in "iu":
-        return False
-    return bool(np.all(array >= 0) and np.all(array[:, :4] < points))
+    kind, dot, frame = name.partition(".")
+    by_kind: dict[str, list[Container[int]]] = {
+        "t": [(frames,)], "energy": [(frames,)], "task.": [ANY, SPACE], "solid.": [ANY, (3,)], "faces.": [ANY, (5,)],
+        "pose.": [(frames,), (12,)], "axes.": [(frames,), (12,)], "shape.": [(frames,), (7,)], "obstacle.": [(7,)],
+        "enclosure.": [(7,)],
+    }  # fmt: skip
+    lengths = by_kind.get(kind + dot, [(frames,), SOME, SPACE])
+    good = array.ndim == len(lengths) and all(n in fitting for n, fitting in zip(array.shape, lengths, strict=True))
+    if kind + dot == "solid.":
+        good = good and {f"faces.{frame}", f"pose.{frame}"} <= drawing.keys()
+    if kind + dot == "faces.":  # four indices of points and a colour
+        points = len(drawing.get(f"solid.{frame}", ()))
+        good = good and array.dtype.kind in "iu" and bool((array >= 0).all() and (array[:, :4] < points).all())
+    if not good:
+        raise ValueError(f"{name}: unexpected shape {array.shape} for {frames} frames")

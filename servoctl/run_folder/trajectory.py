@@ -14,39 +14,13 @@ import numpy as np
 
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
-from servoctl.run_folder.bounds import Recorded, bound_events, bound_metrics, funnel_events, intervals
+from servoctl.run_folder.bounds import bound_metrics, events_of
 from servoctl.run_folder.metrics import EVIDENCE, Figures, input_entry, task_entry
 from servoctl.run_folder.values import greatest, plain, rms, time_where
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
-
-SEARCH = ("steps", "unfinished")
-"""Columns `search.<name>`: steps of the search of a tick, and 1 if it ended before its answer was proven, else 0."""
-
-
-def search_events(trajectory: Recorded) -> list[dict[str, Any]]:
-    """Each time in which the search ended at its largest number of steps.
-
-    An event has `t`, `row` (from 0), `until` (None: to the end), `rows` (how many commands are not proven) and `steps`.
-    """
-    columns = trajectory.group("search")
-    if "unfinished" not in columns:
-        return []
-    events, t, unfinished = [], trajectory.t, columns["unfinished"] > 0.5
-    for first, end in intervals(unfinished):
-        until, count = (float(t[end]) if end < len(t) else None), int(unfinished[first:end].sum())
-        steps = int(np.nanmax(columns["steps"][first:end]))
-        stays = "the end" if until is None else f"{until:.4g} s"
-        text = (
-            f"the search for the best inputs within limits and bounds stops after {steps} steps in {count} ticks until "
-            f"{stays}: these commands are within the limits, but may give up more than they have to"
-        )
-        event = {"t": float(t[first]), "event": "search", "row": first, "until": until, "rows": count, "steps": steps}
-        events.append(event | {"text": text})
-    return events
-
 
 SCHEMA = 1  # version of the shape of `summary.json`
 
@@ -76,7 +50,7 @@ class Trajectory:
             `disturbance.<row>` of an observer, in the same unit; of each bound `bound.<bound>` (h, which stays >= 0),
             `bound_active.<bound>` (1 while it holds the inputs) and `bound_lack.<bound>` (what inputs within their
             limits cannot give it [unit of h / s^2]); of limits and bounds `search.steps` and `search.unfinished`, see
-            `search_events`. Missing quantities are left out.
+            `bounds.SEARCH`. Missing quantities are left out.
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
@@ -226,7 +200,7 @@ class Trajectory:
         events = list(self.metadata.get("events", []))
         told = ("bound", "funnel", "search")
         if not any(event.get("event") in told for event in events):  # a run on drives has none of them
-            events += [*bound_events(self), *funnel_events(self), *search_events(self)]
+            events += events_of(self)
         out["events"] = events
         return dict(plain(out))
 

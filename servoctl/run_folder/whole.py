@@ -1,13 +1,8 @@
-"""Writes the files of a run folder that are written in one piece: summary, drawing and table.
-
-Design: a full disk must not hide how a run ended. The first summary reserves room in its file, so that the status and
-the error can be written in place later.
-"""
+"""Writes the files of a run folder that are written in one piece: summary, drawing and table."""
 
 import contextlib
 import dataclasses
 import json
-import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,42 +31,14 @@ def writing(path: Path) -> Iterator[None]:
         raise unwritable(getattr(error, "filename", None) or path, error) from error
 
 
-RESERVE = 2048  # room in the first summary [byte]: enough to write the end of a run in place on a full disk
-
-
-def write_summary(path: Path, trajectory: Trajectory, room: int = 0) -> None:
-    """Writes `summary.json`, padded to at least `room` bytes; on a full disk, in place and shorter if necessary.
+def write_summary(path: Path, trajectory: Trajectory) -> None:
+    """Writes `summary.json`.
 
     Raises:
-        OSError: It cannot be written in any way.
+        OSError: It cannot be written.
     """
-    summary = trajectory.summary()
-    text = (json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode().ljust(room)
-    try:
-        replace(path / SUMMARY, lambda file: file.write(text))
-    except OSError:
-        short = {key: summary.get(key) for key in ("schema", "config", "status")} | {"error": _error_of(trajectory)}
-        if not _overwrite(path / SUMMARY, text, json.dumps(short).encode()):
-            raise
-
-
-def _error_of(trajectory: Trajectory) -> str | None:
-    """The error of a run, short enough for the reserved room."""
-    error = trajectory.metadata.get("error")
-    return None if error is None else str(error)[:400]
-
-
-def _overwrite(path: Path, *texts: bytes) -> bool:
-    """Overwrites a file in place, which a full disk allows, with the first text that fits; False if none fits."""
-    with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
-        size = file.seek(0, os.SEEK_END)
-        for text in texts:
-            if len(text) <= size:
-                file.seek(0)
-                complete = file.write(text.ljust(size)) == size
-                os.fsync(file.fileno())
-                return complete
-    return False
+    text = json.dumps(trajectory.summary(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    replace(path / SUMMARY, lambda file: file.write(text.encode()))
 
 
 def ended_by(error: BaseException) -> dict[str, Any]:

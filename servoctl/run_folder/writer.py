@@ -18,7 +18,6 @@ from servoctl.errors import RunFolderError, WriteError
 from servoctl.run_folder.files import CONFIG, END_OF_STREAM, FILES, STREAM, SUMMARY, replace, to_arrow
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.whole import (
-    RESERVE,
     ended_by,
     say_end,
     schema_metadata,
@@ -96,18 +95,9 @@ FLUSH_INTERVAL = 0.5  # [s] longest time for which rows stay in memory only
 
 
 class RunFolder:
-    """Writes a run while it goes on; a context manager.
+    """Writes a run while it goes on; a context manager, made by `create`.
 
     An exception inside the context closes the folder with status `failed`, Ctrl-C with status `interrupted`.
-
-    Args:
-        path: An existing folder; `create` makes one.
-        metadata: What is known of the run at its start: see `Trajectory.metadata`.
-        units: Column -> unit.
-        clock: Monotonic time [s].
-
-    Attributes:
-        path: The folder, where it lies now.
     """
 
     def __init__(self, path: Path, metadata: dict[str, Any], units: dict[str, str], clock: Callable[[], float]) -> None:
@@ -161,13 +151,14 @@ class RunFolder:
 
     @property
     def path(self) -> Path:
+        """The folder, where it lies now."""
         return self._place.path
 
     def _begin(self, config_text: str) -> None:
         """Writes the first summary and the config."""
         start = Trajectory({}, self._units, self._metadata)
         try:
-            self._place.write(lambda path: write_summary(path, start, RESERVE))
+            self._place.write(lambda path: write_summary(path, start))
         except OSError:
             with contextlib.suppress(OSError):
                 (self._place.follow() / SUMMARY).unlink()  # the empty file of `claim` would be taken for a run

@@ -12,7 +12,7 @@ import numpy as np
 from servoctl.engine.ccode import BoundCall
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
-from servoctl.run_folder.trajectory import SEARCH
+from servoctl.run_folder.bounds import SEARCH
 from servoctl.types import Array
 
 

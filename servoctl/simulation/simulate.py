@@ -17,8 +17,8 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError, listed
 from servoctl.expression import per_second
 from servoctl.mechanics.constraint_rows import accelerations
 from servoctl.run_folder import RunFolder
-from servoctl.run_folder.bounds import bound_events, funnel_events
-from servoctl.run_folder.trajectory import Trajectory, search_events
+from servoctl.run_folder.bounds import events_of
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, outlier_events, shown_parts
 from servoctl.simulation.integrate import integrate
@@ -292,7 +292,7 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
-    events += [*bound_events(trajectory), *funnel_events(trajectory), *search_events(trajectory)]
+    events += events_of(trajectory)
     events += outlier_events(trajectory)
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
