@@ -267,14 +267,6 @@ def test_help_lists_the_commands_in_groups(command: Servoctl) -> None:
     assert not [line for line in "".join(groups).splitlines() if line.endswith("...")]  # no description is cut
 
 
-def test_a_command_that_is_gone_is_refused_with_what_serves_instead(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "tick", "--quick"]) == 2
-    assert capsys.readouterr().err == (
-        "servoctl bench: no longer exists: benchmarks are a tool of the repository "
-        "(in a checkout: python -m tests.benchmarks)\n"
-    )
-
-
 def test_help_of_every_command_ends_with_an_example_that_the_command_accepts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

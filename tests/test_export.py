@@ -383,17 +383,6 @@ def test_the_command_writes_its_files_and_prints_their_cost(tmp_path: Path, caps
     assert "double m1; /* [kg] the driven mass; default 1.5 */" in (out / names[0]).read_text()
 
 
-@needs_compiler
-@pytest.mark.parametrize("option", ["--loop", "--float"])
-def test_an_option_that_is_gone_is_refused_with_what_serves_instead(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    assert main(["export", "two_mass_spring", "--out", str(tmp_path / "out"), option]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"servoctl export {option}: no longer exists: the ") and len(said.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
-
-
 def test_json_carries_files_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["export", "two_mass_spring", "--out", str(tmp_path), "--json"])

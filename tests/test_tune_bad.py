@@ -89,16 +89,6 @@ def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str
     assert said(capsys, "--resume")[2] == f"--resume: needs --out (the newest: --out runs/{folder.name})\n"
 
 
-@pytest.mark.parametrize("option", ["--storage=sqlite:///x.db", "--compare", "--no-compare"])
-def test_an_option_that_is_gone_is_refused_with_what_serves_instead(
-    config: Path, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    code, _, err = said(capsys, option)
-    assert code == 2 and len(err.splitlines()) == 1
-    assert err.startswith(f"servoctl tune {option.partition('=')[0]}: no longer exists: a ")
-    assert list(config.parent.iterdir()) == [config]
-
-
 def test_without_optuna_the_error_tells_what_to_install(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

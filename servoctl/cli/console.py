@@ -85,7 +85,6 @@ class Announcer:
         self._queue: SimpleQueue[str | float | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="announcer", daemon=True)
         self._shown = time.monotonic()
-        self._open = False
 
     def say(self, line: str) -> None:
         """Prints a line; returns at once."""
@@ -107,25 +106,14 @@ class Announcer:
         self._thread.join()
 
     def _work(self) -> None:
+        terminal, clear = sys.stderr.isatty(), "\r\033[K"
         while (item := self._queue.get()) is not None:
             if isinstance(item, str):
-                self._clear()
-                note(item)
-            else:
-                self._show(f"\r{self._title} {100 * item:.0f} %")
-        self._clear()
-
-    def _show(self, text: str) -> None:
-        if sys.stderr.isatty():
-            self._open = True
-            sys.stderr.write(text)
-            sys.stderr.flush()
-
-    def _clear(self) -> None:
-        if self._open:
-            self._open = False
-            self._show("\r\033[K")
-            self._open = False
+                note(f"{clear}{item}" if terminal else item)
+            elif terminal:
+                typer.echo(f"\r{self._title} {100 * item:.0f} %", nl=False, err=True)
+        if terminal:
+            typer.echo(clear, nl=False, err=True)
 
 
 class ExitCode(IntEnum):

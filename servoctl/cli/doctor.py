@@ -69,7 +69,6 @@ def examine() -> dict[str, Any]:
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
         "sched_fifo": rights["priority"],
         "memory_lock": rights["memory"],
-        "memlock_bytes": _memlock_limit(),
         **_protocols(),
         "packages": {name: _version(name) for name in _dependencies()},
     }
@@ -163,16 +162,6 @@ def _rights() -> dict[str, bool]:
 
     with prepare() as granted:
         return {grant.name: grant.granted for grant in granted.grants}
-
-
-def _memlock_limit() -> int | str | None:
-    """Limit of locked memory [byte], `unlimited`, or None if the system has no such limit."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    return "unlimited" if limit == resource.RLIM_INFINITY else limit
 
 
 def _dependencies() -> list[str]:

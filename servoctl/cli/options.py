@@ -3,7 +3,6 @@
 Design: plain text, since importing rich takes longer than all the rest of `--help`.
 """
 
-from collections.abc import Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from servoctl.errors import ConfigError, ServoctlError, in_one_line
+from servoctl.errors import ServoctlError, in_one_line
 
 if TYPE_CHECKING:
     from servoctl.config.overrides import Override
@@ -55,39 +54,8 @@ def fresh_folder(name: str) -> Path:
     return next(path for path in names if not path.exists())
 
 
-GONE = {
-    ("bench", ""): "benchmarks are a tool of the repository (in a checkout: python -m tests.benchmarks)",
-    ("export", "--loop"): "the loop on drives runs in servoctl hil (without --loop, export writes the law)",
-    ("export", "--float"): "the exported law computes in double (leave it out)",
-    ("tune", "--storage"): "a study is a file of its folder (use --out, and --resume to continue)",
-    ("tune", "--compare"): "a search times nothing but itself (leave it out)",
-    ("tune", "--no-compare"): "a search times nothing but itself (leave it out)",
-}
-"""(command, option) -> reason and remedy; the option is empty where the whole command is gone."""
-
-
-def refuse_gone(command: str, words: Sequence[str]) -> None:
-    """Refuses a command line that names something from earlier versions.
-
-    Raises:
-        ConfigError: The command, or one of its options, no longer exists.
-    """
-    for (name, option), text in GONE.items():
-        if name == command and (not option or option in [word.partition("=")[0] for word in words]):
-            raise ConfigError(f"servoctl {' '.join(filter(None, (name, option)))}: no longer exists: {text}")
-
-
 class GroupedCommands(TyperGroup):
-    """Lists each command in the section of its `rich_help_panel`, and says what serves in place of one that is gone."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Finds the command of a line.
-
-        Raises:
-            ConfigError: The command, or one of its options, no longer exists.
-        """
-        refuse_gone(args[0], args[1:])
-        return super().resolve_command(ctx, args)
+    """Lists each command in the section of its `rich_help_panel`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes one section per group; the descriptions of all sections begin in the same column."""
