@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -402,6 +403,7 @@ class TorqueProof:
         return Finding(i, EventKind.UNPROVED, what)
 
 
+@lru_cache
 def _left(quarter: int, late: int, pole: float) -> float:
     """Share of the response in a round that a filter with this double pole leaves [-]; `late`: ticks after it."""
     torque = np.append(np.repeat([1.0, -1.0, -1.0, 1.0], quarter), np.zeros(late))
@@ -417,9 +419,10 @@ def _left(quarter: int, late: int, pole: float) -> float:
 
 def _trend(dt: Array) -> Array:
     """Orthonormal columns of what is constant and what is linear over these steps of time."""
-    time = np.append(0.0, np.cumsum(dt))
-    basis: Array = np.linalg.qr(np.stack([np.ones_like(time), time], axis=1))[0]
-    return basis
+    basis = np.ones((len(dt) + 1, 2))
+    basis[0, 1], basis[1:, 1] = 0.0, np.cumsum(dt)
+    basis[:, 1] -= basis[:, 1].mean()
+    return basis / np.sqrt((basis**2).sum(axis=0))
 
 
 def _detrended(rows: Array, basis: Array) -> Array:
