@@ -64,7 +64,7 @@ class Supply:
                 drive.fail(drive.overvoltage_code)
 
 
-End = Callable[[], None]  # ends the effect of a fault
+End = Callable[[], object]  # ends the effect of a fault
 Begin = Callable[..., End | None]  # starts a fault by its injector and parameters; returns what ends it
 
 
@@ -131,6 +131,18 @@ class FaultInjector:
         if self.fault.drive is not None:
             return [(self.emulator.wires[self.node.settings.bus], self.node.station)]
         return [(wire, self.emulator.buses[wire.name].station) for wire in self.wires]
+
+    def set(self, target: object, apply: End = lambda: None, **values: Any) -> End:
+        """Sets attributes until the end; `apply` is called after both changes."""
+        before = {name: getattr(target, name) for name in values}
+
+        def become(them: Mapping[str, Any]) -> None:
+            for name, value in them.items():
+                setattr(target, name, value)
+            apply()
+
+        become(values)
+        return partial(become, before)
 
     def disturb(self, make: Callable[..., Disturbance], which: Mapping[str, Any], *values: Any) -> End:
         """Disturbs the selected frames on the wires by `make(selection, *values)`."""
