@@ -85,6 +85,49 @@ STATE_BITS = 0x6F  # bits of the statusword by which the states differ
 WORKING = 0x27  # those bits while the drive is enabled
 NMT_BITS = 0x7F  # bits of a heartbeat that hold the state
 
+U8, U16, U32, I8, I16, I32 = (Struct(f"<{code}") for code in "BHIbhi")
+MAPPED = 3  # objects that one of our PDOs carries at most
+
+OBJECTS = {  # index, subindex -> name, type of the objects that a driver uses
+    (0x1000, 0): ("Device type", U32),
+    (0x1016, 1): ("Consumer heartbeat time, Consumer 1", U32),
+    (0x1017, 0): ("Producer heartbeat time", U16),
+    (0x1029, 1): ("Error behaviour, Communication error", U8),
+    (0x6007, 0): ("Abort connection option code", I16),
+    (0x603F, 0): ("Error code", U16),
+    (0x6040, 0): ("Controlword", U16),
+    (0x6041, 0): ("Statusword", U16),
+    (0x605A, 0): ("Quick stop option code", I16),
+    (0x605B, 0): ("Shutdown option code", I16),
+    (0x605C, 0): ("Disable operation option code", I16),
+    (0x605E, 0): ("Fault reaction option code", I16),
+    (0x6060, 0): ("Modes of operation", I8),
+    (0x6061, 0): ("Modes of operation display", I8),
+    (0x6064, 0): ("Position actual value", I32),
+    (0x606C, 0): ("Velocity actual value", I32),
+    (0x6071, 0): ("Target torque", I16),
+    (0x6072, 0): ("Max torque", U16),
+    (0x6076, 0): ("Motor rated torque", U32),
+    (0x6077, 0): ("Torque actual value", I16),
+    (0x6085, 0): ("Quick stop deceleration", U32),
+    (0x60B2, 0): ("Torque offset", I16),
+    (0x6502, 0): ("Supported drive modes", U32),
+}
+for _number in range(len(RPDOS)):
+    for _base, _pdo in ((0x1400, f"RPDO{_number + 1}"), (0x1800, f"TPDO{_number + 1}")):
+        _places = {sub: (f"{_pdo} mapping, Entry {sub}", U32) for sub in range(1, MAPPED + 1)}
+        _mapping = {0: (f"{_pdo} mapping, Number of entries", U8), **_places}
+        OBJECTS |= {(_base + 0x200 + _number, sub): each for sub, each in _mapping.items()}
+        OBJECTS[_base + _number, 1] = f"{_pdo} communication, COB-ID", U32
+        OBJECTS[_base + _number, 2] = f"{_pdo} communication, Type", U8
+
+
+def object_name(index: int, sub: int = 0) -> str:
+    """An object in an error: its place, with the subindex in a record, and its name."""
+    place = f"0x{index:04X}:{sub}" if (index, 1) in OBJECTS else f"0x{index:04X}"
+    return f"{place} ({OBJECTS[index, sub][0]})"
+
+
 COMMAND_SIZE, FEEDBACK_SIZE, STATUS_SIZE = 4, 8, 6
 HEAD = Field(0, 4)  # command and object of an SDO frame
 _EMERGENCY = Struct("<HB5s")
@@ -135,8 +178,12 @@ def emergency(data: bytes) -> tuple[int, int, bytes] | None:
     return _EMERGENCY.unpack(data) if len(data) == 8 else None
 
 
-def sdo_request(index: int, sub: int = 0, data: bytes = b"") -> bytes:
-    """Payload of the SDO request that reads an object, or sets it to a value of 1 to 4 bytes (expedited transfer)."""
+def sdo_request(index: int, sub: int = 0, value: int | None = None) -> bytes:
+    """Payload of the SDO request that reads an object, or sets one of `OBJECTS` to a value (expedited transfer).
+
+    Raises struct.error if the value does not fit.
+    """
+    data = b"" if value is None else OBJECTS[index, sub][1].pack(value)
     command = DOWNLOAD | 4 - len(data) << 2 if data else UPLOAD
     return _SDO_HEAD.pack(command, index, sub) + data.ljust(4, b"\0")
 

@@ -17,7 +17,7 @@ from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, Handshak
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, answered_every, begin_enabling, first_answers, polls, refuse_fault, silent
 from hil.drives.options import options_of
-from hil.drives.sdo import U16, Objects
+from hil.drives.sdo import Objects
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TableNode
 from hil.drives.wire import (
@@ -434,7 +434,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         frames = self._order(codec.QUICK_STOP, 0.0)
         if self.settings.brake or not begins or not self._reports_ramp:
             return frames
-        option = codec.sdo_request(setup.QUICK_STOP_OPTION, data=U16.pack(setup.QUICK_STOP_THEN_HOLD))
+        option = codec.sdo_request(setup.QUICK_STOP_OPTION, value=setup.QUICK_STOP_THEN_HOLD)
         return Frame(codec.SDO_REQUEST + self.settings.node, option), *frames
 
     def ramp_ended(self, stands: bool) -> bool:
@@ -455,9 +455,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         if not self._started or self._nmt == codec.OPERATIONAL:
             return (frame,)
         self._asked += 1
-        request = (
-            codec.sdo_request(0x6041) if self._asked % 2 else codec.sdo_request(0x6040, data=U16.pack(controlword))
-        )
+        request = codec.sdo_request(0x6041) if self._asked % 2 else codec.sdo_request(0x6040, value=controlword)
         return frame, Frame(codec.SDO_REQUEST + self.settings.node, request)
 
 

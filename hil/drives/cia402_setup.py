@@ -185,7 +185,7 @@ def set_reactions(objects: Objects, settings: DriveSettings, options: "Cia402Opt
     doubts = []
     for option, value in wanted.items():
         if not (yield from objects.offer(option, value)):
-            doubts.append(f"{objects.name(option)} is absent: {REACTIONS.get(option, (0, UNKNOWN_RAMP))[1]}")
+            doubts.append(f"{codec.object_name(option)} is absent: {REACTIONS.get(option, (0, UNKNOWN_RAMP))[1]}")
     if (yield from objects.has(0x1029, 1)) and (yield from objects.read(0x1029, 1)) == NMT_STOPPED:
         doubts.append("0x1029:1 (Error behaviour) is 2: after a lost connection it cannot be asked whether it is off")
     return doubts
@@ -214,7 +214,7 @@ def set_heartbeats(objects: Objects, options: "Cia402Options", watchdog: float) 
         return
     if not (yield from objects.has(0x1016, 1)):
         what = "is absent: the drive keeps its last torque when the loop dies or the bus is cut"
-        raise DriveError(f"{objects.name(0x1016, 1)} {what} (drive_watchdog: false lets it in)")
+        raise DriveError(f"{codec.object_name(0x1016, 1)} {what} (drive_watchdog: false lets it in)")
     yield from objects.set(0x1016, options.master << 16 | round(1000 * watchdog), 1)
 
 

@@ -1,18 +1,17 @@
-"""How objects of a CANopen node are read and set over SDO, as steps of a handshake; and the objects of a drive.
+"""How objects of a CANopen node are read and set over SDO, as steps of a handshake.
 
 Design: all objects that the driver uses have at most 4 bytes, which one frame carries (expedited transfer). A request
-that is not answered is sent once more. Errors call an object by its name in the tables here, which are built in,
-because the EDS files of vendors may not be passed on.
+that is not answered is sent once more.
 
-Source: CiA 301, 7.2.4.3 (transfers, abort codes); names and types: CiA 301 and CiA 402, as in `hil.codecs.cia402`.
+Source: CiA 301, 7.2.4.3 (transfers, abort codes).
 """
 
 import struct
 from collections.abc import Callable, Generator
-from struct import Struct
 from typing import TypeAlias, TypeVar
 
 from hil.codecs import cia402 as codec
+from hil.codecs.cia402 import OBJECTS, U32, object_name
 from hil.drives.base import DriveError, HandshakeStep
 from hil.frame import Frame
 
@@ -23,44 +22,6 @@ LIMIT = 0.3  # [s] longest time for one answer
 ATTEMPTS = 2  # a request may be lost
 PAUSE = 0.01  # [s] time between two questions whether an object has a value
 ABSENT = (0x0602_0000, 0x0609_0011)  # abort codes: no such object, no such subindex
-MAPPED = 3  # objects that one of our PDOs carries at most
-
-U8, U16, U32, I8, I16, I32 = (Struct(f"<{code}") for code in "BHIbhi")
-
-VARIABLES = {  # index -> name, type
-    0x1000: ("Device type", U32),
-    0x1017: ("Producer heartbeat time", U16),
-    0x6007: ("Abort connection option code", I16),
-    0x603F: ("Error code", U16),
-    0x6040: ("Controlword", U16),
-    0x6041: ("Statusword", U16),
-    0x605A: ("Quick stop option code", I16),
-    0x605B: ("Shutdown option code", I16),
-    0x605C: ("Disable operation option code", I16),
-    0x605E: ("Fault reaction option code", I16),
-    0x6060: ("Modes of operation", I8),
-    0x6061: ("Modes of operation display", I8),
-    0x6064: ("Position actual value", I32),
-    0x606C: ("Velocity actual value", I32),
-    0x6071: ("Target torque", I16),
-    0x6072: ("Max torque", U16),
-    0x6076: ("Motor rated torque", U32),
-    0x6077: ("Torque actual value", I16),
-    0x6085: ("Quick stop deceleration", U32),
-    0x60B2: ("Torque offset", I16),
-    0x6502: ("Supported drive modes", U32),
-}
-
-RECORDS = {
-    0x1016: ("Consumer heartbeat time", {1: ("Consumer 1", U32)}),
-    0x1029: ("Error behaviour", {1: ("Communication error", U8)}),
-}
-for _number in range(len(codec.RPDOS)):
-    for _base, _pdo in ((0x1400, f"RPDO{_number + 1}"), (0x1800, f"TPDO{_number + 1}")):
-        RECORDS[_base + _number] = f"{_pdo} communication", {1: ("COB-ID", U32), 2: ("Type", U8)}
-        _entries = {sub: (f"Entry {sub}", U32) for sub in range(1, MAPPED + 1)}
-        RECORDS[_base + 0x200 + _number] = f"{_pdo} mapping", {0: ("Number of entries", U8), **_entries}
-"""Index -> name, and subindex -> name, type."""
 
 ABORTS = {  # abort code -> what it says
     0x0504_0001: "Command is not known",
@@ -103,9 +64,9 @@ class Objects:
         if len(data) == 8 and data[1:4] == self._object:
             self._answer = data
 
-    def read(self, index: int, sub: int | None = None) -> Transfer[int]:
-        what, form = f"{_name(index, sub)} cannot be read", _form(index, sub)
-        answer = yield from self._ask(what, index, sub)
+    def read(self, index: int, sub: int = 0) -> Transfer[int]:
+        what, form = f"{object_name(index, sub)} cannot be read", OBJECTS[index, sub][1]
+        answer = yield from self._ask(what, codec.sdo_request(index, sub))
         if answer[0] & codec.UPLOADED_BITS != codec.UPLOADED:
             raise DriveError(f"{what}: its answer is no expedited upload (command 0x{answer[0]:02X})")
         size = 4 - (answer[0] >> 2 & 3) if answer[0] & 1 else 4
@@ -113,17 +74,17 @@ class Objects:
             raise DriveError(f"{what}: it has {size} bytes, expected {form.size}")
         return int(form.unpack_from(answer, 4)[0])
 
-    def write(self, index: int, value: int, sub: int | None = None) -> Transfer[None]:
-        what, form = f"{_name(index, sub)} cannot be set to {value}", _form(index, sub)
+    def write(self, index: int, value: int, sub: int = 0) -> Transfer[None]:
+        what = f"{object_name(index, sub)} cannot be set to {value}"
         try:
-            data = form.pack(value)
+            request = codec.sdo_request(index, sub, value)
         except struct.error as error:
-            raise DriveError(f"{what}: it has {form.size} bytes") from error
-        answer = yield from self._ask(what, index, sub, data)
+            raise DriveError(f"{what}: it has {OBJECTS[index, sub][1].size} bytes") from error
+        answer = yield from self._ask(what, request)
         if answer[0] != codec.DOWNLOADED:
             raise DriveError(f"{what}: its answer is none to a download (command 0x{answer[0]:02X})")
 
-    def set(self, index: int, value: int, sub: int | None = None) -> Transfer[None]:
+    def set(self, index: int, value: int, sub: int = 0) -> Transfer[None]:
         yield from self.write(index, value, sub)
         yield from self.check(index, value, sub)
 
@@ -136,13 +97,13 @@ class Objects:
         yield from self.check(index, value)
         return True
 
-    def check(self, index: int, value: int, sub: int | None = None, ignored: int = 0) -> Transfer[None]:
+    def check(self, index: int, value: int, sub: int = 0, ignored: int = 0) -> Transfer[None]:
         """Reads back what was set; bits in `ignored` may differ."""
         kept = yield from self.read(index, sub)
         if (kept ^ value) & ~ignored:
-            raise DriveError(f"{_name(index, sub)} was set to {value} and reads {kept}")
+            raise DriveError(f"{object_name(index, sub)} was set to {value} and reads {kept}")
 
-    def has(self, index: int, sub: int | None = None) -> Transfer[bool]:
+    def has(self, index: int, sub: int = 0) -> Transfer[bool]:
         try:
             yield from self.read(index, sub)
         except AbsentError:
@@ -151,32 +112,24 @@ class Objects:
 
     def wait(self, index: int, value: int, limit: float) -> Transfer[None]:
         """Reads an object until it has a value; a step that takes longer than `limit` [s] fails."""
-        form = _form(index, None)
+        form = OBJECTS[index, 0][1]
 
         def reads_it() -> bool:
             answer = self._answer
             return bool(answer) and (answer[0] == codec.ABORT or form.unpack_from(answer, 4)[0] == value)
 
-        what = f"{_name(index)} reads {value}"
-        yield from self._ask(what, index, done=reads_it, limit=PAUSE, attempts=max(1, round(limit / PAUSE)))
-
-    @staticmethod
-    def name(index: int, sub: int | None = None) -> str:
-        """An object in an error: its index and its name."""
-        return _name(index, sub)
+        what = f"{object_name(index)} reads {value}"
+        yield from self._ask(what, codec.sdo_request(index), reads_it, PAUSE, max(1, round(limit / PAUSE)))
 
     def _ask(
         self,
         what: str,
-        index: int,
-        sub: int | None = None,
-        data: bytes = b"",
+        request: bytes,
         done: Callable[[], bool] | None = None,
         limit: float = LIMIT,
         attempts: int = ATTEMPTS,
     ) -> Transfer[bytes]:
         """Sends a request until an answer has come or `done`; returns the answer, 8 bytes."""
-        request = codec.sdo_request(index, sub or 0, data)
         self._object, self._answer = request[1:4], b""
         expected = what if done else f"{what}: no SDO response"
         came = done or (lambda: bool(self._answer))
@@ -187,14 +140,3 @@ class Objects:
         (code,) = U32.unpack_from(answer, 4)
         text = f"{what}: {ABORTS.get(code, 'it is refused')} (abort code 0x{code:08X})"
         raise AbsentError(text) if code in ABSENT else DriveError(text)
-
-
-def _name(index: int, sub: int | None = None) -> str:
-    if sub is None:
-        return f"0x{index:04X} ({VARIABLES[index][0]})"
-    name, members = RECORDS[index]
-    return f"0x{index:04X}:{sub} ({name}, {members[sub][0]})"
-
-
-def _form(index: int, sub: int | None) -> Struct:
-    return VARIABLES[index][1] if sub is None else RECORDS[index][1][sub][1]

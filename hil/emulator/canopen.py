@@ -13,8 +13,9 @@ from math import isfinite, tau
 
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import BOOT_UP, OPERATIONAL, PRE_OPERATIONAL, STOPPED
+from hil.emulator import objects
 from hil.emulator.node import EmulatedNode
-from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
+from hil.emulator.objects import INVALID, MODE, POSITION, VELOCITY, Key, ObjectEntry, Pdo
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -22,17 +23,18 @@ from hil.loop.clock import SECOND
 MILLISECOND = SECOND // 1000
 
 STOP, ENTER_PRE_OPERATIONAL, RESET_NODE = 2, 128, 129  # further commands of network management (NMT)
-HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT = 0x8130, 0x8140, 0x8210  # emergency codes
-POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
+RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT = 0x8140, 0x8210  # emergency codes
+ABORTED, UPLOAD, DOWNLOAD = 4, 2, 1  # commands of a client's SDO frame, in its upper three bits
+EXPEDITED, SIZED = 2, 1  # further bits of a download
 
 HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around
-HEARTBEATS = codec.HEARTBEAT, 0x780  # ids of heartbeats: a value, and the mask of its bits
 
 
 class CanOpenNode(EmulatedNode):
     """A node on CANopen: the communication of a drive, or of an encoder, which only measures.
 
-    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
+    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second). For tests:
+    `watchdog`: false ignores the loss of the master's heartbeat.
     """
 
     def connect(self, entries: Mapping[Key, ObjectEntry]) -> None:
@@ -43,10 +45,8 @@ class CanOpenNode(EmulatedNode):
         self.values: dict[Key, int] = {}  # key -> value of every object
         self.nmt = BOOT_UP  # state of network management
         self._heartbeat = Timer(self.world, self._send_heartbeat)
-        self._masters: dict[int, tuple[int, Watchdog]] = {}
-        self._handlers: dict[int, Callable[[bytes], None]] = {}
-        self._received: dict[int, Pdo] = {}
-        self._events = [Timer(self.world, partial(self._repeat, number)) for number in range(4)]
+        self._watchdog = Watchdog(self.world, self._lost)  # of the master's heartbeat
+        self._events = [Timer(self.world, partial(self._repeat, number)) for number in range(len(codec.RPDOS))]
         self._load(lambda key: True)
 
     # The device behind the communication.
@@ -61,8 +61,8 @@ class CanOpenNode(EmulatedNode):
     def disconnected(self, code: int) -> None:
         """Called at the loss of communication; `code` is 0 if an NMT command stopped it."""
 
-    def reset(self, whole: bool) -> None:
-        """Called on a reset of the node (`whole`), or of its communication alone."""
+    def reset(self) -> None:
+        """Called on a reset of the node, not of its communication alone."""
 
     def measure(self, everything: bool) -> None:
         """Updates all measured objects, or position and velocity alone; an invalid measurement leaves them: there is no
@@ -76,7 +76,7 @@ class CanOpenNode(EmulatedNode):
     # Communication.
 
     def heartbeat_ids(self) -> tuple[int, int]:
-        return HEARTBEATS
+        return codec.HEARTBEAT, 0x780
 
     def listens(self) -> frozenset[int]:
         return frozenset(self._handlers)
@@ -89,11 +89,8 @@ class CanOpenNode(EmulatedNode):
         self._announce()
 
     def halt(self) -> None:
-        self._disconnect()
-
-    def _disconnect(self) -> None:
         self._heartbeat.stop()
-        self._stop_monitoring()
+        self._watchdog.stop()
         self.enter_nmt(BOOT_UP)
 
     def receive(self, frame: Frame) -> None:
@@ -125,13 +122,26 @@ class CanOpenNode(EmulatedNode):
         self._transmit(self._sent[number])
 
     def _serve(self, request: bytes) -> None:
-        if self.nmt == STOPPED or len(request) != 8 or request[0] >> 5 == 4:
-            return
-        self.send(codec.SDO_ANSWER + self._id, answer(request, self._entries, self.aborts, self._read, self.write))
+        if self.nmt != STOPPED and len(request) == 8 and request[0] >> 5 != ABORTED:
+            self.send(codec.SDO_ANSWER + self._id, self._answer(request))
 
-    def _read(self, key: Key) -> int:
-        self.measure(True)
-        return self.values[key]
+    def _answer(self, request: bytes) -> bytes:
+        """The answer to an SDO request; both have 8 bytes."""
+        place, (index, sub), command = request[1:4], struct.unpack_from("<HB", request, 1), request[0] >> 5
+        entry, code = self._entries.get((index, sub)), self.aborts.get(index, self.aborts.get(None, 0))
+        if not code and entry is None:
+            code = objects.NO_SUBINDEX if (index, 0) in self._entries else objects.NO_OBJECT
+        elif not code and entry is not None and command == UPLOAD:
+            self.measure(True)
+            data = entry.form.pack(self.values[index, sub])
+            return (bytes([0x43 | 4 - len(data) << 2]) + place + data).ljust(8, b"\0")
+        elif not code and entry is not None and command == DOWNLOAD and request[0] & EXPEDITED:
+            size = 4 - (request[0] >> 2 & 3) if request[0] & SIZED else entry.form.size
+            fits = size == entry.form.size
+            code = self.write((index, sub), entry.form.unpack_from(request, 4)[0]) if fits else objects.WRONG_LENGTH
+        elif not code:
+            code = objects.UNKNOWN_COMMAND
+        return (b"\x80" if code else b"\x60") + place + struct.pack("<I", code)
 
     def write(self, key: Key, value: int) -> int:
         """Writes an object; returns 0, or an abort code."""
@@ -139,22 +149,26 @@ class CanOpenNode(EmulatedNode):
         of_pdo = 0x1400 <= index < 0x1C00
         refused = self._entries[key].refusal(value)
         if not refused:
-            refused = unfit(self.values, self._entries, key, value) if of_pdo else self.written(key, value)
+            refused = objects.unfit(self.values, self._entries, key, value) if of_pdo else self.written(key, value)
         if refused:
             return refused
         self.values[key] = value
         if index == 0x1017:
             self._heartbeat.start(value * MILLISECOND)
         elif index == 0x1016:
-            self._watch_masters()
-        elif of_pdo:
-            transmit, number = index >= 0x1800, index & 0xFF
-            (self._sent if transmit else self._taken)[number] = Pdo(self.values, self._entries, number, transmit)
-            self._sort()
+            self._watchdog.stop()
+            self._listen()
+        elif of_pdo and not index & 0x200:
+            self._map()
         return 0
 
-    def _sort(self) -> None:
-        self._received = {pdo.identity: pdo for pdo in self._taken if pdo.valid}
+    def _map(self) -> None:
+        """Reads the configuration of all PDOs again: the mapping of one changes only while it is off."""
+        taken, self._sent = (
+            [Pdo(self.values, self._entries, base + number) for number in range(len(codec.RPDOS))]
+            for base in (0x1400, 0x1800)
+        )
+        self._received = {pdo.identity: pdo for pdo in taken if pdo.valid}
         self._synchronous = [pdo for pdo in self._sent if pdo.valid and pdo.synchronous]
         self._waiting_for_sync = [pdo for pdo in self._received.values() if pdo.synchronous]
         self.enter_nmt(self.nmt)
@@ -162,9 +176,10 @@ class CanOpenNode(EmulatedNode):
 
     def _listen(self) -> None:
         """Chooses what each id means; an RPDO goes before everything else."""
-        self._handlers = {
-            codec.HEARTBEAT + master: partial(self._hear, *watch) for master, watch in self._masters.items()
-        }
+        self._handlers: dict[int, Callable[[bytes], None]] = {}
+        master = self.values[0x1016, 1] >> 16 & 0x7F
+        if master and self._master_timeout and self.option("watchdog", True):
+            self._handlers[codec.HEARTBEAT + master] = self._hear
         self._handlers |= {codec.NMT: self._obey_nmt, codec.SDO_REQUEST + self._id: self._serve, codec.SYNC: self._sync}
         self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}
         self.relisten()
@@ -228,25 +243,21 @@ class CanOpenNode(EmulatedNode):
                     self._transmit(pdo)
         elif command == STOP:
             self.enter_nmt(STOPPED)
+            if before == OPERATIONAL:
+                self.disconnected(0)
         elif command == ENTER_PRE_OPERATIONAL:
             self.enter_nmt(PRE_OPERATIONAL)
         elif command in (RESET_NODE, codec.RESET_COMMUNICATION):
             self.disconnected(0)
-            self._disconnect()
+            CanOpenNode.halt(self)
             self._load(lambda key: command == RESET_NODE or 0x1000 <= key[0] < 0x2000)
-            self.reset(command == RESET_NODE)
+            if command == RESET_NODE:
+                self.reset()
             self.world.after(5 * MILLISECOND, self._announce)
-            return
-        if before == OPERATIONAL and self.nmt == STOPPED:
-            self.disconnected(0)
 
     def _load(self, chosen: Callable[[Key], bool]) -> None:
         self.values |= {key: entry.value for key, entry in self._entries.items() if chosen(key)}
-        self._masters = {}
-        self._taken, self._sent = (
-            [Pdo(self.values, self._entries, number, transmit) for number in range(4)] for transmit in (False, True)
-        )
-        self._sort()
+        self._map()
 
     def _announce(self) -> None:
         self.send(codec.HEARTBEAT + self._id, bytes([BOOT_UP]))
@@ -257,33 +268,19 @@ class CanOpenNode(EmulatedNode):
         if not self.heart_stopped:
             self.send(codec.HEARTBEAT + self._id, bytes([self.nmt]))
 
-    def _watch_masters(self) -> None:
-        self._stop_monitoring()
-        self._masters = {}
-        for sub in (1, 2):
-            value = self.values[0x1016, sub]
-            master, timeout = value >> 16 & 0x7F, (value & 0xFFFF) * MILLISECOND
-            if timeout and master and self.option("watchdog", True):
-                self._masters[master] = timeout, Watchdog(self.world, partial(self._lost, HEARTBEAT_LOST))
-        self._listen()
+    @property
+    def _master_timeout(self) -> int:
+        return (self.values[0x1016, 1] & 0xFFFF) * MILLISECOND
 
-    def _hear(self, timeout: int, watchdog: Watchdog, data: bytes) -> None:
-        """Feeds a watchdog; the first heartbeat starts it."""
-        if watchdog.timeout:
-            watchdog.feed()
-        else:
-            watchdog.start(timeout)
+    def _hear(self, data: bytes) -> None:
+        """Feeds the watchdog; the first heartbeat starts it."""
+        self._watchdog.start(self._master_timeout)
 
-    def _stop_monitoring(self) -> None:
-        for _, watchdog in self._masters.values():
-            watchdog.stop()
-
-    def _lost(self, code: int) -> None:
-        """Called when a heartbeat or PDO is missing; the watchdogs restart with the next one."""
-        self._stop_monitoring()
-        self.emergency(code, self.values[0x1001, 0] | 0x11)
-        self.disconnected(code)
-        if self.nmt == OPERATIONAL:
-            behaviour = self.values[0x1029, 1]
-            if behaviour != 1:
-                self.enter_nmt(STOPPED if behaviour == 2 else PRE_OPERATIONAL)
+    def _lost(self) -> None:
+        """Called when a heartbeat is missing; the watchdog starts again with the next one."""
+        self._watchdog.stop()
+        self.emergency(codec.HEARTBEAT_LOST, self.values[0x1001, 0] | 0x11)
+        self.disconnected(codec.HEARTBEAT_LOST)
+        behaviour = self.values[0x1029, 1]
+        if self.nmt == OPERATIONAL and behaviour != 1:
+            self.enter_nmt(STOPPED if behaviour == 2 else PRE_OPERATIONAL)

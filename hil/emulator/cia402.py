@@ -8,7 +8,6 @@ object 0x3000:04.
 """
 
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
 
 from hil.codecs.cia402 import PATTERNS, TORQUE_MODE, Cia402State
@@ -16,53 +15,33 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator import objects
 from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpenNode
 from hil.emulator.node import EmulatedDrive
-from hil.emulator.objects import Key
+from hil.emulator.objects import MODE, Key
 from hil.loop.clock import Event, cancel, nanoseconds
 
 WORDS = {state: value for _, value, state in PATTERNS}  # state -> its part of the statusword
 
 
-class ControlwordCommand(Enum):
-    """Commands of a controlword: mask and value of its bits 7, 3, 2, 1 and 0."""
+_S = Cia402State
 
-    SHUTDOWN = (0b1000_0111, 0b0110)
-    SWITCH_ON = (0b1000_1111, 0b0111)  # where operation is enabled: disable operation
-    ENABLE_OPERATION = (0b1000_1111, 0b1111)
-    QUICK_STOP = (0b1000_0110, 0b0010)
-    DISABLE_VOLTAGE = (0b1000_0010, 0b0000)
-    FAULT_RESET = (0b1000_0000, 0b1000_0000)
-
-
-def command_of(controlword: int) -> ControlwordCommand:
-    """The command in a controlword: exactly one fits each."""
-    for command in ControlwordCommand:
-        mask, value = command.value
-        if controlword & mask == value:
-            return command
-    raise AssertionError("every pattern of the five bits is in the table")
-
-
-_S, _C = Cia402State, ControlwordCommand
-
-TRANSITIONS: dict[tuple[Cia402State, ControlwordCommand], Cia402State] = {
-    (_S.SWITCH_ON_DISABLED, _C.SHUTDOWN): _S.READY,  # 2
-    (_S.READY, _C.SWITCH_ON): _S.SWITCHED_ON,  # 3
-    (_S.READY, _C.ENABLE_OPERATION): _S.ENABLED,  # 3, then 4
-    (_S.READY, _C.QUICK_STOP): _S.SWITCH_ON_DISABLED,  # 7
-    (_S.READY, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 7
-    (_S.SWITCHED_ON, _C.ENABLE_OPERATION): _S.ENABLED,  # 4
-    (_S.SWITCHED_ON, _C.SHUTDOWN): _S.READY,  # 6
-    (_S.SWITCHED_ON, _C.QUICK_STOP): _S.SWITCH_ON_DISABLED,  # 10
-    (_S.SWITCHED_ON, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 10
-    (_S.ENABLED, _C.SWITCH_ON): _S.SWITCHED_ON,  # 5
-    (_S.ENABLED, _C.SHUTDOWN): _S.READY,  # 8
-    (_S.ENABLED, _C.QUICK_STOP): _S.QUICK_STOP,  # 11
-    (_S.ENABLED, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 9
-    (_S.QUICK_STOP, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 12
-    (_S.QUICK_STOP, _C.ENABLE_OPERATION): _S.ENABLED,  # 16, if 0x605A is 5 or more
-    (_S.FAULT, _C.FAULT_RESET): _S.SWITCH_ON_DISABLED,  # 15
-}
-"""State and command -> state after the transition of that number; other pairs change nothing."""
+COMMANDS: tuple[tuple[int, int, dict[Cia402State, Cia402State]], ...] = (
+    # shutdown: transitions 2, 6, 8
+    (0b1000_0111, 0b0110, {_S.SWITCH_ON_DISABLED: _S.READY, _S.SWITCHED_ON: _S.READY, _S.ENABLED: _S.READY}),
+    # switch on, and where operation is enabled disable operation: 3, 5
+    (0b1000_1111, 0b0111, {_S.READY: _S.SWITCHED_ON, _S.ENABLED: _S.SWITCHED_ON}),
+    # enable operation: 3 and 4, 4, and 16 if 0x605A is 5 or more
+    (0b1000_1111, 0b1111, dict.fromkeys((_S.READY, _S.SWITCHED_ON, _S.QUICK_STOP), _S.ENABLED)),
+    # quick stop: 7, 10, 11
+    (
+        0b1000_0110,
+        0b0010,
+        {**dict.fromkeys((_S.READY, _S.SWITCHED_ON), _S.SWITCH_ON_DISABLED), _S.ENABLED: _S.QUICK_STOP},
+    ),
+    # disable voltage: 7, 10, 9, 12
+    (0b1000_0010, 0, dict.fromkeys((_S.READY, _S.SWITCHED_ON, _S.ENABLED, _S.QUICK_STOP), _S.SWITCH_ON_DISABLED)),
+    # fault reset: 15
+    (0b1000_0000, 0b1000_0000, {_S.FAULT: _S.SWITCH_ON_DISABLED}),
+)
+"""Mask and value of bits 7, 3, 2, 1 and 0 of a controlword, of which one row fits each; state -> state after it."""
 
 
 def following(state: Cia402State, controlword: int, before: int, quick_stop_option: int) -> Cia402State:
@@ -70,16 +49,16 @@ def following(state: Cia402State, controlword: int, before: int, quick_stop_opti
 
     From a `quick_stop_option` (0x605A) of 5 on the drive stays in quick stop and can be enabled from there.
     """
-    after = TRANSITIONS.get((state, command_of(controlword)), state)
+    after = next(moves for mask, value, moves in COMMANDS if controlword & mask == value).get(state, state)
     no_edge = state is _S.FAULT and before & 0x80
-    must_stop = state is Cia402State.QUICK_STOP and after is Cia402State.ENABLED and quick_stop_option < 5
+    must_stop = state is _S.QUICK_STOP and after is _S.ENABLED and quick_stop_option < 5
     return state if no_edge or must_stop else after
 
 
 _ENABLED = Cia402State.ENABLED
 
 CONTROLWORD, STATUSWORD, ERROR_CODE = (0x6040, 0), (0x6041, 0), (0x603F, 0)
-MODE, MODE_DISPLAY = (0x6060, 0), (0x6061, 0)
+MODE_DISPLAY = (0x6061, 0)
 TARGET_TORQUE, MAX_TORQUE, TORQUE_OFFSET, ACTUAL_TORQUE = (0x6071, 0), (0x6072, 0), (0x60B2, 0), (0x6077, 0)
 ABORT_OPTION, QUICK_STOP_OPTION, FAULT_OPTION = (0x6007, 0), (0x605A, 0), (0x605E, 0)
 DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
@@ -102,10 +81,7 @@ class CiA402Encoder(CanOpenNode):
 
 
 class CiA402(CanOpenNode, EmulatedDrive):
-    """A drive.
-
-    Options: those of `CanOpenNode`. For tests: `watchdog`: false ignores the loss of heartbeats.
-    """
+    """A drive; options as of `CanOpenNode`."""
 
     settings: DriveSettings
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "sdo_abort"})
@@ -129,25 +105,19 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self.station.went_off = lambda: self.disconnected(0)
         self.station.came_back = lambda: self.emergency(RECOVERED_FROM_BUS_OFF, 0x11)
         super().boot()
-        self.reset(True)
+        self.reset()
 
     def halt(self) -> None:
         super().halt()
         self._switch_off()
         self.state = Cia402State.NOT_READY
 
-    def reset(self, whole: bool) -> None:
-        """Restarts the state machine, if the whole node was reset."""
-        if not whole:
-            return
+    def reset(self) -> None:
         self._switch_off()
         self._controlword = 0
         self._enter(Cia402State.SWITCH_ON_DISABLED)
 
-    def trip(self, code: int) -> None:
-        self._trip(code, told=False)
-
-    def _trip(self, code: int, told: bool) -> None:
+    def trip(self, code: int, told: bool = False) -> None:
         """Goes to the fault state; `told`: the emergency was sent already."""
         if self.state in (Cia402State.NOT_READY, Cia402State.FAULT, Cia402State.FAULT_REACTION):
             return
@@ -205,7 +175,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
     def disconnected(self, code: int) -> None:
         option = self.values[ABORT_OPTION]
         if option == 1 and (code or self.motor.enabled):
-            self._trip(code or COMMUNICATION_ERROR, told=bool(code))
+            self.trip(code or COMMUNICATION_ERROR, told=bool(code))
         elif option == 2 and self.motor.enabled:
             self._stopped()
         elif option == 3 and self.state is Cia402State.ENABLED:

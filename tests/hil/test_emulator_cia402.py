@@ -210,6 +210,7 @@ def test_a_mapping_changes_only_while_the_pdo_is_off_and_accepts_only_mappable_o
     assert not write(host, 0x1600 - 0x200, 0x8000_0201, 4, 1)
     assert not write(host, 0x1600, 0, 1)
     assert write(host, 0x1600, 0x6041_0010, 4, 1) == 0x0604_0041  # nobody writes a statusword
+    assert write(host, 0x1600, 2, 1) == 0x0604_0041  # its second entry is empty
 
 
 def test_an_event_timer_repeats_a_pdo_and_a_change_sends_it_at_once() -> None:
