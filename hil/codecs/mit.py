@@ -88,7 +88,7 @@ def gain_bits(largest: float, gain: float, most: int) -> int:
 
 REGISTERS = 0x7FF  # id of requests about registers, to all Damiao motors
 
-READ, WRITE, SAVE, REFRESH = 0x33, 0x55, 0xAA, 0xCC
+READ, WRITE, REFRESH = 0x33, 0x55, 0xCC
 
 MASTER_ID, TIMEOUT, CONTROL_MODE, PMAX, VMAX, TMAX = 7, 9, 10, 21, 22, 23
 """Registers: id of replies, watchdog [50 us], mode, ranges of position [rad], velocity [rad/s] and torque [N m]."""

@@ -191,7 +191,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
             values[ERROR_CODE] = 0
             self.emergency(0, 0)
         if after is Cia402State.ENABLED:
-            self.stop_braking()
+            self.stop_control()
             cancel(self._closing)
             self.motor.enable(self._target())
         elif after is Cia402State.QUICK_STOP:
@@ -246,7 +246,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self._enter(Cia402State.FAULT)
 
     def _switch_off(self) -> None:
-        self.stop_braking()
+        self.stop_control()
         cancel(self._closing)
         self._closing = None
         self.motor.disable()

@@ -1,30 +1,21 @@
 """The controller of drives that follow position and velocity with commanded gains."""
 
 from math import isfinite
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from hil.codecs.field import Field, LinearFields, bits_in
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.readers import ranges_of
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
-from hil.loop.clock import SECOND, Event, cancel
 
-
-class ImpedanceCommand(NamedTuple):
-    """What the motor follows; its torque is `kp (position - p) + kd (velocity - v) + torque`."""
-
-    position: float = 0.0  # [rad] position
-    velocity: float = 0.0  # [rad/s] velocity
-    kp: float = 0.0  # [N m/rad] stiffness
-    kd: float = 0.0  # [N m s/rad] damping
-    torque: float = 0.0  # [N m] feedforward torque
+NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class ImpedanceDrive(EmulatedDrive):
-    """A drive with such commands, whose numbers are linear over ranges; its position counts from a zero.
+    """A drive whose torque is `kp (position - p) + kd (velocity - v) + torque`, with these five in each command.
 
-    Options: `ranges` or `motor`.
+    All numbers are linear over ranges; the position counts from a zero. Options: `ranges` or `motor`.
     """
 
     fields: ClassVar[LinearFields]
@@ -32,46 +23,52 @@ class ImpedanceDrive(EmulatedDrive):
     def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self.settings.options).values()
         self._watchdog = Watchdog(self.world, self._starved)
-        self._next: Event | None = None
-        ImpedanceDrive.boot(self)
+        self.fault, self._zero = 0, 0.0
+        self._wanted = NOTHING  # position [rad], velocity [rad/s], kp [N m/rad], kd [N m s/rad], torque [N m]
 
     def boot(self) -> None:
-        self.fault, self._zero, self._wanted = 0, 0.0, ImpedanceCommand()
+        self.fault, self._zero, self._wanted = 0, 0.0, NOTHING
 
     def halt(self) -> None:
+        self._off()
+
+    def trip(self, code: int) -> None:
+        self.fault = code
         self._off()
 
     def clear_fault(self) -> None:
         self.fault = 0
 
+    def ignores(self, frame: Frame) -> bool:
+        return not self.station.powered or frame.remote or len(frame.data) != 8
+
     def _follow(self, frame: Frame) -> None:
         """Follows a command from now on, as far as the motor is enabled."""
-        fields, torque = self.fields, self._torque * self.torque_table
+        fields = self.fields
         stiffness, damping = fields.command_stiffness, fields.command_damping
-        self._wanted = ImpedanceCommand(
+        self._wanted = (
             _number_in(fields.command_position, frame, self._position),
             _number_in(fields.command_velocity, frame, self._velocity),
             self._kp * bits_in(frame, stiffness) / stiffness.mask,
             self._kd * bits_in(frame, damping) / damping.mask,
-            _number_in(fields.command_torque, frame, torque),
+            _number_in(fields.command_torque, frame, self._torque * self.torque_table),
         )
+        if self.motor.enabled:
+            self._regulate()
 
     def _regulate(self) -> None:
         """Commands the torque, now and every millisecond where it depends on the motion."""
-        cancel(self._next)
-        self._next = None
+        self.stop_control()
         position, velocity, kp, kd, torque = self._wanted
         if kp or kd:
             p, v = self.encoder.read(self.world.now)
             torque += kp * (position - p + self._zero) + kd * (velocity - v)
-            self._next = self.world.after(SECOND // 1000, self._regulate)
+            self.control_again(self._regulate)
         self.motor.command(torque)
 
     def _off(self) -> None:
-        cancel(self._next)
-        self._next = None
+        self.stop_control()
         self._watchdog.stop()
-        self.stop_braking()
         self.motor.disable()
 
     def _starved(self) -> None:

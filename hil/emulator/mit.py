@@ -1,7 +1,8 @@
 """An emulated drive that speaks MIT frames: position, velocity, gains and torque in eight bytes.
 
 Each command gets one reply. All drives reply with the host's id; the first byte is the drive's own id. A Damiao also
-answers requests about its registers, and uses the ranges, the time-out and the mode that they hold.
+answers requests for its registers, and uses the ranges, the time-out and the mode that they hold; it lets none be
+written.
 
 Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8; ranges from the config.
 """
@@ -10,18 +11,16 @@ import struct
 
 from hil.codecs import mit as codec
 from hil.drives.settings import SensorSettings
-from hil.emulator.impedance import ImpedanceCommand, ImpedanceDrive
+from hil.emulator.impedance import NOTHING, ImpedanceDrive
 from hil.emulator.readers import ranges_of
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 
 ESC_ID, GEAR, P_MOTOR, X_OUT = 8, 20, 80, codec.LAST_REGISTER
+KNOWN = frozenset({*range(37), *range(50, 57), *range(59, 66), P_MOTOR, X_OUT})  # its registers
 
-_WRITABLE = frozenset({*range(11), *range(21, 36)})
-_KNOWN = frozenset({*range(37), *range(50, 57), *range(59, 66), P_MOTOR, X_OUT})
-
-_USUAL = {0: 15.0, 1: 0.9, 2: 100.0, 3: 0.9, 6: 30.0, 14: 5013, 16: 14, GEAR: 10.0, 29: 32.0, 30: 1.0, 60: 24.0,
-          61: 25.0, 62: 25.0}  # fmt: skip
+USUAL = {0: 15.0, 1: 0.9, 2: 100.0, 3: 0.9, 6: 30.0, 14: 5013, 16: 14, GEAR: 10.0, 29: 32.0, 30: 1.0, 60: 24.0,
+         61: 25.0, 62: 25.0}  # fmt: skip
 """Values of registers that have no effect here: voltages, temperatures, versions."""
 
 TICK = nanoseconds(codec.TICK)
@@ -62,57 +61,35 @@ class Mit(ImpedanceDrive):
 
     def _boot_registers(self) -> None:
         position, velocity, torque, _, _ = ranges_of(self.settings.options).values()
-        watched = self.option("watchdog", self.option("drive_watchdog", False))
-        values: dict[int, float] = {
-            codec.MASTER_ID: self._host, codec.CONTROL_MODE: codec.MIT_MODE,
-            codec.PMAX: position, codec.VMAX: velocity, codec.TMAX: torque,
-            codec.TIMEOUT: nanoseconds(self.settings.watchdog) // TICK if watched else 0,
+        self._registers = {
+            **USUAL, ESC_ID: self.settings.node, codec.MASTER_ID: self._host, codec.CONTROL_MODE: codec.MIT_MODE,
+            codec.PMAX: position, codec.VMAX: velocity, codec.TMAX: torque, codec.TIMEOUT: self._timeout // TICK,
+            **self.option("registers", {}),
         }  # fmt: skip
-        values |= self.option("registers", {})
-        self._registers = {**dict.fromkeys(_KNOWN, 0.0), **_USUAL, ESC_ID: self.settings.node, **values}
-        for register in (codec.PMAX, codec.VMAX, codec.TMAX):
-            self._written(register)
+        self._position, self._velocity = self._registers[codec.PMAX], self._registers[codec.VMAX]
+        self._torque, self.torque_table = self._registers[codec.TMAX], 1.0
 
-    def _written(self, register: int) -> None:
-        value = self._registers[register]
-        if register == codec.PMAX:
-            self._position = value
-        elif register == codec.VMAX:
-            self._velocity = value
-        elif register == codec.TMAX:
-            self._torque, self.torque_table = value, 1.0
-
-    def _about_registers(self, data: bytes) -> bytes | None:
-        """The answer to a request; None: it is for another drive, or has no answer of its own."""
+    def _ask(self, data: bytes) -> None:
+        """Answers a request for a register; one to another drive, or for none that it has, gets no answer."""
         if len(data) < 4 or data[0] | data[1] << 8 != self.settings.node:
-            return None
-        values, command, register = self._registers, data[2], data[3]
-        if command == codec.REFRESH:
+            return
+        register = data[3]
+        if data[2] == codec.REFRESH:
             self._reply()
-        elif command == codec.SAVE:
-            return data[:4].ljust(8, b"\0")
-        elif register in _KNOWN and command == codec.READ:
+        elif data[2] == codec.READ and register in KNOWN:
+            measured = {codec.TMAX: self._torque * self.torque_table}
             if register in (P_MOTOR, X_OUT):
-                values[register] = self.encoder.read(self.world.now)[0]
-            return data[:4] + _packed(register, values[register])
-        elif register in _WRITABLE and command == codec.WRITE and len(data) == 8:
-            values[register] = struct.unpack_from("<I" if register in codec.COUNTS else "<f", data, 4)[0]
-            self._written(register)
-            return data[:4] + _packed(register, values[register])
-        return None
-
-    def trip(self, code: int) -> None:
-        self.fault = code
-        self._off()
+                measured[register] = self.encoder.read(self.world.now)[0]
+            value = (self._registers | measured).get(register, 0.0)
+            packed = struct.pack("<I", int(value)) if register in codec.COUNTS else struct.pack("<f", value)
+            self.send(self._host, data[:4] + packed)
 
     def receive(self, frame: Frame) -> None:
-        if not self.station.powered or frame.remote or len(frame.data) != 8:
+        if self.ignores(frame):
             return
         if self._registers:
             if frame.id == codec.REGISTERS:
-                self._registers[codec.TMAX] = self._torque * self.torque_table
-                if (answer := self._about_registers(frame.data)) is not None:
-                    self.send(self._host, answer)
+                self._ask(frame.data)
                 return
             if self._registers[codec.CONTROL_MODE] != codec.MIT_MODE and frame.data[:6] != codec.SPECIAL[:6]:
                 self._reply()  # a setpoint of another mode has another id
@@ -124,17 +101,15 @@ class Mit(ImpedanceDrive):
         else:
             self._watchdog.feed()
             self._follow(frame)
-            if self.motor.enabled:
-                self._regulate()
         self._reply()
 
     def _special(self, code: int) -> None:
         if code == codec.ENABLE and not self.fault and not self.refuses:
             self._starving = False
-            self._wanted = ImpedanceCommand()
+            self._wanted = NOTHING
             self.motor.enable(0.0)
-            if timeout := self._timeout():
-                self._watchdog.start(timeout)
+            if self._timeout:
+                self._watchdog.start(self._timeout)
         elif code == codec.DISABLE:
             self._off()
         elif code == codec.SET_ZERO:
@@ -142,6 +117,7 @@ class Mit(ImpedanceDrive):
         elif code == codec.CLEAR_FAULT:
             self.fault, self._starving = 0, False
 
+    @property
     def _timeout(self) -> int:
         if self._registers:
             return int(self._registers[codec.TIMEOUT]) * TICK
@@ -167,7 +143,3 @@ class Mit(ImpedanceDrive):
     def _starved(self) -> None:
         self._starving = True
         self._off()
-
-
-def _packed(register: int, value: float) -> bytes:
-    return struct.pack("<I", int(value)) if register in codec.COUNTS else struct.pack("<f", value)

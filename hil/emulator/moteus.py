@@ -1,7 +1,7 @@
 """An emulated moteus: registers over CAN FD, position mode, and a watchdog whose mode stays until a stop.
 
-A frame is answered with the state before its command, as the firmware does. Modes of voltage and current, `stay within`
-and limits of velocity and acceleration are not emulated.
+A frame is answered with the state before its command, as the firmware does. Not emulated are modes of voltage and
+current, `stay within`, limits of position, velocity and acceleration, and writes of settings and of the position.
 
 Source: mjbots/moteus, docs/protocol, docs/reference/configuration.md, fw/moteus_controller.cc for what writing the mode
 resets, and fw/bldc_servo_control.h; what `servo.timeout_mode` does was measured on its control code with a motor model:
@@ -17,7 +17,7 @@ from hil.drives.settings import SensorSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import FD_SIZES, Frame
-from hil.loop.clock import SECOND, Event, cancel, nanoseconds
+from hil.loop.clock import SECOND, nanoseconds
 
 COMMANDED = {  # registers of a command -> what a write of the mode resets them to
     **dict.fromkeys((0x010, 0x011, 0x012, *range(0x014, 0x01F), 0x026, 0x028, 0x029, 0x02A, 0x02C), 0.0),  # no effect
@@ -40,7 +40,7 @@ IDLE = (0x004, 0x005, *range(0x030, 0x049), *range(0x052, 0x080))  # registers t
 _MODES_OF_MASTERS = (STOPPED, IN_POSITION, ZERO_VELOCITY, BRAKE)
 """Modes that can be written here; the others change nothing."""
 
-OUTSIDE_LIMIT, LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 39, 99, 102  # codes of the fault register
+LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 99, 102  # codes of the fault register
 
 HOMED = codec.HOME_STATES.index("output")  # its position is always known
 SHORTED = 200.0  # [1/s] rate at which shorted phases brake a motor
@@ -58,8 +58,8 @@ class Moteus(EmulatedDrive):
 
     def set_up(self) -> None:
         self.mode, self.fault, node = STOPPED, 0, self.settings.node
-        # settings by name, as its console reads and writes them
-        self.registers: dict[str, int | float] = {
+        # settings by name, as its console reads them
+        self._configured: dict[str, int | float] = {
             "servo.timeout_mode": int(self.number("timeout_mode", 15)), "servo.default_timeout_s": 0.1,
             "servo.timeout_max_torque_Nm": 5.0, "servo.pid_position.kp": 4.0, "servo.pid_position.kd": 0.05,
             "servopos.position_min": nan, "servopos.position_max": nan,
@@ -69,11 +69,8 @@ class Moteus(EmulatedDrive):
         self._line = self._answers = b""
         self._command = dict(COMMANDED)
         self._watchdog = Watchdog(self.world, self._starved)
-        self._regulating: Event | None = None
         self._held: float | None = None
-        self._limited = 0
-        self._zero = 0.0
-        self._since = 0
+        self._limited = self._since = 0
 
     @staticmethod
     def error_codes(settings: SensorSettings) -> tuple[int, int]:
@@ -87,7 +84,6 @@ class Moteus(EmulatedDrive):
     def boot(self) -> None:
         self._since = self.world.now
         self.mode, self.fault = STOPPED, 0
-        self._zero = 0.0
 
     def halt(self) -> None:
         self._off(STOPPED)
@@ -114,7 +110,6 @@ class Moteus(EmulatedDrive):
                 answer += _fitting(answer, _answer(part, registers))
             elif part.kind == codec.TUNNEL_WRITE and part.first == codec.CHANNEL:
                 self._write_console(part.text)
-                registers = None
             elif part.kind == codec.TUNNEL_POLL and part.first == codec.CHANNEL:
                 room = FD_SIZES[-1] - len(answer) - len(codec.tunnelled(codec.TUNNEL_DATA, b""))
                 if room >= 0:
@@ -122,9 +117,6 @@ class Moteus(EmulatedDrive):
             for register, value in enumerate(part.values if part.kind == codec.WRITE else (), part.first):
                 if register == codec.MODE and value in range(len(codec.MODES)):
                     mode, command = int(value), dict(COMMANDED)
-                elif register in (codec.SET_OUTPUT_NEAREST, codec.SET_OUTPUT_EXACT):
-                    self._set_output(value, register == codec.SET_OUTPUT_EXACT)
-                    registers = None
                 elif register in command:
                     command[register] = value
                 else:
@@ -153,12 +145,7 @@ class Moteus(EmulatedDrive):
     def _motion(self) -> tuple[float, float]:
         """Position [rev] and velocity [rev/s] of the output."""
         position, velocity = self.encoder.read(self.world.now)
-        return position / tau - self._zero, velocity / tau
-
-    def _set_output(self, value: float, exact: bool) -> None:
-        position, _ = self._motion()
-        if isfinite(position) and isfinite(value):
-            self._zero += position - (value if exact else value + round(position - value))
+        return position / tau, velocity / tau
 
     def _write_console(self, text: bytes) -> None:
         """Takes text for the console; each whole line is carried out."""
@@ -174,21 +161,13 @@ class Moteus(EmulatedDrive):
         return part
 
     def _told(self, words: list[str]) -> str:
-        values = self.registers
-        match words:
-            case ["conf", "get", name] if name in values:
-                value = values[name]
-                return str(value) if isinstance(value, int) else f"{value:.6f}"
-            case ["conf", "get", _]:
-                return "ERR error reading"
-            case ["conf", "set", name, text]:
-                if name not in values or not _is_number(text, type(values[name])):
-                    return "ERR error setting"
-                values[name] = type(values[name])(text)
-                return "OK"
-            case ["conf", "write"] | ["tel", "stop"]:
-                return "OK"
-        return "ERR unknown command"
+        """What the console says to a line: it only knows how to read a setting."""
+        if words[:2] != ["conf", "get"]:
+            return "ERR unknown command"
+        value = self._configured.get(" ".join(words[2:]))
+        if value is None:
+            return "ERR error reading"
+        return str(value) if isinstance(value, int) else f"{value:.6f}"
 
     def _obey(self, mode: int, command: dict[int, float]) -> None:
         """Acts on a command; after a fault or the watchdog only a stop counts."""
@@ -197,10 +176,7 @@ class Moteus(EmulatedDrive):
             return
         if self.mode in (IN_FAULT, TIMED_OUT) or mode not in _MODES_OF_MASTERS or self.refuses:
             return
-        if mode == IN_POSITION and self.mode != IN_POSITION and self._outside(command):
-            self.trip(OUTSIDE_LIMIT)
-            return
-        cancel(self._regulating)
+        self.stop_control()
         self.mode, self._command = mode, command
         position = command[codec.COMMAND_POSITION]
         self._held = None if isnan(position) else position
@@ -211,14 +187,9 @@ class Moteus(EmulatedDrive):
             self._regulate()
         self._watch(command[codec.WATCHDOG])
 
-    def _outside(self, command: Mapping[int, float]) -> bool:
-        position, _ = self._motion()
-        lower, upper = (float(self.registers[f"servopos.position_{end}"]) for end in ("min", "max"))
-        return not command[codec.IGNORE_BOUNDS] and (position < lower or position > upper)  # NaN: no bound
-
     def _watch(self, seconds: float) -> None:
         """Restarts the watchdog with the time in a command; it acts in position mode only."""
-        seconds = seconds or float(self.registers["servo.default_timeout_s"])
+        seconds = seconds or float(self._configured["servo.default_timeout_s"])
         off = self.mode != IN_POSITION or isnan(seconds) or not self.option("watchdog", True)
         timeout = 0 if off else nanoseconds(seconds)
         if timeout != self._watchdog.timeout:
@@ -227,8 +198,7 @@ class Moteus(EmulatedDrive):
 
     def _regulate(self) -> None:
         """tau = kp (p - position) + kd (v - velocity) + t, every millisecond where it depends on the motion."""
-        self._regulating = None
-        command, values = self._command, self.registers
+        command, values = self._command, self._configured
         kp = command[codec.KP_SCALE] * values["servo.pid_position.kp"] if self.mode != ZERO_VELOCITY else 0.0
         kd = command[codec.KD_SCALE] * values["servo.pid_position.kd"]
         follows = self.mode == IN_POSITION
@@ -238,7 +208,7 @@ class Moteus(EmulatedDrive):
             held, speed = position if self._held is None else self._held, command[codec.COMMAND_VELOCITY] * follows
             self._held = held + speed / 1000
             torque += kp * (held - position) + kd * (speed - velocity)
-            self._regulating = self.world.after(SECOND // 1000, self._regulate)
+            self.control_again(self._regulate)
         limit = abs(command[codec.MAX_TORQUE])
         self._limited = LIMITED_BY_COMMAND if abs(torque) > limit else 0
         torque = min(limit, max(-limit, torque)) * self.torque_table if isfinite(torque) else 0.0
@@ -255,18 +225,17 @@ class Moteus(EmulatedDrive):
         largest = abs(self.settings.motor_torque(self.settings.torque_limit))
         torque = -SHORTED * self.motor.inertia * velocity * tau
         self.motor.short(min(largest, max(-largest, torque)) if isfinite(torque) else 0.0)
-        self._regulating = self.world.after(SECOND // 1000, self._short)
+        self.control_again(self._short)
 
     def _starved(self) -> None:
         """The watchdog has run out: mode 11, and what `servo.timeout_mode` says."""
-        cancel(self._regulating)
-        self._regulating = None
+        self.stop_control()
         self.mode, self._limited = TIMED_OUT, 0
-        kind, damping = int(self.registers["servo.timeout_mode"]), self._command[codec.KD_SCALE]
+        kind, damping = int(self._configured["servo.timeout_mode"]), self._command[codec.KD_SCALE]
         if kind == BRAKE:
             self._short()
         elif kind == ZERO_VELOCITY:
-            largest = float(self.registers["servo.timeout_max_torque_Nm"])
+            largest = float(self._configured["servo.timeout_max_torque_Nm"])
             slowing = {codec.KP_SCALE: 0.0, codec.KD_SCALE: damping, codec.MAX_TORQUE: largest}
             self._command = COMMANDED | slowing
             self._regulate()
@@ -277,8 +246,7 @@ class Moteus(EmulatedDrive):
             self.motor.disable()
 
     def _off(self, mode: int) -> None:
-        cancel(self._regulating)
-        self._regulating = None
+        self.stop_control()
         self._watchdog.stop()
         self.mode, self.fault, self._limited = mode, 0, 0
         self._command = dict(COMMANDED)
@@ -308,14 +276,6 @@ def _answer(asked: codec.Subframe, registers: Mapping[int, float]) -> bytes:
         codec.error(codec.READ_ERROR, number) if value is None else codec.reply(number, [value], resolution)
         for number, value in zip(numbers, values, strict=True)
     )
-
-
-def _is_number(text: str, kind: type[int | float]) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _fitting(answer: bytes, more: bytes) -> bytes:

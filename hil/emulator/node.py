@@ -23,7 +23,7 @@ from hil.frame import Frame
 from hil.loop.clock import Event, World, cancel, nanoseconds
 from servoctl.expression import constant
 
-PERIOD = 0.001  # [s] period of the loop
+PERIOD = 0.001  # [s] period of a drive's own control
 BANDWIDTH = 100.0  # K [1/s]: a tenth of what period and current loop allow
 INTEGRAL = 25.0  # I [1/s]: a quarter of K, so that the loop has two equal poles
 RAMP_TIME = 0.25  # [s] time of the ramp from the speed limit of the joint, where the drive is told no other
@@ -167,7 +167,7 @@ class EmulatedDrive(EmulatedNode):
         self.refuses = False  # whether it refuses to be enabled; faults set this and the following
         self.wrong_mode = False  # whether it stays in another mode than commanded
         self.torque_table = 1.0  # its torque range, relative to the agreed one
-        self._braking: Event | None = None
+        self._control: Event | None = None
         super().__init__(world, medium, settings, encoder)
 
     @staticmethod
@@ -202,12 +202,12 @@ class EmulatedDrive(EmulatedNode):
     def brake_down(
         self, ended: Callable[[], None] | None, limit: float = 0.0, deceleration: float | None = None
     ) -> None:
-        """Brakes by its own control: see `hil.emulator.node`. It then holds its position until `stop_braking`.
+        """Brakes by its own control: see `hil.emulator.node`. It then holds its position until `stop_control`.
 
         `ended` is called when it stands still, or after `limit` [s]; None: never. `deceleration` of the motor
         [rad/s^2]; None: that from the speed limit in `RAMP_TIME`.
         """
-        self.stop_braking()
+        self.stop_control()
         self.motor.told("brakes")
         end = self.world.now + nanoseconds(limit)
         fastest = abs(self.settings.motor_rate(self.settings.speed_limit))
@@ -223,7 +223,7 @@ class EmulatedDrive(EmulatedNode):
                 torque = math.copysign(largest, torque)
                 ramp.wait(position, speed)
             self.motor.command(torque)
-            self._braking = self.world.after(nanoseconds(PERIOD), go_on)
+            self.control_again(go_on)
             stands = ramp.over and not abs(speed) > STANDSTILL * fastest
             if waiting is not None and (stands or self.world.now >= end):
                 over, waiting = waiting, None
@@ -231,9 +231,13 @@ class EmulatedDrive(EmulatedNode):
 
         go_on()
 
-    def stop_braking(self) -> None:
-        cancel(self._braking)
-        self._braking = None
+    def control_again(self, act: Callable[[], None]) -> None:
+        """Lets the drive's own control act once more, a period from now."""
+        self._control = self.world.after(nanoseconds(PERIOD), act)
+
+    def stop_control(self) -> None:
+        cancel(self._control)
+        self._control = None
         self.motor.release()
 
 

@@ -32,7 +32,6 @@ class RobStride(ImpedanceDrive):
 
     def set_up(self) -> None:
         super().set_up()
-        self.mode = RESET
         self._host = int(self.number("host", 0xFD))
         self._values: dict[int, int] = {}
 
@@ -45,15 +44,17 @@ class RobStride(ImpedanceDrive):
 
     def boot(self) -> None:
         super().boot()
-        self.mode = RESET
         self._values = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
 
+    @property
+    def mode(self) -> int:
+        return RUN if self.motor.enabled else RESET
+
     def trip(self, code: int) -> None:
-        self.fault |= code & 0x3F
-        self._off()
+        super().trip(self.fault | code & 0x3F)
 
     def receive(self, frame: Frame) -> None:
-        if not self.station.powered or frame.remote or len(frame.data) != 8:
+        if self.ignores(frame):
             return
         kind, data = frame.id >> 24 & 0x1F, frame.id >> 8 & 0xFFFF
         if kind != codec.MOTION:  # it has its torque there
@@ -70,12 +71,10 @@ class RobStride(ImpedanceDrive):
 
     def _obey(self, kind: int, frame: Frame) -> None:
         if kind == codec.MOTION:
-            self._follow(frame)
-            if self.mode == RUN and self._values[RUN_MODE] == 0:
-                self._regulate()
+            if self._values[RUN_MODE] == 0:
+                self._follow(frame)
         elif kind == codec.ENABLE:
             if not self.fault and not self.refuses:
-                self.mode = RUN
                 self.motor.enable(0.0)
                 self._start_watchdog()
         elif kind == codec.STOP:
@@ -107,10 +106,6 @@ class RobStride(ImpedanceDrive):
         value = _bits(measured[index]) if index in measured else self._values.get(index)
         identity = codec.identifier(codec.READ, (value is None) << 8 | self.settings.node, self._host)
         self.send(identity, codec.write_parameter(index, value or 0))
-
-    def _off(self) -> None:
-        super()._off()
-        self.mode = RESET
 
 
 def _bits(value: float) -> int:

@@ -234,37 +234,18 @@ def test_a_torque_above_that_of_the_command_is_cut_off_and_reported() -> None:
     assert drive_of(host).motor.torque() == pytest.approx(2.0, abs=0.01)
 
 
-def test_settings_are_read_and_written_through_the_tunnel() -> None:
+def test_settings_are_read_through_the_tunnel() -> None:
     host = host_of(options={"timeout_mode": 12}, brake=True)
-    stream = moteus.Stream(client(host), use_flow_control=False)
+    names = b"servo.timeout_mode", b"servo.default_timeout_s", b"servopos.position_min"
 
     async def talk() -> list[bytes]:
-        said = [await stream.command(b"conf get servo.timeout_mode", allow_any_response=True)]
-        said.append(await stream.command(b"conf get servo.default_timeout_s", allow_any_response=True))
-        await stream.command(b"conf set servo.timeout_mode 15")
-        await stream.command(b"conf write")
-        said.append(await stream.command(b"conf get servo.timeout_mode", allow_any_response=True))
-        said.append(await stream.command(b"conf get servopos.position_min", allow_any_response=True))
-        return said
+        stream = moteus.Stream(client(host), use_flow_control=False)
+        return [await stream.command(b"conf get " + name, allow_any_response=True) for name in names]
 
-    assert [float(each) for each in ask(talk())] == pytest.approx([12, 0.1, 15, math.nan], nan_ok=True)
-    with pytest.raises(moteus.CommandError, match="ERR"):
-        ask(moteus.Stream(client(host), use_flow_control=False).command(b"conf set servo.no_such 1"))
-
-
-def test_outside_its_bounds_position_mode_is_a_fault() -> None:
-    host = host_of()
-    drive = drive_of(host)
-    drive.registers["servopos.position_max"] = -0.2
-    push(host, 0.0)
-    assert (drive.mode, drive.fault) == (1, 39)
-
-
-def test_the_output_position_is_set_exactly() -> None:
-    host, position = host_of(), moteus.Register.POSITION
-    ask(client(host).set_output_exact(position=3.25))
-    values = ask(client(host).custom_query({position: moteus.F32})).values
-    assert values[position] == pytest.approx(3.25, abs=1e-6)
+    assert [float(each) for each in ask(talk())] == pytest.approx([12, 0.1, math.nan], nan_ok=True)
+    for line in (b"conf get servo.no_such", b"conf set servo.timeout_mode 15"):
+        with pytest.raises(moteus.CommandError, match="ERR"):
+            ask(moteus.Stream(client(host), use_flow_control=False).command(line))
 
 
 SENSELESS = ["", "01", "0d000000c07f", "010080", "0d220000807f", "ffff", "40013f00", "10ffffffffff"]
