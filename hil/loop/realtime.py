@@ -23,10 +23,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
-from hil.loop.clock import Clock, WallClock, nanoseconds
-from hil.loop.timing import TickStatistics
+from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
+from hil.loop.timing import Distribution
 from servoctl.errors import RigError, ServoctlError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -152,26 +152,27 @@ def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True)
         yield Granted(tuple(grants))
 
 
-def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> TickStatistics:
+def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> dict[str, Any]:
     """How punctual an empty loop is: the limit that this machine sets before any work.
 
     Args:
         seconds: Duration of the measurement [s].
         clock: Clock to wait on; None: the machine's.
+
+    Returns:
+        Figures as of `TickStatistics.as_dict`.
     """
     clock = clock or WallClock()
-    step = nanoseconds(period)
-    timing = TickStatistics(step)
+    step, lateness, skipped = nanoseconds(period), Distribution(), 0
     deadline = clock.now() + step
-    last, skipped = deadline + nanoseconds(seconds), 0
+    last = deadline + nanoseconds(seconds)
     while deadline < last:
         clock.sleep_until(deadline)
-        began = clock.now()
-        ended = clock.now()
-        timing.tick(deadline, began, ended, skipped)
-        skipped = max(0, (ended - deadline) // step)
-        deadline += (1 + skipped) * step
-    return timing
+        lateness.add(clock.now() - deadline)
+        missed = max(0, (clock.now() - deadline) // step)
+        skipped, deadline = skipped + missed, deadline + (1 + missed) * step
+    figures = {"nominal_period_s": step / SECOND, "ticks": lateness.n, "skipped_periods": skipped}
+    return {**figures, "lateness_s": lateness.as_dict()}
 
 
 def die_with_parent(parent: int) -> bool:

@@ -11,6 +11,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hil.loop.clock import SECOND
 from servoctl.types import Array
 
@@ -21,47 +23,56 @@ HEAD = 6
 COUNTS = HEAD + _BINS
 """Whole numbers of a block that C counts durations in: number, least, most, sum, squares in two words, and bins."""
 
-_UNKNOWN = (1 << 63) - 1
+_UNKNOWN, _WORD = (1 << 63) - 1, (1 << 64) - 1
+
+PARTS = ("lateness", "period", "execution", "read", "law", "write")
+"""Durations of a tick: from its deadline to its beginning, from there to the next one's and to its end, and those of
+its parts."""
 
 _PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 
 
 class Distribution:
-    """Distribution of durations of one kind [ns]; negative ones count as zero."""
+    """Distribution of durations of one kind [ns]; negative ones count as zero.
 
-    def __init__(self) -> None:
-        self.n = 0  # number of durations
-        self.least = 0  # the smallest [ns]; 0 if there is none
-        self.most = 0  # the largest [ns]; 0 if there is none
-        self._sum = 0
-        self._squares = 0
-        self._bins = [0] * _BINS
+    `counts`: the numbers to count in, shape (`COUNTS`,), zero at first; C counts in them too (`log_count` in
+    `hil/core/c/tick.c`). None: numbers of its own.
+    """
+
+    def __init__(self, counts: Array | None = None) -> None:
+        self.counts: Array = np.zeros(COUNTS, dtype=np.uint64) if counts is None else counts
 
     def add(self, duration: int) -> None:
         """Counts one duration [ns]."""
-        if duration < _LINEAR:
-            index = duration = max(0, duration)
-        else:
-            shift = duration.bit_length() - BITS - 1
-            index = (shift << BITS) + (duration >> shift)
-        self._bins[index] += 1
-        if duration > self.most:
-            self.most = duration
-        if duration < self.least or not self.n:
-            self.least = duration
-        self.n += 1
-        self._sum += duration
-        self._squares += duration * duration
+        duration = max(0, duration)
+        shift = max(0, duration.bit_length() - BITS - 1)
+        self.counts[HEAD + (shift << BITS) + (duration >> shift)] += np.uint64(1)
+        least, squares = self.least if self.n else duration, self._squares + duration**2
+        head = self.n + 1, min(least, duration), max(self.most, duration), self._sum + duration
+        self.counts[:HEAD] = np.array([each & _WORD for each in (*head, squares, squares >> 64)], dtype=np.uint64)
 
-    def take(self, counts: Array) -> None:
-        """Adds the durations that C has counted, shape (`COUNTS`,), and sets its counts to zero."""
-        number, least, most, total, low, high = counts[:HEAD].tolist()
-        if number:
-            self.least, self.most = min(least, self.least) if self.n else least, max(most, self.most)
-            self.n, self._sum, self._squares = self.n + number, self._sum + total, self._squares + (high << 64) + low
-            for index in counts[HEAD:].nonzero()[0].tolist():
-                self._bins[index] += int(counts[HEAD + index])
-            counts[:] = 0
+    @property
+    def n(self) -> int:
+        """Number of durations."""
+        return int(self.counts[0])
+
+    @property
+    def least(self) -> int:
+        """The smallest [ns]; 0 if there is none."""
+        return int(self.counts[1])
+
+    @property
+    def most(self) -> int:
+        """The largest [ns]; 0 if there is none."""
+        return int(self.counts[2])
+
+    @property
+    def _sum(self) -> int:
+        return int(self.counts[3])
+
+    @property
+    def _squares(self) -> int:
+        return int(self.counts[4]) + (int(self.counts[5]) << 64)
 
     @property
     def mean(self) -> float:
@@ -77,13 +88,10 @@ class Distribution:
 
     def percentile(self, percent: float) -> int:
         """Smallest duration [ns] that `percent` percent do not exceed, rounded up to the end of its bin; or 0."""
+        if not self.n:
+            return 0
         wanted = max(1, math.ceil(self.n * percent / 100.0 - 1e-9))
-        seen = 0
-        for index, count in enumerate(self._bins):
-            seen += count
-            if seen >= wanted:
-                return min(_upper(index), self.most)
-        return 0
+        return min(_upper(int(np.searchsorted(np.cumsum(self.counts[HEAD:]), np.uint64(wanted)))), self.most)
 
     def as_dict(self) -> dict[str, float | int]:
         """Count and figures in seconds: mean, std, p50, p99, p99_9, max; only n = 0 if there is no duration."""
@@ -95,43 +103,24 @@ class Distribution:
 
 
 class TickStatistics:
-    """How punctual the ticks of a loop were.
+    """How punctual the ticks of a loop were, as C counts them.
 
     Args:
         period: Nominal period of the loop [ns].
-        names: Names of the drives whose samples have ages.
+        names: Names of the nodes whose samples have ages.
     """
 
-    def __init__(self, period: int, names: Sequence[str] = ()) -> None:
-        self.lateness = Distribution()  # time from the deadline of a tick to its beginning
-        self.period = Distribution()  # time from the beginning of a tick to that of the next
-        self.execution = Distribution()  # time from the beginning of a tick to its end
-        self.ages = {name: Distribution() for name in names}  # name -> ages of the samples when they were used
+    def __init__(self, period: int, names: Sequence[str]) -> None:
+        self.counts: Array = np.zeros((len(PARTS) + len(names), COUNTS), dtype=np.uint64)
+        # of each of `PARTS`; name -> ages of the samples when they were used
+        self.parts = {name: Distribution(counts) for name, counts in zip(PARTS, self.counts, strict=False)}
+        self.ages = {name: Distribution(counts) for name, counts in zip(names, self.counts[len(PARTS) :], strict=True)}
         self.skipped = 0  # number of periods without a tick
         self.late = 0  # number of ticks before which periods were skipped
         self.longest_late = 0  # largest number of such ticks in a row
         self.nominal = period  # [ns] nominal period
-        # beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now. The tick
-        # in C keeps them up to date too
+        # beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now
         self.marks = array("q", (-1, _UNKNOWN, 0))
-
-    def tick(self, deadline: int, begin: int, end: int, skipped: int) -> None:
-        """Counts one tick.
-
-        Args:
-            deadline: When it should have begun [ns].
-            begin: When it did [ns].
-            end: When it was done [ns].
-            skipped: Number of periods without a tick before it.
-        """
-        self.lateness.add(begin - deadline)
-        self.execution.add(end - begin)
-        before, least, late = self.marks
-        if before >= 0:
-            self.period.add(begin - before)
-        late = late + 1 if skipped else 0
-        self.marks[:] = array("q", (begin, min(least, deadline + self.nominal - end), late))
-        self.skip(skipped)
 
     def skip(self, skipped: int) -> None:
         """Takes note of the periods without a tick before the last one that was counted."""
@@ -150,14 +139,12 @@ class TickStatistics:
         """All figures, for `summary.json`; durations are in seconds, and their keys end in `_s`."""
         return {
             "nominal_period_s": self.nominal / SECOND,
-            "ticks": self.lateness.n,
+            "ticks": self.parts["lateness"].n,
             "skipped_periods": self.skipped,
             "late_ticks": self.late,
             "longest_late_run": self.longest_late,
             "least_slack_s": self.least_slack / SECOND,
-            "lateness_s": self.lateness.as_dict(),
-            "period_s": self.period.as_dict(),
-            "execution_s": self.execution.as_dict(),
+            **{f"{name}_s": part.as_dict() for name, part in self.parts.items()},
             "age_s": {name: each.as_dict() for name, each in self.ages.items()},
         }
 

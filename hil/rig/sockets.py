@@ -1,4 +1,4 @@
-"""The buses of the tick in C as sockets, what it records, and several ordinary ticks in one call of C.
+"""The buses of the tick in C as sockets, and several ordinary ticks in one call of C.
 
 Design: Python costs most of a tick on the wall clock, because its code has left the caches from one tick to the next.
 C ends the stretch as soon as Python has something to do, before the next tick begins: a signal, a skipped period, a
@@ -12,21 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS
 from hil.drives.base import Drive, Feedback, Node
 from hil.frame import SENT, Frame
 from hil.loop import Clock, Tick, WallClock
-from hil.loop.controller import Controller
-from hil.loop.tick import TickTimes
-from hil.loop.timing import COUNTS, Distribution, TickStatistics
-from hil.recorder.columns import ColumnLayout
 from hil.recorder.memory import FRAME, Ring, unpacked
+from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick
-from servoctl.simulation.control_tick import LogCall
 from servoctl.types import Array
 
 ROOM = 4096  # largest number of frames of one tick
@@ -39,78 +33,6 @@ def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanB
         return {}
     found = {name: bus for name, bus in buses.items() if isinstance(bus, PythonCanBus) and bus.descriptor is not None}
     return found if len(found) == len(buses) else {}
-
-
-class TickLog:
-    """A `tick_log` of `c/tick.h` with its arrays.
-
-    Args:
-        values: The log part of a row, on the arrays of the table.
-        task: Number of the stage in which the task runs.
-        timing: Gets the durations.
-        parts: Durations of `read`, `law` and `write`.
-    """
-
-    def __init__(
-        self,
-        machine: CompiledTick,
-        controller: Controller,
-        table: ColumnLayout,
-        values: LogCall,
-        task: int,
-        timing: TickStatistics,
-        parts: Sequence[Distribution],
-    ) -> None:
-        self._loop, self._log_tick, self._tick = controller.loop, machine.functions.log_tick, machine.tick
-        layout, (numbers, state, command, _) = controller.loop.layout, table.parts
-        self.struct = log = machine.ffi.new("tick_log *")
-        self._when = machine.ffi.new("tick_times *")
-        log.sources, log.columns, log.block = len(table.source), len(table.values), COUNTS
-        log.state, log.command, log.inputs = len(state), len(command), layout.slices["u"].start
-        log.parameters, log.task, log.nominal = values.parameters, task, timing.nominal
-        disturbance = layout.slices["disturbance"]
-        log.disturbance, log.disturbances = disturbance.start, disturbance.stop - disturbance.start
-        log.gauges = len(table.gauges)
-        places = [place * machine.tick.channels + drive for place, drive in table.gauges]
-        log.gauge = machine.pointer("int", np.array(places, dtype=np.int32))
-        log.source = machine.pointer("int", table.source.astype(np.int32))
-        log.numbers = machine.pointer("double", numbers)
-        log.marks = machine.ffi.from_buffer("long long[]", timing.marks)
-        machine.connect(log.values, values.call)
-        self._counted = [timing.lateness, timing.period, timing.execution, *parts, *timing.ages.values()]
-        self._counts: Array = np.zeros((len(self._counted), COUNTS), dtype=np.uint64)
-        names = ("lateness", "period", "execution", "read", "law", "write", "ages")
-        for name, counts in zip(names, self._counts, strict=False):
-            setattr(log, name, machine.pointer("unsigned long long", counts))
-        self._row = machine.pointer("double", table.values)
-        log.unused = self._row
-        self._timing = timing
-        self._raise_failure = machine.raise_failure
-
-    def enter(self, tick: Tick, stage: int, task_time: float, times: TickTimes, counts: bool) -> None:
-        """Writes the row of a tick of a stage into `values` of the table, up to the simulated plant's state.
-
-        Args:
-            counts: Whether the durations of its parts count.
-        """
-        when, self.struct.stage = self._when, stage
-        when.deadline, when.began, when.elapsed, when.skipped = tick.deadline, tick.began, tick.elapsed, tick.skipped
-        when.task_time, when.counts = task_time, counts
-        when.read, when.decided, when.written = times
-        self._log_tick(self._tick, self.struct, when, self._row)
-        self._raise_failure()
-        self.counted(1)
-        if counts:
-            self._timing.skip(tick.skipped)
-
-    def counted(self, ticks: int) -> None:
-        """Takes note of ticks whose rows were written."""
-        self._loop.evaluations += ticks
-
-    def close(self) -> None:
-        """Passes the durations on."""
-        for distribution, counts in zip(self._counted, self._counts, strict=True):
-            distribution.take(counts)
 
 
 NEVER = 1 << 62
@@ -137,7 +59,7 @@ class SocketTicks:
         buses: Mapping[str, PythonCanBus],
         nodes: Sequence[Node],
         clock: WallClock,
-        log: TickLog,
+        log: Logbook,
         rings: Sequence[Ring],
         period: int,
         wait: int,
@@ -286,7 +208,7 @@ class SocketTicks:
         self._ticks += struct.ticks
         for ring in self._rings:
             ring.reread()
-        self._log.counted(struct.ticks)
+        self._log.written(struct.ticks)
         return end
 
     def act(self) -> int:

@@ -19,8 +19,9 @@ from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
 from hil.recorder.memory import Ring
 from hil.rig.dispatch import Dispatch
+from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick, frame_reader
-from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, TickLog, socket_buses
+from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, socket_buses
 from hil.safety.limits import Limits
 from hil.safety.plan import Phase, Stage
 from hil.safety.stages import Stages
@@ -29,7 +30,6 @@ from servoctl.types import Array
 
 PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
 
-PHASES = list(Phase)
 MEASURED = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 """Phases whose ticks C measures."""
 
@@ -90,7 +90,7 @@ class TicksInC:
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0
 
-    def use_sockets(self, log: TickLog, rings: Sequence[Ring], period: int, wait: int) -> None:
+    def use_sockets(self, log: Logbook, rings: Sequence[Ring], period: int, wait: int) -> None:
         """Lets C send, receive and record too, where it can have all buses and knows what feeds each watchdog.
 
         Args:
@@ -322,8 +322,8 @@ class TicksInC:
         """
         sockets, decides = self.sockets, self._source()
         assert sockets is not None
-        stage = PHASES.index(self._stages.mode)
-        end = sockets.run(decides, stage, most, deadline, nanoseconds(self._stages.next_task_time), live)
+        stage, task_time = self._stages.mode.number, nanoseconds(self._stages.next_task_time)
+        end = sockets.run(decides, stage, most, deadline, task_time, live)
         ticks, last = sockets.struct.ticks, sockets.struct.last
         self._dispatch.unknown += sockets.struct.unknown
         self.count += ticks

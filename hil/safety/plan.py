@@ -41,6 +41,14 @@ class Phase(Enum):
     QUICK_STOP = "quick stop"
     BRAKING = "braking"  # the place in this list is the number in the column `stage` of every log: add at the end
 
+    @property
+    def number(self) -> int:
+        """Its number in the column `stage`."""
+        return _NUMBERS[self]
+
+
+_NUMBERS = {phase: number for number, phase in enumerate(Phase)}
+
 
 UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)  # stages in which no drive is commanded
 

@@ -9,7 +9,6 @@ import yaml
 
 from hil.assembly.setup import RigSetup
 from hil.calibration.calibrate import CalibratedAxis, Calibrator, HandMotion
-from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
 from hil.sensing.channels import Displacements
 from servoctl.errors import ConfigError, RunFolderError, WriteError
@@ -160,7 +159,7 @@ def check_recording(path: Path) -> None:
 
 def guided_motion(run: Trajectory) -> tuple[Array, Array]:
     """Times from 0, shape (rows,) [s], and smoothed coordinates, shape (rows, n), of the part in stage float."""
-    guided = run.columns["stage"] == STAGES.index(Phase.FLOAT.value)
+    guided = run.columns["stage"] == Phase.FLOAT.number
     t, q = run.t[guided], run.q[guided]
     if not len(t):
         return t, q

@@ -23,7 +23,7 @@ from hil.drives.base import Node, Sample
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 from hil.recorder import read_frames
-from hil.recorder.columns import LIVE, STAGES
+from hil.recorder.columns import LIVE
 from hil.safety.plan import WORKING, Phase
 from servoctl.assembly.make import make_run
 from servoctl.config import load_config
@@ -37,8 +37,7 @@ from servoctl.simulation.engine_choice import take_engine
 from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
 
-_FULL = STAGES.index(Phase.FULL.value)
-_WORKING = [STAGES.index(mode.value) for mode in WORKING]
+_WORKING = [phase.number for phase in WORKING]
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def _compare_torques(run: Trajectory, drive: DriveSettings, period: float) -> tu
     """Which rows are compared, and which of their torques neither the law nor a limit explains, shape (rows,) each."""
     law, sent = (run[f"{group}.{drive.name}"] for group in ("law", "u"))
     stage = run["stage"]
-    compared = stage == _FULL
+    compared = stage == Phase.FULL.number
     compared[:1] = False
     before = np.concatenate([[0.0], sent[:-1]])
     limit = drive.torque_limit

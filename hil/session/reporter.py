@@ -19,9 +19,7 @@ from hil.drives import Drive, DriveError
 from hil.loop import Clock, Tick
 from hil.loop.controller import Controller
 from hil.loop.realtime import StopSignals
-from hil.loop.timing import Distribution, TickStatistics
 from hil.recorder import InMemory, Recorder, add_missing, as_entry
-from hil.recorder.columns import STAGES
 from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Monitor
 from hil.safety.plan import ENDING, Phase
@@ -186,7 +184,7 @@ def bus_loads(run: Trajectory, buses: Mapping[str, Mapping[str, Any]]) -> dict[s
 
     With the most stuff bits there can be. A run that ended before its first tick has none.
     """
-    times = run.t[run["stage"] != STAGES.index("over")]
+    times = run.t[run["stage"] != Phase.OVER.number]
     if not len(times):
         return {}
     counts, loads = run.metadata.get("bus_bits", {}), {}
@@ -201,15 +199,6 @@ def bus_loads(run: Trajectory, buses: Mapping[str, Mapping[str, Any]]) -> dict[s
         if len(loop):
             loads[name] = float(loop.mean()), float(loop.max()), float(before.max(initial=0.0))
     return loads
-
-
-def timing_figures(timing: TickStatistics, parts: Mapping[str, Distribution], cpu_time: float | None) -> dict[str, Any]:
-    """Lateness and durations of the ticks [s].
-
-    `parts`: part of a tick -> its durations. `cpu_time`: CPU time per tick [s]; None: not measured, as in virtual time.
-    """
-    figures = timing.as_dict() | {f"{name}_s": part.as_dict() for name, part in parts.items()}
-    return figures if cpu_time is None else figures | {"cpu_per_tick_s": cpu_time}
 
 
 def save_drawing(run: Trajectory, model: Model, folder: Path) -> None:

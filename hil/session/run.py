@@ -27,6 +27,7 @@ from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import STAGES, ColumnLayout
 from hil.rig.dispatch import Dispatch
+from hil.rig.logbook import Logbook
 from hil.rig.rig import CanRig
 from hil.rig.sockets import SocketTicks
 from hil.safety import Event, EventKind, Limits, Monitor
@@ -35,7 +36,6 @@ from hil.safety.plan import Phase, Stage
 from hil.safety.rules import gauge_rules, hidden_gauges
 from hil.safety.stages import Stages
 from hil.session.calibration import HandCalibration, as_facts
-from hil.session.logbook import Logbook
 from hil.session.reporter import (
     CHECK_EVERY,
     SETTLING,
@@ -46,7 +46,6 @@ from hil.session.reporter import (
     drive_states,
     outcome,
     save_drawing,
-    timing_figures,
 )
 from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
@@ -191,12 +190,11 @@ class HilRun:
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
         why = self.rig.begin(setup, self.controller, self.stages, limits, self.recorder.frame_records)
-        self.logbook = Logbook(
-            setup, self.controller, self.rig, self.stages, self.table, self.recorder, environment.truth is not None
-        )
+        machine = self.rig.in_c.machine
+        self.logbook = Logbook(setup, machine, self.controller, self.stages, self.table, self.recorder)
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
         if not why and isinstance(self.recorder, Recorder):
-            self.rig.in_c.use_sockets(self.logbook.in_c, self.recorder.rings, self._period, self._wait)
+            self.rig.in_c.use_sockets(self.logbook, self.recorder.rings, self._period, self._wait)
         if (sockets := self._sockets) is not None:
             sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
         self.facts["tick"] = f"Python, because {why}" if why else "C" if sockets is None else "C, sockets included"
@@ -236,7 +234,7 @@ class HilRun:
         for grant in granted.missing:
             self.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
         self.facts["realtime"] = [grant.sentence for grant in granted.grants]
-        self.facts["timing"] = {"bare": bare_lateness(self._period / SECOND, BARE_TIME).as_dict()}
+        self.facts["timing"] = {"bare": bare_lateness(self._period / SECOND, BARE_TIME)}
 
     def _work(self) -> None:
         """From the first frame until every drive is off."""
@@ -287,7 +285,7 @@ class HilRun:
         return torques
 
     def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        self.logbook.enter(tick, times)
+        self.logbook.enter(tick, times, self.rig.true)
         self._done(tick)
 
     def _go_ahead(self, number: int, deadline: int) -> Ahead:
@@ -371,7 +369,7 @@ class HilRun:
         while True:
             reading = rig.listen()
             self.controller.nothing(reading.q, reading.v)
-            self.logbook.enter(Tick(tick, now, now, self._period, 0), TickTimes(now, now, now), counts=False)
+            self.logbook.enter(Tick(tick, now, now, self._period, 0), TickTimes(now, now, now), rig.true, counts=False)
             if environment.settled() or now + self._period > end:
                 return
             tick, now = tick + 1, now + self._period
@@ -401,14 +399,14 @@ class HilRun:
         return RunResult(code, events, self.unconfirmed, trajectory, tuple(self._hand.axes), self._hand.write(folder))
 
     def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
-        ticks, wall, book, test = self._ticks, self._wall_time, self.logbook, self.stages.test
-        in_c = self.rig.in_c
-        book.close()
-        cpu = self._cpu_time / ticks if ticks and not self.environment.lockstep else None
+        ticks, wall, test, in_c = self._ticks, self._wall_time, self.stages.test, self.rig.in_c
+        timing = self.facts.get("timing", {}) | self.logbook.timing.as_dict()
+        if ticks and not self.environment.lockstep:
+            timing["cpu_per_tick_s"] = self._cpu_time / ticks
         duration = ticks * self.setup.settings.values.period
         return {
             **self.facts,
-            "timing": self.facts.get("timing", {}) | timing_figures(book.timing, book.parts, cpu),
+            "timing": timing,
             "steps": ticks,
             "evaluations": self.controller.evaluations,
             "duration": duration,

@@ -258,7 +258,7 @@ typedef struct { /* a frame as hil.recorder.memory.FRAME has it */
 
 /* The row of a tick. */
 
-typedef struct { /* what a tick records: hil.session.logbook */
+typedef struct { /* what a tick records: hil.rig.logbook */
   int columns, sources, state, command, inputs, parameters, block, gauges;
   const int *source; /* of the first columns: index into `numbers` */
   const int *gauge;  /* of the columns of gauges: index into those of `tick` */
