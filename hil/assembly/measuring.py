@@ -1,7 +1,7 @@
 """How the nodes of a config measure, whether the start pose is allowed, what holds the machine there, how its drives
 are tested, and how they brake by themselves."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -136,15 +136,6 @@ def channel_of(node: Node, period: float) -> Channel:
     )
 
 
-def moved_samples(values: Hil, nodes: Sequence[Node], sensing: Sensing, state: State) -> Iterator[tuple[State, State]]:
-    """The states above and below a state in which one sample errs by its largest error: each position, each rate."""
-    inverse = sensing.coordinates.inverse(state.t, state.q)
-    positions, rates = ((inverse * errors).T for errors in sample_errors(values, nodes))
-    still = np.zeros(len(state.q))
-    for dq, dv in [*((move, still) for move in positions), *((still, move) for move in rates)]:
-        yield State(state.t, state.q + dq, state.v + dv), State(state.t, state.q - dq, state.v - dv)
-
-
 def resolved_steps(
     model: Model, sensing: Sensing, nodes: Sequence[Node], values: Hil, state: State
 ) -> Mapping[str, tuple[float, float]]:
@@ -155,8 +146,12 @@ def resolved_steps(
     `state`: state at which the steps are computed.
     """
     steps: dict[str, tuple[float, float]] = {}
-    for sides in moved_samples(values, nodes, sensing, state):
-        above, below = (task_errors(model, side) for side in sides)
+    inverse = sensing.coordinates.inverse(state.t, state.q)
+    positions, rates = ((inverse * errors).T for errors in sample_errors(values, nodes))
+    still = np.zeros(len(state.q))
+    for dq, dv in [*((move, still) for move in positions), *((still, move) for move in rates)]:
+        above = task_errors(model, State(state.t, state.q + dq, state.v + dv))
+        below = task_errors(model, State(state.t, state.q - dq, state.v - dv))
         for name, pair in above.items():
             step = np.abs(np.subtract(pair, below[name]))
             violation, rate = steps.get(name, (0.0, 0.0))

@@ -12,7 +12,6 @@ import typer
 from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_quiet, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
 from servoctl.cli.run import headline, number, say_bounds
-from servoctl.errors import in_one_line
 
 if TYPE_CHECKING:
     from hil.session.run import HilRun, RunResult
@@ -122,7 +121,6 @@ def _write_guided(prepared: "HilRun", result: "RunResult", file: Path) -> None:
 
 def _say_end(prepared: "HilRun", result: "RunResult", folder: Path, as_json: bool, phases: Phases) -> None:
     """Prints the result of a run; a failure here does not change the exit code."""
-    from hil.session.accuracy import explained_errors
     from hil.session.reporter import bus_loads
 
     summary = result.trajectory.summary()
@@ -135,13 +133,7 @@ def _say_end(prepared: "HilRun", result: "RunResult", folder: Path, as_json: boo
         _say_calibration(result, prepared.setup.sensing.displacements.units)
         say_quiet(str(phases))
         return
-    bounds = {}
-    try:
-        bounds = explained_errors(prepared.setup, result.trajectory)
-    except (Exception, SystemExit) as error:  # the user's plant may fail at a state of the run
-        note(f"the errors that sampling and delay explain cannot be computed: {in_one_line(error)}")
-    loads = bus_loads(result.trajectory, prepared.setup.settings.buses)
-    say_figures(result.trajectory, summary, bounds, loads)
+    say_figures(result.trajectory, summary, bus_loads(result.trajectory, prepared.setup.settings.buses))
     say()
     say_quiet(str(phases))
     say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
@@ -175,25 +167,17 @@ PARTS = ("lateness", "period", "execution", "read", "law", "write")
 
 
 def say_figures(
-    trajectory: "Trajectory",
-    summary: Mapping[str, Any],
-    bounds: Mapping[str, float],
-    loads: Mapping[str, tuple[float, float, float]],
+    trajectory: "Trajectory", summary: Mapping[str, Any], loads: Mapping[str, tuple[float, float, float]]
 ) -> None:
-    """Prints the figures of a run.
-
-    Args:
-        bounds: Task row -> error that sampling and delay of the loop explain.
-        loads: Bus -> its load in the loop, on average and at most, and at most before the loop, 0 to 1.
-    """
+    """Prints the figures of a run; `loads`: what `bus_loads` says."""
     rows = []
     for name in trajectory.rows:
         metrics = trajectory.violation_metrics(name)
-        errors = (metrics["max_violation"], metrics["rms_violation"], bounds.get(name))
-        figures = ["-" if each is None or isnan(each) else number(each) for each in errors]
+        errors = (metrics["max_violation"], metrics["rms_violation"])
+        figures = ["-" if isnan(each) else number(each) for each in errors]
         rows.append([name, trajectory.unit_of(name) or "-", *figures])
     say()
-    say_table(["task error", "unit", "max", "rms", "bound by the loop"], rows, numbers=3)
+    say_table(["task error", "unit", "max", "rms"], rows, numbers=2)
     say_bounds(trajectory, summary)
     say()
     _say_times(summary["timing"])

@@ -8,7 +8,6 @@ import pytest
 from hil.recorder.columns import STAGES
 from hil.safety.events import EventKind
 from hil.sensing.gravity import task_errors
-from hil.session.accuracy import explained_errors
 from hil.session.replay import replay
 from hil.session.run import HilRun
 from hil.session.start import Request, start
@@ -20,6 +19,8 @@ from tests.hil.emulation import SHORT
 NAMES = [name for name in shipped_configs() if load_config(name).config.hil is not None]
 DURATION = 0.75
 """Of the task [s]."""
+ERRORS = {"arm_on_drives": 0.015}
+"""Largest error of a task row on ideal machines [its unit], 1e-3 elsewhere: delays, steps of torques and encoders."""
 
 
 def true_violations(begun: HilRun, trajectory: Trajectory, rows: np.ndarray) -> dict[str, float]:
@@ -55,10 +56,10 @@ def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: 
     full = np.flatnonzero(trajectory["stage"] == STAGES.index("full"))
     assert trajectory["task_time"][full[-1]] == pytest.approx(DURATION, abs=2 * begun.setup.settings.values.period)
     true = true_violations(begun, trajectory, full)
-    for row, bound in explained_errors(begun.setup, trajectory).items():
+    for row, error in true.items():
         seen = np.abs(trajectory[f"violation.{row}"][full]).max()
-        assert 0.0 < true[row] <= bound, row
-        assert seen <= bound, row
+        assert 0.0 < error <= ERRORS.get(name, 1e-3), row
+        assert seen <= ERRORS.get(name, 1e-3), row
     for drive in begun.setup.settings.drives:  # a few times what the run needs, and never reached
         assert 1.3 * np.abs(trajectory[f"u.{drive.name}"][full]).max() < drive.torque_limit
         assert 1.3 * np.abs(trajectory[f"speed.{drive.name}"][full]).max() < drive.speed_limit
@@ -79,7 +80,6 @@ def test_the_task_is_engaged_where_its_path_begins(name: str) -> None:
     assert np.abs(trajectory["violation_rate.object_y"][waiting]).max() < 0.01
     for row in ("object_x", "object_y", "level"):
         assert abs(trajectory[f"violation.{row}"][first]) < 5e-4, "0.5 m/s^2 / beta^2 would be 5e-3"
-    assert explained_errors(begun.setup, trajectory)["object_y"] < 3e-3
 
 
 def test_ranges_of_a_motor_that_no_table_has_are_given_in_the_config(tmp_path: Path) -> None:

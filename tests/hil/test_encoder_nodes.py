@@ -12,7 +12,6 @@ from hil.loop import SECOND
 from hil.recorder.columns import STAGES
 from hil.safety import Reaction
 from hil.sensing.gravity import task_errors
-from hil.session.accuracy import explained_errors
 from hil.session.run import RunResult
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
@@ -109,11 +108,11 @@ def test_a_jump_above_the_limit_is_noticed_and_half_of_it_adds_no_more_error_tha
     ended, verdict, _, misled = play(prepared, AT + 0.2, node, kind="encoder_jump", delta=possible / 2)
     assert misled <= possible / 2 + 1e-3
     trajectory, model = ended.trajectory, prepared.loop.system.model
-    explained = explained_errors(prepared, trajectory)
     for i in np.flatnonzero(trajectory["stage"] == STAGES.index("full"))[::25]:
         t, q, v = float(trajectory["task_time"][i]), *(columns_at(trajectory, kind, i) for kind in ("true_q", "true_v"))
         for row, (violation, _) in task_errors(model, State(t, q, v)).items():
-            assert abs(violation) <= explained[row] + possible / 2, "no lever of these machines is longer than 1 m"
+            # no lever of these machines is longer than 1 m, and without the jump no error is larger than 1e-3
+            assert abs(violation) <= 1e-3 + possible / 2, row
 
 
 def columns_at(trajectory: Trajectory, kind: str, i: int) -> np.ndarray:

@@ -22,7 +22,6 @@ from hil.loop.clock import World
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
 from hil.rig.dispatch import Dispatch
-from hil.session.accuracy import explained_errors
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config
@@ -207,8 +206,8 @@ def test_a_run_on_several_buses_is_as_accurate_as_on_one(names: str, period: flo
     assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
     assert set(summary["bus"]) == set(names)
     working = ended.trajectory["stage"] == STAGES.index("full")
-    for row, bound in explained_errors(begun.setup, ended.trajectory).items():
-        assert abs(ended.trajectory[f"violation.{row}"][working]).max() <= bound
+    for row in ("object_x", "object_y", "level"):
+        assert abs(ended.trajectory[f"violation.{row}"][working]).max() <= 1e-3  # as on one bus
 
 
 @pytest.mark.slow
