@@ -193,7 +193,9 @@ def test_the_reader_reads_what_the_driver_sends(settings: DriveSettings) -> None
         reader.enable()
         reader.read(drive.command(torque))
         assert not findings.violations and findings.commands == 1
-        assert findings.largest[settings.name] == pytest.approx(abs(drive.carried(torque)), abs=1e-6 * limit)
+        sent, carried = findings.largest[settings.name], abs(drive.carried(torque))
+        assert sent == pytest.approx(carried, abs=1e-6 * limit)
+        assert sent <= carried * (1 + 1e-9) or not isinstance(drive, TableDrive)
 
 
 def test_a_drive_comes_up_makes_its_torque_and_goes_off(settings: DriveSettings) -> None:
