@@ -117,30 +117,13 @@ def test_a_kinetic_energy_that_is_not_quadratic_is_refused(servoctl: Servoctl) -
 
 # Task, law and start --------------------------------------------------------------------------------------------------
 
-RAIL = f"{PLANT}\n    def passive_constraints(self, q, t):\n        return {{'rail': q[1]}}\n"
-
 
 def test_a_constraint_class_needs_no_constructor(servoctl: Servoctl) -> None:
     plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        return q[0] - t**2\n"
     assert servoctl("--out", "out", plant=plant, config=of_law("{}", '{name: a, class: "cart.py:Mine"}')).code == 0
 
 
-def test_a_projected_start_is_assembled(servoctl: Servoctl) -> None:
-    config = changed(CONFIG, ("s: 0}, v: 0", "s: 0.3}, v: {s: 0.2}, project: true"))
-    answer = servoctl("--out", "out", plant=RAIL, config=config)
-    assert answer.code == 0
-    trajectory = load_run(answer.folder / "out")
-    assert abs(trajectory["q.s"][0]) < 1e-10 and abs(trajectory["v.s"][0]) < 1e-10
-
-
 H, N = '{name: a, holonomic: "x"}', '{name: a, nonholonomic: "der(x) - 1"}'
-
-
-def test_a_row_that_no_actuator_reaches_names_row_degree_and_law(servoctl: Servoctl) -> None:
-    plant = changed(PLANT, (MASS, "np.diag([self.m1, self.m2])"))
-    answer = servoctl(plant=plant, config=of_law(CORRECTION, '{name: rest, holonomic: "s"}'))
-    answer.refused("law: task.rest: relative degree above 2: no actuator acts on its acceleration")
-    assert "input_output" in answer.err
 
 
 def test_the_scara_as_printed_is_refused_with_its_first_command(

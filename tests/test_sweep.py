@@ -1,9 +1,7 @@
 """Sweeps: every run equals a single run with `--set`, for all samples and numbers of processes."""
 
-import ast
 import json
 import re
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 
 import servoctl as sc
 from servoctl.cli import main
-from servoctl.config.overrides import written
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
 from servoctl.study.batch import batch, run_all
@@ -110,9 +107,8 @@ def test_every_run_is_the_single_run_to_the_bit(
         assert {name: table[name][i] for name in expected} == expected
 
 
-@pytest.mark.parametrize("path", [ALPHA, "plant.parameters.m1", X2])
-def test_every_run_on_the_numpy_engine_is_the_single_run(path: str) -> None:
-    test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], path, (0.95, 1.02), "numpy")
+def test_every_run_on_the_numpy_engine_is_the_single_run() -> None:
+    test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], "plant.parameters.m1", (0.95, 1.02), "numpy")
 
 
 def test_the_command_gives_what_servoctl_run_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,11 +286,6 @@ def test_a_number_that_cannot_be_varied_is_named(
     assert (captured.out, "Traceback" in captured.err) == ("", False)
 
 
-def test_all_mistakes_are_listed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=3:2:4", "--vary", "zz=1:2:3")
-    assert len(capsys.readouterr().err.splitlines()) == 2
-
-
 def test_an_unknown_metric_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2", "--metric", "rms_violatoin")
     said = capsys.readouterr().err
@@ -374,13 +365,6 @@ def test_the_table_shows_the_best_runs_first(tmp_path: Path, capsys: pytest.Capt
     assert values == sorted(values) and len(values) >= 2  # alpha = 2 with beta = 4 swings past zero by 16 %: left out
 
 
-@pytest.mark.parametrize("value", [0.1, 1e-7, 1 / 3, -2.0, 5e22, 3])
-def test_a_value_is_written_so_that_it_reads_back(value: float) -> None:
-    from servoctl.config.yaml_loader import read_value
-
-    assert read_value(written(value)).value == value
-
-
 def test_an_open_loop_is_compared_by_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words(0, "sweep", "projectile", "--vary", "run.duration=0.1:0.2:2", "--out", str(tmp_path), "--json")
     assert json.loads(capsys.readouterr().out)["best"]["input_rms.Fr"]["run"] == 0
@@ -440,17 +424,3 @@ def test_the_table_leaves_out_runs_at_the_edge(tmp_path: Path, capsys: pytest.Ca
     assert [row[0] for row in rows] == ["0", "1", "2"]  # alpha h of 0.1, 0.2, 0.3; 0.4 and above: no gain margin of 2
     assert "gain_share  overshoot  gain_margin" in said
     assert "left out: 6 runs beyond a bound of tune.share, tune.overshoot, tune.gain_margin" in said
-
-
-@pytest.mark.parametrize("room", ["cli", "report", "run_folder", "study"])
-def test_modules_of_a_room_import_each_other_in_one_direction_also_for_type_checkers(room: str) -> None:
-    package = f"servoctl.{room}"
-    paths = {f"{package}.{path.stem}": path for path in Path(sc.__file__).with_name(room).glob("*.py")}
-    paths[package] = paths.pop(f"{package}.__init__")
-    arrows: dict[str, set[str]] = {name: set() for name in paths}
-    for name, path in paths.items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module in paths:
-                modules = {f"{node.module}.{alias.name}" for alias in node.names} & set(paths)
-                arrows[name] |= modules or {node.module}
-    assert len([*TopologicalSorter(arrows).static_order()]) == len(paths)  # a circle raises CycleError

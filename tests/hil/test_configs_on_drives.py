@@ -17,7 +17,7 @@ from servoctl.types import State
 from tests.hil.emulation import SHORT
 
 NAMES = [name for name in shipped_configs() if load_config(name).config.hil is not None]
-DURATION = 0.75
+DURATION = 0.4
 """Of the task [s]."""
 ERRORS = {"arm_on_drives": 0.015}
 """Largest error of a task row on ideal machines [its unit], 1e-3 elsewhere: delays, steps of torques and encoders."""

@@ -16,6 +16,7 @@ from servoctl.config import shipped_configs
 from servoctl.run_folder.missed import missed_tasks
 from servoctl.run_folder.trajectory import Trajectory
 from tests.faces import on_drives
+from tests.hil.emulation import SHORT
 
 CEILING = "bounds=[{name: ceiling, holonomic: '0.3*l - l*sin(theta1) - l*sin(theta2) - l/2*sin(theta3)'}]"
 
@@ -43,18 +44,13 @@ def test_drives_carry_the_object_no_higher_than_a_ceiling() -> None:
     assert left["row"] == "object_y" and abs(beta[at - 1]) < width[at - 1] and abs(beta[at]) > width[at]
 
 
-ENGINES = ["vm", "numpy", "c"]
-QUICK = ("hil.safety.zero_time=0.02", "hil.safety.ramp_time=0.02")
-"""NumPy takes ten milliseconds for a tick."""
-
 WISH = '  - {name: posture, holonomic: "x1 - 3", priority: 2}\nlaw:'
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path, engine: str) -> None:
+def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path) -> None:
     config = tmp_path / "wish.yaml"
     config.write_text(Path(shipped_configs()["two_mass_spring_drive"]).read_text().replace("\nlaw:", f"\n{WISH}"))
-    begun = start(Request(str(config), QUICK, duration=0.03, engine=engine))
+    begun = start(Request(str(config), SHORT, duration=0.03, engine="vm"))
     assert begun.setup.loop.system.law.stops_on  # on drives the default is `fault`
     ended = begun.run(tmp_path / "run", lambda event: None)
     summary = ended.trajectory.summary()
@@ -68,15 +64,14 @@ def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path, e
 
 
 def followed(*overrides: str) -> Trajectory:
-    """The shipped robots on drives for 3 s of their task."""
-    result = on_drives("coordinated_robots", *overrides, duration=3.0)
+    """The shipped robots on drives for 2 s of their task."""
+    result = on_drives("coordinated_robots", *overrides, duration=2.0)
     assert result.exit_code == 0
     return result.trajectory
 
 
-@pytest.mark.parametrize(("mass", "share"), [(1.0, 0.7), (1.05, 0.3)])
-def test_the_error_is_smaller_with_an_observer(mass: float, share: float) -> None:
-    change = f"hil.emulation.parameters.m={mass}"
+def test_the_error_is_smaller_with_an_observer() -> None:
+    change = "hil.emulation.parameters.m=1.05"
     errors = []
     for more in ((), ("law.observer=auto",)):
         run = followed(change, *more)
@@ -87,7 +82,7 @@ def test_the_error_is_smaller_with_an_observer(mass: float, share: float) -> Non
     assert np.isfinite(d).sum() == len(d[task])  # while the task stands still, nothing is observed
     assert run.summary()["disturbance"]["object_y"]["max"] == np.abs(d[task]).max()
     (rms, largest), (rms_observed, largest_observed) = errors
-    assert rms_observed < share * rms
+    assert rms_observed < 0.3 * rms
     # the drives hold the pose before the task begins: the observer starts without a jump
     assert largest_observed < 1.01 * largest
 
@@ -102,7 +97,7 @@ HEAVY = [
 def test_heavier_links_cost_little_with_an_estimator(tmp_path: Path) -> None:
     rms = []
     for more in ((), ("estimation.kind=model",)):
-        result = on_drives("coordinated_robots", *HEAVY, *more, out=tmp_path if more else None, duration=2.0)
+        result = on_drives("coordinated_robots", *HEAVY, *more, out=tmp_path if more else None, duration=1.5)
         assert result.exit_code == 0
         run = result.trajectory
         rms.append(float(np.sqrt(np.mean(run["violation.object_y"][run.during("object_y")] ** 2))))

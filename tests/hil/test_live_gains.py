@@ -63,10 +63,10 @@ def test_a_second_request_during_a_ramp_starts_from_the_current_value() -> None:
     assert max(np.diff([law.correction.damping[0] for law in laws])) <= 2 * 4.0 / 10 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("value", [1.999, 20.001, float("nan"), float("inf"), -8.0])
-def test_a_value_out_of_bounds_is_refused_and_changes_nothing(value: float) -> None:
+def test_a_value_out_of_bounds_is_refused_and_changes_nothing() -> None:
     live, laws = gains(BOTH)
-    assert live.request(0, value) == f"refused: {value:g} is outside [2, 20]"
+    for value in (1.999, 20.001, float("nan"), float("inf"), -8.0):
+        assert live.request(0, value) == f"refused: {value:g} is outside [2, 20]"
     assert live.request(7, 3.0) == "refused: there is no such gain"
     live.advance(take(laws))
     assert not laws and live.values == (8.0, 8.0)
