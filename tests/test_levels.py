@@ -18,9 +18,7 @@ from servoctl.mechanics.hierarchy import (
     PassiveLevel,
     contradictions,
     declared_levels,
-    levels_at,
     motions,
-    solve_levels,
 )
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -322,14 +320,3 @@ def test_the_plants_own_groups_lead_to_the_published_accelerations(level: int) -
     platform = [0.0, -9.81, 0.0] if level < 3 else [1.45061094, -10.71969506, 0.82612908]
     np.testing.assert_allclose(motion.acceleration[-3:], platform, rtol=0, atol=1e-8)
     assert motion.trace == pytest.approx([18, 9, 3][level - 1], abs=1e-12)
-
-
-def test_all_levels_give_the_motion_of_all_constraints_together() -> None:
-    plant = ThreeRRR()
-    state = State(0.0, np.array(CASE["state"]["q"]), np.array(CASE["state"]["qd"]))
-    model = Model(plant, {}, state)
-    m = model.matrices(state)
-    Q = m.Q + m.B @ np.array(CASE["params"]["tau"])
-    last = solve_levels(m.M, Q, levels_at(model, state, declared_levels(plant)))[-1]
-    np.testing.assert_allclose(last.acceleration, batch(m.M, Q, m.passive.A, m.passive.b), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(last.acceleration, published()[-1].acceleration)

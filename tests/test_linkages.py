@@ -173,13 +173,6 @@ def rrr_matrices() -> tuple[Matrices, list[int]]:
     return model.matrices(state), [plant.levels[row.group] for row in model.passive_rows]
 
 
-def fundamental(m: Matrices, Q: Array, rows: Array) -> Array:
-    """q'' = a + M^-1/2 (A M^-1/2)^+ (b - A a), a = M^-1 Q, by NumPy's own pseudoinverse."""
-    A, b, root = m.passive.A[rows], m.passive.b[rows], np.diag(np.diag(m.M) ** -0.5)
-    a = Q / np.diag(m.M)
-    return np.asarray(a + root @ np.linalg.pinv(A @ root) @ (b - A @ a))
-
-
 def test_the_3rrr_has_the_reference_matrices_level_by_level() -> None:
     m, levels = rrr_matrices()
     assert levels == 9 * [2] + 6 * [3]
@@ -190,14 +183,6 @@ def test_the_3rrr_has_the_reference_matrices_level_by_level() -> None:
     np.testing.assert_allclose(m.passive.b, RRR["b2"] + RRR["b3"], atol=1e-8)
     np.testing.assert_allclose(m.passive.violation, 0.0, atol=1e-12)
     np.testing.assert_allclose(m.passive.violation_rate, 0.0, atol=1e-12)
-
-
-@pytest.mark.parametrize("level", [1, 2, 3])
-def test_the_3rrr_accelerates_as_the_reference_at_every_level(level: int) -> None:
-    m, levels = rrr_matrices()
-    Q = m.Q + m.B @ np.array(RRR["params"]["tau"])
-    found = fundamental(m, Q, np.array(levels) <= level)
-    np.testing.assert_allclose(found, RRR[f"alpha_level{level}"], atol=1e-8)
 
 
 def test_the_platform_of_the_3rrr_follows_its_circle() -> None:

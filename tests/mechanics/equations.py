@@ -1,59 +1,45 @@
-"""The published equations of constrained motion on numbers, as oracles."""
-
-from collections.abc import Sequence
+"""The published equations of constrained motion in plain NumPy, and the product's terms of the same matrices."""
 
 import numpy as np
+from scipy.linalg import sqrtm
 
-from servoctl.assembly.evaluate import ConstrainedMotion
-from servoctl.engine.decomposition import decompose, frobenius
-from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
-from servoctl.engine.structured import Diagonal
-from servoctl.errors import PlantError
-from servoctl.mechanics.terms import RANK_TOLERANCE, require_unique
-from servoctl.types import Array
+from plants.coordinated_robots import CoordinatedRobots
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.terms import Matrices, Terms, assemble
+from servoctl.types import Array, State
 
 
-def fundamental_equation(
-    M: Array | Diagonal, Q: Array, A: Array, b: Array, c: Array | None = None, rank_tolerance: float = 1e-10
-) -> ConstrainedMotion:
-    """The fundamental equation; c is the part of the constraint force that does work.
+def fundamental_equation(M: Array, Q: Array, A: Array, b: Array, c: Array | None = None) -> Array:
+    """q'' exactly as printed, with matrix square roots; c is the part of the constraint force that does work.
 
     M q'' = Q + Qc,   Qc = M^1/2 Bhat^+ (b - A M^-1 Q) + M^1/2 (I - Bhat^+ Bhat) M^-1/2 c,   Bhat = A M^-1/2
 
     Source: Udwadia, Kalaba 1992, 2001; Liu et al. 2015, (11)-(14); Xu, Liu 2017, (8) with the factor M^+1/2, (10).
     """
-    M, A = np.asarray(M, dtype=float), np.asarray(A, dtype=float)
-    L, positive = cholesky(M)
-    if not positive:
-        raise PlantError(f"mass matrix: not positive definite (smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e})")
-    split = decompose(solve_lower(L, A.T).T, rank_tolerance)
-    # push = L^-1 Qc; any square root of M gives the same motion, and the Cholesky factor is the cheapest
-    free = solve_lower(L, Q)
-    push = split.solve(b - A @ solve_upper(L, free))
+    root = np.real(sqrtm(M))
+    inverse = np.linalg.inv(root)
+    Bhat = A @ inverse
+    plus = np.linalg.pinv(Bhat, rcond=1e-9)
+    free = np.linalg.solve(M, Q)
+    Qc = root @ plus @ (b - A @ free)
     if c is not None:
-        work = solve_lower(L, c)
-        push = push + work - split.row_basis.T @ (split.row_basis @ work)
-    return ConstrainedMotion(solve_upper(L, free + push), L @ push, split.rank, split.residual(b))
+        Qc = Qc + root @ (np.eye(len(root)) - plus @ Bhat) @ inverse @ c
+    return np.asarray(np.linalg.solve(M, Q + Qc))
 
 
-def singular_mass_equation(
-    M: Array,
-    Q: Array,
-    A: Array,
-    b: Array,
-    rank_tolerance: float = RANK_TOLERANCE,
-    coordinates: Sequence[str] | None = None,
-) -> ConstrainedMotion:
+def singular_mass_equation(M: Array, Q: Array, A: Array, b: Array) -> Array:
     """q'' = [(I - A^+ A) M; A]^+ [Q; b] for a singular mass matrix.
 
     Source: Udwadia, Phohomsiri 2006.
     """
-    require_unique(M, A, rank_tolerance, coordinates)
-    rows = decompose(A, rank_tolerance)
-    # Each block is divided by its norm, so that one relative rank tolerance fits both. The solution does not change,
-    # since the two blocks do not compete for the same directions.
-    mass, size = (frobenius(matrix) or 1.0 for matrix in (M, A))
-    free = (M - rows.row_projector() @ M) / mass
-    stacked = decompose(np.concatenate([free, A / size]), rank_tolerance, 1.0)
-    a = stacked.solve(np.concatenate([Q / mass, b / size]))
-    return ConstrainedMotion(a, M @ a - Q, rows.rank, rows.residual(b))
+    N = np.eye(len(M)) - (np.linalg.pinv(A, rcond=1e-9) @ A if A.size else 0.0)
+    return np.asarray(np.linalg.pinv(np.vstack([N @ M, A]), rcond=1e-9) @ np.concatenate([Q, b]))
+
+
+def terms_of(M: Array, Q: Array, A: Array, b: Array, c: Array | None = None, singular: bool = False) -> Terms:
+    """The terms from which laws and simulations take the motion, without actuators."""
+    n, r = M.shape[0], len(b)
+    rows, nothing = Rows(A, b, np.zeros(r), np.zeros(r)), Rows(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
+    c = np.zeros(n) if c is None else c
+    matrices = Matrices(CoordinatedRobots(), M, Q, np.zeros((n, 0)), c, rows, nothing, singular=singular)
+    return assemble(State(0.0, np.zeros(n), np.zeros(n)), matrices, 1e-10)

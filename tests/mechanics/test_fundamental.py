@@ -1,13 +1,11 @@
-"""The fundamental equation against matrix roots, multipliers and Gauss's principle; passive rows in closed form."""
+"""Constrained motion against the published equation, multipliers and closed forms; passive rows in closed form."""
 
-import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from multipliers import multiplier_equation
-from scipy.linalg import sqrtm
 
 import servoctl
 from plants.coordinated_robots import CoordinatedRobots
@@ -16,121 +14,42 @@ from servoctl.assembly.evaluate import fundamental_acceleration
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Constraint, Nonholonomic, Rows
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.types import Array, State
-from tests.mechanics.equations import fundamental_equation
+from tests.mechanics.equations import fundamental_equation, terms_of
 
 ROUNDING = 1e-10
 """Conditions below 1e4 for M and for the independent rows: 1e-16 times their squares, with a margin."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """M q'' = Q + Qc, A q'' = b with consistent rows, c anything."""
-
-    M: Array
-    Q: Array
-    A: Array
-    b: Array
-    c: Array
-
-    @property
-    def terms(self) -> Terms:
-        """The same in the form that laws and simulations use; without actuators."""
-        n, r = self.M.shape[0], len(self.b)
-        nothing = Rows(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
-        rows = Rows(self.A, self.b, np.zeros(r), np.zeros(r))
-        state = State(0.0, np.zeros(n), np.zeros(n))
-        return assemble(
-            state, Matrices(CoordinatedRobots(), self.M, self.Q, np.zeros((n, 0)), self.c, rows, nothing), 1e-10
-        )
-
-    def published(self) -> Array:
-        """q'' exactly as printed, with explicit matrix square roots and SciPy-independent pseudoinverse."""
-        root = np.real(sqrtm(self.M))
-        inverse = np.linalg.inv(root)
-        Bhat = self.A @ inverse
-        plus = np.linalg.pinv(Bhat, rcond=1e-9)
-        a = np.linalg.solve(self.M, self.Q)
-        Qc = root @ plus @ (self.b - self.A @ a) + root @ (np.eye(len(root)) - plus @ Bhat) @ inverse @ self.c
-        return np.linalg.solve(self.M, self.Q + Qc)
 
 
 SHAPES = [(1, 1, 1), (2, 1, 1), (3, 2, 2), (4, 4, 4), (5, 3, 2), (6, 9, 4), (3, 5, 1), (4, 2, 0), (3, 0, 0)]
 """Coordinates, rows, rank."""
 
 
-def problem(n: int, r: int, rank: int, seed: int = 0) -> Problem:
-    random = np.random.default_rng(seed)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_motion_is_the_published_one_and_the_one_of_multipliers(shape: tuple[int, int, int], seed: int) -> None:
+    (n, r, rank), random = shape, np.random.default_rng(seed)
     root = random.standard_normal((n, n))
-    A = random.standard_normal((r, rank)) @ random.standard_normal((rank, n))
+    M, A = root @ root.T + 0.5 * np.eye(n), random.standard_normal((r, rank)) @ random.standard_normal((rank, n))
     b = A @ random.standard_normal(n)
     Q, c = random.standard_normal((2, n))
-    return Problem(root @ root.T + 0.5 * np.eye(n), 10 * Q, A, b, c)
-
-
-CASES = pytest.mark.parametrize("case", [problem(*shape, seed) for shape in SHAPES for seed in (1, 2)])
-
-
-@CASES
-def test_the_motion_is_the_published_one_and_the_one_of_multipliers(case: Problem) -> None:
-    found = fundamental_equation(case.M, case.Q, case.A, case.b, case.c)
-    scale = max(1.0, float(np.abs(found.acceleration).max()))
-    np.testing.assert_allclose(found.acceleration, case.published(), rtol=0, atol=ROUNDING * scale)
-    by_multipliers = multiplier_equation(case.M, case.Q, case.A, case.b, case.c)
-    np.testing.assert_allclose(found.acceleration, by_multipliers, rtol=0, atol=ROUNDING * scale)
-    np.testing.assert_allclose(case.A @ found.acceleration, case.b, rtol=0, atol=ROUNDING * scale)
-    assert found.rank == (np.linalg.matrix_rank(case.A, tol=1e-9) if case.A.size else 0)
-
-
-@CASES
-def test_the_terms_of_the_laws_give_the_same_motion(case: Problem) -> None:
-    found, terms = fundamental_equation(case.M, case.Q, case.A, case.b, case.c), case.terms
-    a = terms.acceleration(np.zeros(0))
+    terms = terms_of(M, 10 * Q, A, b, c)
+    a, none = terms.acceleration(np.zeros(0)), np.zeros(0)
     scale = max(1.0, float(np.abs(a).max()))
-    np.testing.assert_allclose(a, found.acceleration, rtol=0, atol=ROUNDING * scale)
-    force = terms.passive_force(a, np.zeros(0))
-    np.testing.assert_allclose(force, found.constraint_force, rtol=0, atol=100 * ROUNDING * scale)
+    np.testing.assert_allclose(a, fundamental_equation(M, 10 * Q, A, b, c), rtol=0, atol=ROUNDING * scale)
+    np.testing.assert_allclose(a, multiplier_equation(M, 10 * Q, A, b, c), rtol=0, atol=ROUNDING * scale)
+    np.testing.assert_allclose(A @ a, b, rtol=0, atol=ROUNDING * scale)
+    np.testing.assert_allclose(terms.passive_force(a, none), M @ a - 10 * Q, rtol=0, atol=100 * ROUNDING * scale)
     np.testing.assert_allclose(terms.consistency, 0.0, atol=ROUNDING * scale)
-
-
-@CASES
-def test_an_ideal_motion_satisfies_the_conditions_of_karush_kuhn_and_tucker(case: Problem) -> None:
-    found = fundamental_equation(case.M, case.Q, case.A, case.b)
-    np.testing.assert_allclose(case.M @ found.acceleration, case.Q + found.constraint_force, rtol=0, atol=1e-9)
-    multipliers = (
-        np.linalg.lstsq(case.A.T, found.constraint_force, rcond=None)[0] if case.A.size else np.zeros(len(case.b))
-    )
-    np.testing.assert_allclose(case.A.T @ multipliers, found.constraint_force, rtol=0, atol=1e-9)
-
-
-@CASES
-def test_an_ideal_motion_deviates_least_from_the_free_one(case: Problem) -> None:
-    """Gauss's principle, tried out on admissible accelerations beside the one found."""
-    found = fundamental_equation(case.M, case.Q, case.A, case.b).acceleration
-    free = np.linalg.solve(case.M, case.Q)
-    tangent = np.eye(len(free)) - np.linalg.pinv(case.A, rcond=1e-9) @ case.A if case.A.size else np.eye(len(free))
-
-    def deviation(a: Array) -> float:
-        return float((a - free) @ case.M @ (a - free))
-
-    for step in np.random.default_rng(4).standard_normal((10, len(free))):
-        assert deviation(found + tangent @ step) >= deviation(found) - 1e-12 * (1.0 + deviation(found))
+    assert terms.passive.rank == rank
 
 
 def test_contradicting_rows_are_reported_and_met_by_least_squares() -> None:
     A, b = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([0.0, 2.0])
-    found = fundamental_equation(np.diag([1.0, 4.0]), np.array([3.0, 8.0]), A, b)
-    np.testing.assert_allclose(found.acceleration, [1.0, 2.0], rtol=1e-14)
-    np.testing.assert_allclose(found.inconsistency, [-1.0, 1.0], rtol=1e-14)
-    assert found.rank == 1
-
-
-@pytest.mark.parametrize("M", [np.diag([1.0, -1.0]), np.zeros((2, 2)), np.array([[1.0, 2.0], [2.0, 1.0]])])
-def test_a_mass_matrix_that_is_not_positive_definite_is_refused_with_its_eigenvalue(M: Array) -> None:
-    text = f"not positive definite (smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e})"
-    with pytest.raises(PlantError, match=re.escape(text)):
-        fundamental_equation(M, np.zeros(2), np.zeros((0, 2)), np.zeros(0))
+    terms = terms_of(np.diag([1.0, 4.0]), np.array([3.0, 8.0]), A, b)
+    np.testing.assert_allclose(terms.acceleration(np.zeros(0)), [1.0, 2.0], rtol=1e-14)
+    np.testing.assert_allclose(terms.consistency, [-1.0, 1.0], rtol=1e-14)
+    assert terms.passive.rank == 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import PlantError
 from servoctl.mechanics.terms import null_direction, regular_form, require_unique
 from servoctl.types import Array
-from tests.mechanics.equations import fundamental_equation, singular_mass_equation
+from tests.mechanics.equations import singular_mass_equation, terms_of
 
 AGREEMENT = 1e-11
 """Conditions of the problems lie below 100."""
@@ -38,29 +38,24 @@ def distance(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max(initial=0.0) / max(1.0, np.abs(expected).max(initial=0.0)))
 
 
-@PROBLEMS
-def test_the_regular_form_keeps_acceleration_and_constraint_force(case: Problem) -> None:
-    M, Q, A, b = case
-    found = singular_mass_equation(M, Q, A, b)
-    for s in (None, 1.0, 0.3, 20.0):
-        regular = fundamental_equation(*regular_form(M, Q, A, b, s), A, b)
-        assert distance(regular.acceleration, found.acceleration) < AGREEMENT
-        assert distance(M @ regular.acceleration - Q, found.constraint_force) < AGREEMENT
-        assert distance(regular.constraint_force, found.constraint_force) < 10 * AGREEMENT
-        assert regular.rank == found.rank
+def motion(M: Array, Q: Array, A: Array, b: Array, singular: bool = True) -> Array:
+    """q'' by the terms of laws and simulations."""
+    return terms_of(M, Q, A, b, singular=singular).acceleration(np.zeros(0))
 
 
 @PROBLEMS
 def test_the_motion_is_the_published_one_and_the_one_of_multipliers(case: Problem) -> None:
     M, Q, A, b = case
-    found = singular_mass_equation(M, Q, A, b)
-    N = np.eye(len(M)) - (np.linalg.pinv(A, rcond=1e-9) @ A if A.size else 0.0)
-    published = np.linalg.pinv(np.vstack([N @ M, A]), rcond=1e-9) @ np.concatenate([Q, b])
-    assert distance(found.acceleration, published) < AGREEMENT
-    assert distance(found.acceleration, multiplier_equation(M, Q, A, b)) < AGREEMENT
-    assert distance(A @ found.acceleration, b) < AGREEMENT
-    assert distance(N @ found.constraint_force, np.zeros(len(M))) < AGREEMENT  # no force where the rows leave freedom
-    assert distance(found.inconsistency, np.zeros(len(b))) < AGREEMENT
+    terms = terms_of(*case, singular=True)
+    a = motion(*case)
+    force = terms.passive_force(a, np.zeros(0))
+    assert distance(a, singular_mass_equation(M, Q, A, b)) < AGREEMENT
+    assert distance(a, multiplier_equation(M, Q, A, b)) < AGREEMENT
+    assert distance(force, M @ a - Q) < 10 * AGREEMENT
+    assert distance(terms.consistency, np.zeros(len(b))) < AGREEMENT
+    assert terms.passive.rank == (np.linalg.matrix_rank(A, tol=1e-9) if A.size else 0)
+    for s in (1.0, 0.3, 20.0):  # whatever the weight of the rows in the regular form
+        assert distance(motion(*regular_form(M, Q, A, b, s), A, b, singular=False), a) < AGREEMENT
 
 
 @PROBLEMS
@@ -70,32 +65,19 @@ def test_the_regular_form_keeps_the_effect_of_forces(case: Problem) -> None:
     rank = np.linalg.matrix_rank(A, tol=1e-9) if A.size else 0
     Z = np.linalg.svd(A)[2][rank:].T if A.size else np.eye(len(M))
     expected = Z @ np.linalg.solve(Z.T @ M @ Z, Z.T)
-    regular = regular_form(M, Q, A, b)
-    pushed = [
-        fundamental_equation(regular[0], regular[1] + push, A, b).acceleration
-        - fundamental_equation(*regular, A, b).acceleration
-        for push in np.eye(len(M))
-    ]
+    pushed = [motion(M, Q + push, A, b) - motion(M, Q, A, b) for push in np.eye(len(M))]
     assert distance(np.array(pushed).T, expected) < 10 * AGREEMENT
 
 
 @PROBLEMS
 def test_the_motion_is_the_limit_of_small_masses(case: Problem) -> None:
     M, Q, A, b = case
-    limit = singular_mass_equation(M, Q, A, b).acceleration
+    limit = motion(M, Q, A, b)
     sizes = np.array([1e-4, 1e-5])
-    steps = [np.abs(fundamental_equation(M + m * np.eye(len(M)), Q, A, b).acceleration - limit).max() for m in sizes]
+    steps = [np.abs(motion(M + m * np.eye(len(M)), Q, A, b, singular=False) - limit).max() for m in sizes]
     assert steps[1] < 1e-3 * max(1.0, np.abs(limit).max())
     if steps[1] > 1e-9:  # else the rows alone decide the motion
         assert steps[0] / steps[1] == pytest.approx(10.0, rel=0.05)  # the error is of first order in the masses
-
-
-def test_a_regular_mass_matrix_gives_the_fundamental_equation() -> None:
-    M, Q, A, b = problem((5, 5, 3, 2), 0)
-    found, expected = singular_mass_equation(M, Q, A, b), fundamental_equation(M, Q, A, b)
-    assert distance(found.acceleration, expected.acceleration) < AGREEMENT
-    assert distance(found.constraint_force, expected.constraint_force) < AGREEMENT
-    assert found.rank == expected.rank
 
 
 def pendulum(angle: float, rate: float, m: float = 1.3, length: float = 0.7, g: float = 9.81) -> Problem:
@@ -113,31 +95,29 @@ def test_a_pendulum_on_a_massless_rod_follows_its_reduced_equation(angle: float,
     alpha = -g / length * np.sin(angle)
     along, across = np.array([np.sin(angle), -np.cos(angle)]), np.array([np.cos(angle), np.sin(angle)])
     expected = [*(length * alpha * across - length * rate**2 * along), alpha]
-    found = singular_mass_equation(M, Q, A, b)
-    np.testing.assert_allclose(found.acceleration, expected, rtol=0, atol=1e-12)
+    terms = terms_of(M, Q, A, b, singular=True)
+    found = terms.acceleration(np.zeros(0))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
     # the rod pulls with m (l rate^2 + g cos), and nothing turns what has no inertia
     tension = m * (length * rate**2 + g * np.cos(angle))
-    np.testing.assert_allclose(found.constraint_force, [*(-tension * along), 0.0], rtol=0, atol=1e-12)
-    regular = fundamental_equation(*regular_form(M, Q, A, b), A, b)
-    np.testing.assert_allclose(regular.acceleration, expected, rtol=0, atol=AGREEMENT)
+    force = terms.passive_force(found, np.zeros(0))
+    np.testing.assert_allclose(force, [*(-tension * along), 0.0], rtol=0, atol=1e-12)
 
 
 def test_the_regular_form_is_well_conditioned_in_any_units() -> None:
     """Lengths in micrometres and tonnes make M and A differ by twelve orders."""
     M, Q, A, b = pendulum(0.4, 1.0)
-    found = fundamental_equation(*regular_form(1e9 * M, 1e9 * Q, 1e-3 * A, 1e-3 * b), 1e-3 * A, 1e-3 * b)
-    np.testing.assert_allclose(found.acceleration, singular_mass_equation(M, Q, A, b).acceleration, rtol=1e-12)
+    found = motion(1e9 * M, 1e9 * Q, 1e-3 * A, 1e-3 * b)
+    np.testing.assert_allclose(found, motion(M, Q, A, b), rtol=1e-12)
     assert np.linalg.cond(regular_form(1e9 * M, Q, 1e-3 * A, b)[0]) < 20.0
 
 
 def test_contradicting_rows_are_met_by_least_squares() -> None:
     M, Q, A, b = pendulum(0.4, 1.0)
     twice, off = np.vstack([A, A[0]]), np.append(b, b[0] + 2.0)
-    found = singular_mass_equation(M, Q, twice, off)
-    np.testing.assert_allclose(found.inconsistency, [-1.0, 0.0, 1.0], atol=1e-13)
-    np.testing.assert_allclose(twice @ found.acceleration - off, [1.0, 0.0, -1.0], atol=1e-12)
-    regular = fundamental_equation(*regular_form(M, Q, twice, off), twice, off)
-    np.testing.assert_allclose(regular.acceleration, found.acceleration, rtol=0, atol=AGREEMENT)
+    found = motion(M, Q, twice, off)
+    np.testing.assert_allclose(twice @ found - off, [1.0, 0.0, -1.0], atol=1e-12)
+    assert distance(found, singular_mass_equation(M, Q, twice, off)) < AGREEMENT
 
 
 def test_a_direction_without_mass_and_constraint_is_named() -> None:
@@ -147,7 +127,7 @@ def test_a_direction_without_mass_and_constraint_is_named() -> None:
         "(give it mass or a constraint, or leave out a coordinate)"
     )
     with pytest.raises(PlantError, match=re.escape(text)):
-        singular_mass_equation(M, np.zeros(4), A, np.zeros(1), coordinates=["x", "y", "spool", "reel"])
+        require_unique(M, A, coordinates=["x", "y", "spool", "reel"])
     with pytest.raises(PlantError, match=re.escape("singular along 0.707 q[2] -0.707 q[3]")):
         require_unique(M, A)
     direction = null_direction(M, A)
@@ -172,7 +152,7 @@ def test_a_negative_mass_is_refused_with_its_eigenvalue() -> None:
     M = np.diag([1.0, -0.5, 0.0])
     text = "mass matrix: not positive semidefinite (smallest eigenvalue -5.0e-01; check the masses)"
     with pytest.raises(PlantError, match=re.escape(text)):
-        singular_mass_equation(M, np.zeros(3), np.eye(3), np.zeros(3))
+        require_unique(M, np.eye(3))
 
 
 def test_the_regular_form_of_symbols_is_that_of_numbers() -> None:
