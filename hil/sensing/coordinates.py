@@ -14,6 +14,7 @@ Problems, 5.1); its use for drives is ours.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -99,16 +100,12 @@ class Coordinates:
         self._nonholonomic = len(holonomic) > len(self._holonomic)
         self._constants = np.concatenate([displacements.weights, displacements.errors, model.parameters])
         # engine: `c`, `vm` or `numpy`
-        # note: why the requested engine is not used; empty if it is
         # call: the function on its buffers
-        self.engine, self.note, self.call = "numpy", "", self._in_numpy()
+        self.engine, self.call = "numpy", self._in_numpy()
         if engine != "numpy":
-            try:
+            with suppress(TraceError, PlantError):  # the plant runs in NumPy
                 kernel = self._compile()
-            except (TraceError, PlantError) as error:
-                self.note = f"the plant runs in NumPy: {error}"
-            else:
-                self.engine, self.note = run_fast(kernel, engine)
+                self.engine, _ = run_fast(kernel, engine)
                 self.call = BufferedCall(kernel).bound
         (self._input, constants), (self._output,) = self.call.arguments, self.call.results
         constants[:] = self._constants

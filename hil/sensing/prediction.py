@@ -83,17 +83,13 @@ class Prediction:
 
     Attributes:
         engine: `c`, `vm` or `numpy`.
-        note: Why the requested engine is not used; empty if it is.
     """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance, self._n = model.plain, rank_tolerance, model.n
         self._parameters = self._model.parameters
         kernel = self._compile(engine == "numpy")
-        if model.opaque is None:
-            self.engine, self.note = run_fast(kernel, engine)
-        else:
-            self.engine, self.note = "vm", f"the plant runs in NumPy: {model.opaque}"
+        self.engine, _ = run_fast(kernel, engine if model.opaque is None else "vm")
         self.call = BufferedCall(kernel)  # the compiled function with its buffers
         self._times, self._x, self._u, parameters = self.call.inputs.values()
         (self._ahead,) = self.call.outputs.values()

@@ -25,9 +25,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hil.core.structs import Calls, Struct
-from hil.loop.tick import Implausibility
 from hil.sensing.channels import Channel
-from hil.sensing.findings import implausibility
 from hil.sensing.prediction import StateFunction
 from servoctl.engine.ccode import BoundCall
 from servoctl.engine.decomposition import decompose, frobenius
@@ -64,12 +62,11 @@ class DisturbanceObserver:
         further = {"acceleration": model.n}
         self._function = StateFunction("disturbance", self._model, self._torques, ("d", "shares"), engine, further)
 
-    def __call__(self, t: float, q: Array, acceleration: Array) -> Array:
-        """d at a pose, for an unpredicted acceleration of shape (n,)."""
-        return self.with_shares(t, q, acceleration)[0]
+    def __call__(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
+        """d at a pose, for an unpredicted acceleration of shape (n,), and the share of each torque that motion shows.
 
-    def with_shares(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
-        """d, and the share of each torque that the motion shows, which is 1 unless motors are redundant."""
+        The shares are 1 unless motors are redundant.
+        """
         d, shares = self._function(State(t, q, self._rest), acceleration)
         return d, shares
 
@@ -84,7 +81,7 @@ class DisturbanceObserver:
 
 
 class TrackingMonitor:
-    """Checks the motion, window by window.
+    """What C remembers of the motion, and by what it judges each tick, window by window.
 
     Args:
         drives: Channels of the drives, in the order of the actuators.
@@ -104,7 +101,6 @@ class TrackingMonitor:
     ) -> None:
         self.observer = observer  # disturbance observer of the model
         self.limits = limits  # [actuator units] torque limits, shape (m,)
-        self._names = [drive.name for drive in drives]
         self._errors: Errors | None = None
         self.unproved: Sequence[int] = ()  # numbers of the motors that stage zero has not proved, from `begin` on
         n, m = observer.n, len(limits)
@@ -152,7 +148,7 @@ class TrackingMonitor:
         """Largest d that errors of the samples alone can cause, shape (m,): one error at each end of a window."""
         if self._errors is None:
             return np.zeros(len(self.limits))
-        apparent = np.array([self.observer(t, q, 2.0 * error / WINDOW) for error in self._errors(t, q)])
+        apparent = np.array([self.observer(t, q, 2.0 * error / WINDOW)[0] for error in self._errors(t, q)])
         floor: Array = np.abs(apparent).sum(axis=0)
         return floor
 
@@ -163,37 +159,3 @@ class TrackingMonitor:
             floor[:] = self.floor(float(t[0]), q)
 
         return BoundCall(evaluate, [t, q], [floor])
-
-    def judge(
-        self,
-        t: float,
-        elapsed: float,
-        q: Array,
-        innovation: Array | None,
-        u: Array | None,
-        positions: Sequence[float] | None = None,
-        made: Sequence[float] | None = None,
-        speeds: Sequence[float] | None = None,
-    ) -> Implausibility | None:
-        """Adds a tick; returns a finding if the machine did not follow its model in the last windows.
-
-        In a run, C adds each tick as it reads it.
-
-        Args:
-            t: Time [s].
-            elapsed: Time since the tick before [s].
-            q: Coordinates, shape (n,).
-            innovation: v - v-, shape (n,); None: there is no prediction.
-            u: Inputs since the tick before, shape (m,); None: the motors do not move the machine.
-            positions: Displacements of the joints, m or more [joint unit]; None: not known.
-            made: Torques that the drives report, m or more [actuator units]; None: not known.
-            speeds: Speeds of the joints, m or more [joint unit/s]; None: not known.
-        """
-        ffi = self.struct.ffi
-        given = [
-            ffi.NULL if each is None else ffi.new("double[]", np.asarray(each, dtype=float).tolist())
-            for each in (q, innovation, u, positions, made, speeds)
-        ]
-        found = self.struct.functions.track_judge(self.struct.c, t, elapsed, *given)
-        self.struct.raise_failure()
-        return implausibility(self.struct.c.verdict, self._names) if found else None

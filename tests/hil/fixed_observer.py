@@ -1,4 +1,4 @@
-"""A disturbance observer without a model, for tests of what is concluded from a disturbance."""
+"""A disturbance observer without a model, for tests of what is concluded from a disturbance, and a tick of that."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hil.sensing.tracking import DisturbanceObserver
+from hil.loop import Implausibility
+from hil.sensing.sensing import implausibility
+from hil.sensing.tracking import DisturbanceObserver, TrackingMonitor
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 
@@ -17,10 +19,7 @@ class Fixed(DisturbanceObserver):
     def __init__(self, shares: Sequence[float]) -> None:
         self.n, self.shares = len(shares), np.array(shares)
 
-    def __call__(self, t: float, q: Array, acceleration: Array) -> Array:
-        return acceleration.copy()
-
-    def with_shares(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
+    def __call__(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
         return acceleration.copy(), self.shares
 
     def buffered(self) -> Any:
@@ -32,3 +31,16 @@ class Fixed(DisturbanceObserver):
             d[:] = acceleration
 
         return SimpleNamespace(bound=BoundCall(evaluate, [*arguments, acceleration], [d, shares]))
+
+
+def judge(monitor: TrackingMonitor, t: float, elapsed: float, *arrays: Sequence[float] | None) -> Implausibility | None:
+    """A tick of `track_judge` in `hil/core/c/tick.h`; arrays that are missing are not known."""
+    struct = monitor.struct
+    given = [
+        struct.ffi.NULL if each is None else struct.ffi.new("double[]", np.asarray(each, dtype=float).tolist())
+        for each in (*arrays, *[None] * (6 - len(arrays)))
+    ]
+    found = struct.functions.track_judge(struct.c, t, elapsed, *given)
+    struct.raise_failure()
+    names = [str(number) for number in range(len(monitor.limits))]
+    return implausibility(struct.c.verdict, names, names) if found else None

@@ -111,5 +111,5 @@ def test_a_machine_is_held_predicted_and_watched_at_poses_at_which_its_task_has_
     model, acceleration = setup.loop.system.model, np.arange(6.0)
     then, speeds = Prediction(model, engine="vm")(0.0, 0.002, q, np.zeros(6), hold)
     np.testing.assert_allclose([then - q, speeds], 0.0, atol=1e-9)
-    missed = DisturbanceObserver(model, engine="vm")(0.0, q, acceleration)
+    missed = DisturbanceObserver(model, engine="vm")(0.0, q, acceleration)[0]
     np.testing.assert_allclose(at.B @ missed, at.M @ acceleration, rtol=1e-9)

@@ -21,7 +21,7 @@ from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
-from tests.hil.fixed_observer import Fixed
+from tests.hil.fixed_observer import Fixed, judge
 from tests.hil.one_joint import OneJoint
 from tests.hil.opaque_code import Crank
 from tests.hil.samples import sense
@@ -83,7 +83,7 @@ def track(seed: int, counts: Counter[tuple[Found, Cause]]) -> None:
         torques = made_share * arrives * u if reports else np.full(m, math.nan)
         free = chance.random() > 0.0005
         args = 0.1 * k, elapsed, np.full(m, 1e-4 * k), elapsed * d if free else None, u, y, torques, speeds
-        finding, found = monitor.judge(*args), book.judge(*args)
+        finding, found = judge(monitor, *args), book.judge(*args)
         assert (finding is None) == (found is None)
         assert monitor.struct.arrays["arrivals"].tolist() == [*book.states[0], *book.states[1]]
         if found is not None:

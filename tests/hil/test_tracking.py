@@ -11,14 +11,14 @@ import pytest
 from hil.core.constants import Cause
 from hil.safety.events import Event
 from hil.sensing.channels import Channel
-from hil.sensing.findings import CAUSES, REMEDY
+from hil.sensing.sensing import CAUSES, REMEDY
 from hil.sensing.tracking import WINDOW, DisturbanceObserver, TrackingMonitor
 from hil.session.run import RunResult
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.faces import on_drives
-from tests.hil.fixed_observer import Fixed
+from tests.hil.fixed_observer import Fixed, judge
 
 T, LIMITS, SHARE = 0.0025, np.array([10.0, 2.0]), 0.1
 
@@ -52,7 +52,7 @@ def test_the_observer_finds_a_torque_that_the_model_lacks(engine: str) -> None:
     missing = np.array([1.5, -0.4])
     M, B = Rod().mass_matrix(np.zeros(3), 0.0), Rod().actuation(np.zeros(3), 0.0)
     acceleration = np.linalg.solve(M, B @ missing)
-    assert observer(engine)(0.0, np.zeros(3), acceleration) == pytest.approx(missing, abs=1e-12)
+    assert observer(engine)(0.0, np.zeros(3), acceleration)[0] == pytest.approx(missing, abs=1e-12)
 
 
 def watch(missing: Sequence[float], u: Sequence[float], ticks: int = 130, gap: int = 0) -> list[int]:
@@ -63,7 +63,7 @@ def watch(missing: Sequence[float], u: Sequence[float], ticks: int = 130, gap: i
     innovation, said = T * np.linalg.solve(M, B @ np.array(missing)), []
     for k in range(ticks):
         late = bool(gap) and k % gap == 0
-        finding = tracking.judge(0.0, 4 * T if late else T, np.zeros(3), innovation, np.array(u))
+        finding = judge(tracking, 0.0, 4 * T if late else T, np.zeros(3), innovation, np.array(u))
         if finding is not None:
             assert finding.motion and finding.stops and REMEDY in finding.reason
             said.append(k)
@@ -110,7 +110,7 @@ def test_the_effect_of_sample_errors_is_computed_at_the_current_pose(phi: float)
     for missing, found in ((1.0 + floor - 1e-6, False), (1.0 + floor + 1e-6, True)):
         innovation = np.array([T * missing * np.cos(phi) / (2.0 + phi)])
         tracking.begin()
-        findings = [tracking.judge(0.0, T, q, innovation, np.zeros(1)) for _ in range(130)]
+        findings = [judge(tracking, 0.0, T, q, innovation, np.zeros(1)) for _ in range(130)]
         assert any(each is not None for each in findings) is found
 
 

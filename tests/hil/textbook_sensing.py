@@ -221,7 +221,7 @@ class Windows:
         lost = self._arrives(1, t, q, (self.elapsed, self.moved, self.sent), speeds) or lost
         used = float((np.maximum(self.high, -self.low) / self.limits).max())
         swing = float(((self.high - self.low) / self.limits).max())
-        d = self.monitor.observer(t, q, self.moved / self.elapsed)
+        d = self.monitor.observer(t, q, self.moved / self.elapsed)[0]
         self.where = np.abs(positions - self.where)
         found = self._lack() or lost or self._level(d, used, swing, t, q) or self._change(d, used, swing, t, q)
         self.stopped |= found is not None and found[2]
@@ -234,7 +234,7 @@ class Windows:
         elapsed, moved, sent = window
         if np.isnan(self.floors).any():
             self.floors = self.monitor.floor(t, q)
-        u, (d, shares) = sent / elapsed, self.monitor.observer.with_shares(t, q, moved / elapsed)
+        u, (d, shares) = sent / elapsed, self.monitor.observer(t, q, moved / elapsed)
         named = self._arrivals(which, elapsed, u, d, shares, speeds)[1]
         if named is not None:
             self.floors = self.monitor.floor(t, q)
@@ -330,8 +330,8 @@ class Windows:
         assert self.half is not None
         time, moved, sent = self.half
         later, observer, limits = self.elapsed - time, self.monitor.observer, self.limits
-        d0, shares = observer.with_shares(t, q, moved / time)
-        d1, u0, u1 = observer(t, q, (self.moved - moved) / later), sent / time, (self.sent - sent) / later
+        d0, shares = observer(t, q, moved / time)
+        d1, u0, u1 = observer(t, q, (self.moved - moved) / later)[0], sent / time, (self.sent - sent) / later
         for i in range(self.m):
             du, change = u1[i] - u0[i], d1[i] - d0[i]
             follows = abs(du) > 0.03 * limits[i] and 0.5 < -change / du < 1.5
