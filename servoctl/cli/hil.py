@@ -174,7 +174,7 @@ def say_figures(
     for name in trajectory.rows:
         metrics = trajectory.violation_metrics(name)
         errors = (metrics["max_violation"], metrics["rms_violation"])
-        figures = ["-" if isnan(each) else number(each) for each in errors]
+        figures = ["-" if each is None or isnan(each) else number(each) for each in errors]
         rows.append([name, trajectory.unit_of(name) or "-", *figures])
     say()
     say_table(["task error", "unit", "max", "rms"], rows, numbers=2)

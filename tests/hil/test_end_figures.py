@@ -45,3 +45,9 @@ def test_the_figures_at_the_end_are_those_of_the_folder(tmp_path: Path, capsys: 
     # F and x2 each send 1000 frames of 135 bits a second, and F is sent as many: 40.5 %, less where it stalls
     assert 25 <= int(load[1]) <= int(load[2]) <= 50
     assert f"{bus['sent']} frames sent, {bus['received']} received, 0 error frames" in out
+
+
+def test_a_run_without_a_task_has_no_task_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["hil", "two_mass_spring_drive", "--stage", "float", "--duration", "0.1", "--out", str(tmp_path / "run")])
+    assert re.search(r"^distance +m +- +-$", capsys.readouterr().out, re.MULTILINE)

@@ -60,7 +60,7 @@ function begin() {
   if (unexplained.length) new Strip("disturbance", unexplained.map(([name]) => name), (p) => unexplained.map(([, column]) => p.row[column]), {});
   if (named("estimate.sigma.").length) head($("sigmas"), ["disturbance of", "now", "sigma"]);
   $("bounds").hidden = !named("bound.").length;
-  head($("bounds").querySelector("table"), ["bound", "h now", "smallest h", "holds the inputs", "gives up [unit/s²]"]);
+  head($("bounds").querySelector("table"), ["bound", "h", "holds the inputs"]);
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
   $("lateness").closest("section").hidden = about.lockstep; // virtual time: lateness does not apply
   for (const name of inputs) addGauge($("torques"), name);
@@ -213,7 +213,7 @@ function paint() {
     name, `${(100 * b.load).toFixed(0)} %`, b.load > about.max_bus_load ? "above max_bus_load" : "", b.sent, b.received, b.errors]));
   fill($("sigmas"), named("estimate.sigma.").map((name) => [
     name, shown(row[`estimate.disturbance.${name}`]), shown(row[`estimate.sigma.${name}`])]));
-  paintBounds(last.bounds || {});
+  paintBounds(row);
   fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
   if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
     `${milli(lateness.max)} ms; ${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
@@ -226,16 +226,13 @@ function paint() {
   if (links) sketch(links, poses, shapes, row.t);
 }
 
-/* which bounds hold the inputs, since when, and what the tasks give up for them */
-function paintBounds(bounds) {
-  const table = $("bounds").querySelector("table"), entries = Object.entries(bounds);
-  if (!entries.length) return;
-  fill(table, entries.map(([name, b]) => [
-    name, shown(b.h, 3), shown(b.least, 3),
-    b.holds ? `since ${b.since.toFixed(2)} s` : b.since === null ? "never" : `last ${b.since.toFixed(2)} to ${b.until.toFixed(2)} s`,
-    [...Object.entries(b.given_up).sort((x, y) => y[1] - x[1]).slice(0, 3).map(([task, most]) => `${task} ${shown(most, 3)}`),
-      ...(b.lack > 0 ? [`inputs lack ${shown(b.lack, 3)}`] : [])].join(", ") || (b.since === null ? "" : "nothing")]));
-  entries.forEach(([, b], i) => { table.tBodies[0].rows[i].className = b.holds ? "holds" : ""; });
+/* which bounds hold the inputs, and what the tasks give up for them */
+const holds = (row, name) => row[`bound_active.${name}`] > 0.5;
+function paintBounds(row) {
+  const table = $("bounds").querySelector("table"), names = named("bound.");
+  const given = named("given_up.").filter((task) => row[`given_up.${task}`] > LEAST).map((task) => `${task} gives up ${shown(row[`given_up.${task}`], 3)}`);
+  fill(table, names.map((name) => [name, shown(row[`bound.${name}`], 3), holds(row, name) ? ["yes", ...given].join(", ") : ""]));
+  names.forEach((name, i) => { table.tBodies[0].rows[i].className = holds(row, name) ? "holds" : ""; });
 }
 
 function fill(table, rows) {
@@ -258,7 +255,7 @@ function sketch(links, poses, shapes, t) {
   drawn.axes = about.frames.filter((name) => poses[name]).map((name) => ({ name, x: numbers(poses[name]) }));
   drawn.shapes = Object.entries(shapes).map(([name, shape]) => ({ name, x: numbers(shape) }));
   drawn.obstacles = about.obstacles; drawn.enclosures = about.enclosures; drawn.names = about.names;
-  drawn.holds = (name) => Boolean(last.bounds?.[name]?.holds);
+  drawn.holds = (name) => holds(last.row, name);
   drawn.traces = drawn.axes.map(({ name, x }) => {
     const trail = trails[name] ??= [];
     trail.push(...x.slice(9));
