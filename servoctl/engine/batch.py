@@ -81,7 +81,9 @@ class BatchProgram(CSource):
         """
         self._step, self._lanes = step, compiler.lanes() if lanes is None else lanes
         super().__init__(
-            lambda: emit(step.functions, step.leading) + step.source() + template("batch.h"),
+            lambda: (
+                emit([kernel.function for kernel in step.kernels], step.leading) + step.source() + template("batch.h")
+            ),
             [declaration("batch.h", "batch")],
             self._lanes,
             None if content is None else f"side by side in {self._lanes} lanes: {content}",

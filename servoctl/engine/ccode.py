@@ -129,20 +129,21 @@ class CSource:
 class Program(CSource):
     """C source of functions, and of a step."""
 
-    def __init__(self, functions: Sequence[Any], step: StepFunctions | None = None, content: str | None = None) -> None:
+    def __init__(self, kernels: Sequence[Any], step: StepFunctions | None = None, content: str | None = None) -> None:
         """Writes the source.
 
         Args:
-            functions: CasADi functions; Python calls them by their names.
+            kernels: Python calls their functions by their names.
             step: A step and the loop that repeats it; the step is called by the name `STEP`. None: no step.
             content: As of `CSource`.
         """
         self._step = step
-        self._functions = {function.name(): (function.n_in(), function.n_out()) for function in functions}
+        self._functions = {kernel.name: (len(kernel.inputs), len(kernel.outputs)) for kernel in kernels}
         called, declarations = dict(self._functions), []
 
         def write() -> str:
-            text = emit(self._emitted, self._leading)
+            emitted = [*kernels, *([] if step is None else step.kernels)]
+            text = emit([kernel.function for kernel in emitted], {} if step is None else step.leading)
             text += "".join(_entry(name, *counts) for name, counts in called.items())
             text += "" if step is None else step.source()
             return text + ("" if step is None or step.substeps is not None else template("dop853.h"))
@@ -153,8 +154,6 @@ class Program(CSource):
             declarations.append(declaration("stretches.h", "steps"))
             declarations += [declaration("dop853.h", "dop853")] if step.substeps is None else []
         declarations += [ENTRY.format(name) for name in self._functions]
-        self._emitted = [*functions, *([] if step is None else step.functions)]
-        self._leading = {} if step is None else step.leading
         super().__init__(write, declarations, content=content)
 
     def load(self, limit: float = math.inf) -> "Library":

@@ -7,6 +7,7 @@ kernel never see each other's numbers.
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -78,15 +79,47 @@ class BufferedCall:
 class Kernel:
     """A function of named arrays, compiled."""
 
-    def __init__(self, function: Any, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> None:
-        """Names the inputs and outputs of a CasADi function, which must be dense and have these shapes."""
-        # function: the CasADi function, for composition
+    def __init__(
+        self,
+        function: Any,
+        inputs: Mapping[str, Shape],
+        outputs: Mapping[str, Shape],
+        name: str | None = None,
+        length: int | None = None,
+    ) -> None:
+        """Names the inputs and outputs of a CasADi function, which must be dense and have these shapes.
+
+        Args:
+            function: The function; with a name, () -> the function, made when more than its name and sizes is needed.
+            name: Of a function that is made later.
+            length: Number of its instructions, if it is known before.
+        """
         # inputs: name -> shape, in order
         # outputs: name -> shape, in order
-        self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
+        self.inputs, self.outputs = dict(inputs), dict(outputs)
+        self.name: str = function.name() if name is None else name
+        self._make, self._length = function if name is not None else lambda: function, length
         self._library: Library | None = None
         self._derivatives: dict[tuple[Any, ...], Kernel] = {}
         self._call = _Call(self)
+
+    @cached_property
+    def function(self) -> Any:
+        """The CasADi function, for composition."""
+        return self._make()
+
+    @property
+    def length(self) -> int:
+        """Number of its instructions."""
+        return int(self.function.n_instructions()) if self._length is None else self._length
+
+    def sizes(self) -> tuple[list[int], list[int]]:
+        """Number of entries of each input, and of each output."""
+        return list(map(math.prod, self.inputs.values())), list(map(math.prod, self.outputs.values()))
+
+    def apart(self) -> "Kernel":
+        """A kernel of the same function, on an engine of its own."""
+        return Kernel(lambda: self.function, self.inputs, self.outputs, self.name, self._length)
 
     @classmethod
     def compile(cls, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> "Kernel":
@@ -115,7 +148,7 @@ class Kernel:
         if key not in self._derivatives:
             given = self.function.sx_in()
             value = self.function.call(given)[list(self.outputs).index(of)][entries]
-            x, name = given[list(self.inputs).index(by)], f"{self.function.name()}_{of}_by_{by}"
+            x, name = given[list(self.inputs).index(by)], f"{self.name}_{of}_by_{by}"
             function = ca.Function(name, given, [ca.densify(ca.jacobian(value, x))], list(self.inputs), [name])
             self._derivatives[key] = Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
         return self._derivatives[key]
@@ -123,12 +156,12 @@ class Kernel:
     def called(self) -> Any:
         """The CasADi function as one that is never inlined, so that its code appears once."""
         given = self.function.sx_in()
-        return ca.Function(f"{self.function.name()}_called", given, self.function.call(given), {"never_inline": True})
+        return ca.Function(f"{self.name}_called", given, self.function.call(given), {"never_inline": True})
 
     def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> BoundCall:
         """A call that reads and writes these arrays, which are in column order."""
         if self._library is not None:
-            return self._library.caller(self.function.name(), arguments, results)
+            return self._library.caller(self.name, arguments, results)
         buffer, evaluate = self.function.buffer()
         for index, array in enumerate(arguments):
             if array.size:
@@ -191,7 +224,7 @@ class Kernel:
         """Raises ValueError for the first value of the wrong size, which NumPy would broadcast."""
         for (name, shape), value in zip(self.inputs.items(), values, strict=True):
             if np.size(value) != np.prod(shape, dtype=int):
-                raise ValueError(f"{self.function.name()}: {name}: expected shape {shape}, got {np.shape(value)}")
+                raise ValueError(f"{self.name}: {name}: expected shape {shape}, got {np.shape(value)}")
 
 
 class _Call(threading.local):
@@ -204,7 +237,7 @@ class _Call(threading.local):
         self.evaluate: Callable[[], object] = self._first
 
     def _first(self) -> object:
-        """The first evaluation; until then a deferred function need not be made."""
+        """The first evaluation; until then a function need not be made."""
         self.evaluate = self._kernel.bound(self.arguments, self.results).evaluate
         return self.evaluate()
 
@@ -250,7 +283,7 @@ def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
     if engine in ("vm", "numpy"):
         return engine, ""
     try:
-        library = Program([each.function for each in (kernel, *others)]).load(patience(engine))
+        library = Program([kernel, *others]).load(patience(engine))
     except CompileError as error:
         return "vm", str(error)
     for each in (kernel, *others):

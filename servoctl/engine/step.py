@@ -73,7 +73,7 @@ class DelayLayout:
 
 @dataclass(frozen=True)
 class StepFunctions:
-    """The CasADi functions of a step of the classical Runge-Kutta method.
+    """The kernels of a step of the classical Runge-Kutta method.
 
     A law is evaluated continuously, or its command is held for a period, which takes one step or several.
     """
@@ -87,8 +87,8 @@ class StepFunctions:
     closing: Any = None
 
     @property
-    def functions(self) -> list[Any]:
-        """All functions that are not None."""
+    def kernels(self) -> list[Any]:
+        """All that are not None."""
         return [self.rates, self.logged, *(one for one in (self.control, self.closing) if one is not None)]
 
     @property
@@ -98,42 +98,47 @@ class StepFunctions:
         They differ by few statements, 6,900 of 7,000 for two arms with a box, so one of them takes half the time to
         compile.
         """
-        return {self.rates.name(): self.logged} if self.rates.n_instructions() > MANY else {}
+        return {self.rates.name: self.logged.function} if self.rates.length > MANY else {}
+
+    @property
+    def _state(self) -> int:
+        """Length of the part of x that is integrated."""
+        return int(self.rates.sizes()[1][0])
 
     @property
     def size(self) -> int:
         """Length of x."""
-        return int(self.rates.numel_out(0)) + (0 if self.delays is None else self.delays.carried)
+        return self._state + (0 if self.delays is None else self.delays.carried)
 
     @property
     def width(self) -> int:
         """Length of a row."""
-        return int(self.logged.numel_out(1)) + self.command
+        return int(self.logged.sizes()[1][1]) + self.command
 
     @property
     def command(self) -> int:
         """Length of a held command; 0: continuous."""
-        return 0 if self.control is None else int(self.control.numel_out(0))
+        return 0 if self.control is None else int(self.control.sizes()[1][0])
 
     def source(self) -> str:
         """The C code of the step."""
-        state, count = int(self.rates.numel_out(0)), int(self.rates.numel_in(2))
+        count = self.rates.sizes()[0][2]
         defined = {
-            "STATE": state,
+            "STATE": self._state,
             "SIZE": self.size,
             "PARAMETERS": count,
             "COMMAND": self.command,
             "WIDTH": self.width,
             "PARTS": self.substeps or 0,
-            "RATES": f"f_{self.rates.name()}",
-            "LOGGED": f"f_{self.logged.name()}",
-            "CONTROL": f"f_{self.logged.name() if self.control is None else self.control.name()}",
+            "RATES": f"f_{self.rates.name}",
+            "LOGGED": f"f_{self.logged.name}",
+            "CONTROL": f"f_{(self.control or self.logged).name}",
             "REALISTIC": int(self.delays is not None),
             "RANDOM": 0,
             "PROJECTED": int(self.closing is not None),
         }
         if self.closing is not None:
-            defined |= {"CLOSING": f"f_{self.closing.name()}", "POSE": int(self.closing.numel_out(0))}
+            defined |= {"CLOSING": f"f_{self.closing.name}", "POSE": self.closing.sizes()[1][0]}
         files, delays = ["steps.h", "stretches.h"], self.delays
         if delays is not None:
             files.insert(1, "realism.h")

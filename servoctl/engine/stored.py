@@ -21,9 +21,9 @@ import platform
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -160,58 +160,6 @@ def _require_known(kind: type) -> None:
             raise NoFingerprintError(f"{base.__module__}.{base.__qualname__} is no class of servoctl")
 
 
-class DeferredFunction:
-    """A CasADi function in the making; it answers for its name and sizes, and is made for everything else."""
-
-    def __init__(
-        self,
-        name: str,
-        inputs: Mapping[str, Sequence[int]],
-        outputs: Mapping[str, Sequence[int]],
-        make: Callable[[], Any],
-        length: int | None = None,
-    ) -> None:
-        """Keeps what is known.
-
-        Args:
-            inputs: Name -> shape, in order.
-            outputs: Name -> shape, in order.
-            make: () -> the function.
-            length: Number of instructions; None: it is not known before.
-        """
-        self._name, self._length, self._make = name, length, make
-        self._sizes = [[int(np.prod(shape)) for shape in shapes.values()] for shapes in (inputs, outputs)]
-
-    @cached_property
-    def made(self) -> Any:
-        """The function."""
-        return self._make()
-
-    def name(self) -> str:
-        return self._name
-
-    def n_in(self) -> int:
-        return len(self._sizes[0])
-
-    def n_out(self) -> int:
-        return len(self._sizes[1])
-
-    def numel_in(self, index: int) -> int:
-        return self._sizes[0][index]
-
-    def numel_out(self, index: int) -> int:
-        return self._sizes[1][index]
-
-    def n_instructions(self) -> int:
-        return int(self.made.n_instructions()) if self._length is None else self._length
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.made(*arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.made, name)
-
-
 SUFFIX = ".trace"
 
 FIELDS = {"name", "length", "inputs", "outputs", "facts"}  # least fields of a file's header
@@ -268,10 +216,9 @@ def kept(key: str | None, name: str, make: Callable[[], tuple[Kernel, Any]]) -> 
         def function() -> Any:
             return _function(header, functions) or make()[0].function
 
-        deferred = DeferredFunction(header["name"], *shapes, function, header["length"])
-        return Kernel(deferred, *shapes), header["facts"]
+        return Kernel(function, *shapes, header["name"], header["length"]), header["facts"]
     kernel, facts = make()
-    if key is not None and kernel.function.n_instructions() >= WORTH and not numpy_calls(kernel.function):
+    if key is not None and kernel.length >= WORTH and not numpy_calls(kernel.function):
         _waiting[cache.folder(), _file_key(key, name)] = kernel, facts
         if len(_waiting) > MOST_WAITING:
             write_waiting()
@@ -311,8 +258,8 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
         return None
     header = json.dumps(
         {
-            "name": kernel.function.name(),
-            "length": kernel.function.n_instructions(),
+            "name": kernel.name,
+            "length": kernel.length,
             "inputs": kernel.inputs,
             "outputs": kernel.outputs,
             "repeated": [[name, each.most, each.done] for name, each in repeated.items()],

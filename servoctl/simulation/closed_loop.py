@@ -15,7 +15,6 @@ from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.step import DelayLayout, StepFunctions, rk4
-from servoctl.engine.stored import DeferredFunction
 from servoctl.simulation.control_tick import ControlTick
 from servoctl.simulation.system import System
 from servoctl.simulation.traced_loop import TracedLoop
@@ -50,10 +49,10 @@ class Loop(TracedLoop):
         Args:
             substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
         """
-        functions = [kernel.function for kernel in self._kernels(substeps)]
-        names = [kernel.function.name() for kernel in self._kernels(substeps)]
+        kernels = self._kernels(substeps)
+        names = [kernel.name for kernel in kernels]
         content = None if self._key is None else repr((self._key, names, substeps, self.form, self.projects))
-        return Program(functions, None if substeps == 0 else self.step(substeps), content)
+        return Program(kernels, None if substeps == 0 else self.step(substeps), content)
 
     @property
     def is_stored(self) -> bool:
@@ -71,11 +70,11 @@ class Loop(TracedLoop):
 
     def step(self, substeps: int | None) -> StepFunctions:
         """The functions of `stepper(substeps)`."""
-        closing = self.closing_kernel.function if self.projects else None
+        closing = self.closing_kernel if self.projects else None
         if substeps is None:
-            return StepFunctions(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
+            return StepFunctions(None, self.slopes_kernel, self.rates_kernel, closing=closing)
         rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return StepFunctions(substeps, rates.function, logged.function, control.function, self.form, closing)
+        return StepFunctions(substeps, rates, logged, control, self.form, closing)
 
     @property
     def form(self) -> DelayLayout | None:
@@ -108,9 +107,9 @@ class Loop(TracedLoop):
         Raises:
             CompileError: C is asked for and cannot be had.
         """
-        kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
+        kernel = self.control_kernel.apart()
         if engine == "c":
-            kernel.run_on(Program([kernel.function]).load())
+            kernel.run_on(Program([kernel]).load())
         return self._tick(kernel)
 
     def control_tick(self) -> ControlTick:
@@ -172,15 +171,9 @@ class Loop(TracedLoop):
             substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
         """
         if substeps not in self._steppers:
-            shapes = (
-                {name: (size,) for name, size in self._step_sizes().items()},
-                {
-                    "x": (self.size,),
-                    "row": (self.layout.size,),
-                },
-            )
-            function = DeferredFunction(STEP, *shapes, partial(self._step, substeps))
-            self._steppers[substeps] = Kernel(function, *shapes)
+            sizes, outputs = self._step_sizes(), {"x": (self.size,), "row": (self.layout.size,)}
+            inputs = {name: (size,) for name, size in sizes.items()}
+            self._steppers[substeps] = Kernel(partial(self._step, substeps), inputs, outputs, STEP)
         return self._steppers[substeps]
 
     def _step(self, substeps: int | None) -> Any:

@@ -67,7 +67,7 @@ def _compared(work: str, config: str, settings: Mapping[str, Sequence[str]], t: 
         loop = load(config, each, "vm", strict=False).loop
         assert isinstance(loop, Loop)
         loops[name] = loop
-        inside[name] = Inside(loop.control_kernel.function, t, _second_tick(loop, t, x), loop.parameters)
+        inside[name] = Inside(loop.control_kernel, t, _second_tick(loop, t, x), loop.parameters)
     times = medians(inside, 2 if quick else 40, len(t))
     entries = []
     for name, loop in loops.items():

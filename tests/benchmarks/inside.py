@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.engine import compiler
 from servoctl.engine.ccode import Program
+from servoctl.engine.kernel import Kernel
 from servoctl.types import Array
 from tests.benchmarks.contest import children_time
 
@@ -40,13 +41,13 @@ DECLARATION = """void bench_calls(long long, long long, const double*, const dou
 
 
 class Inside:
-    """A CasADi function (t, x, p) -> results, compiled and called in C.
+    """A kernel (t, x, p) -> results, compiled and called in C.
 
     Args:
-        function: The function.
+        kernel: The kernel.
         times: Times of the states, shape (states,) [s].
         states: Shape (states, size).
-        parameters: Parameters of the function.
+        parameters: Parameters of the kernel.
 
     Attributes:
         states: Time and state of each call in turn.
@@ -57,17 +58,17 @@ class Inside:
         CompileError: There is no compiler, or it fails.
     """
 
-    def __init__(self, function: Any, times: Array, states: Array, parameters: Array) -> None:
+    def __init__(self, kernel: Kernel, times: Array, states: Array, parameters: Array) -> None:
         import cffi
 
-        sizes = [function.numel_out(i) for i in range(function.n_out())]
+        sizes = kernel.sizes()[1]
         starts = np.cumsum([0, *sizes])
         results = "\n".join(f"    res[{i}] = out + j * {starts[-1]} + {start};" for i, start in enumerate(starts[:-1]))
         clock = time.CLOCK_MONOTONIC
-        driver = DRIVER.format(size=states.shape[1], results=results, name=function.name(), clock=clock)
+        driver = DRIVER.format(size=states.shape[1], results=results, name=kernel.name, clock=clock)
         with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
             built = Path(folder) / "inside.so"
-            source, before = Program([function]).source + driver, children_time()
+            source, before = Program([kernel]).source + driver, children_time()
             compiler.build(source, built)
             self.compiling = children_time() - before
             self._ffi = cffi.FFI()

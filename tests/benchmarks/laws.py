@@ -164,7 +164,7 @@ def laws_inside(name: str, quick: bool) -> Results:
         compiling = None
         if isinstance(loop, Loop):
             try:
-                inside = Inside(loop.control_kernel.function, t, x, loop.parameters)
+                inside = Inside(loop.control_kernel, t, x, loop.parameters)
                 contest.enter_inside(INSIDE, inside, u)
                 compiling = inside.compiling
             except CompileError:
@@ -210,7 +210,7 @@ def robots_from_files(quick: bool) -> Results:
     kernel = Kernel.compile("terms", symbols, {"terms": own})
     ours = VM
     try:
-        kernel.run_on(Program([kernel.function]).load())
+        kernel.run_on(Program([kernel]).load())
         ours = FROM_PYTHON
     except CompileError:
         pass

@@ -112,7 +112,7 @@ def in_place(loop: Loop, kernel: Kernel, parts: int | None, where: States) -> Ca
     x = where.x
     moment, state = np.zeros(1), np.zeros(x.shape[1])
     results = [np.zeros(shape) for shape in kernel.outputs.values()]
-    call = library.caller(kernel.function.name(), [moment, state, loop.parameters], results).evaluate
+    call = library.caller(kernel.name, [moment, state, loop.parameters], results).evaluate
 
     def evaluate(k: int, keep: object = library) -> list[Array]:
         moment[0] = t[k]
@@ -141,7 +141,7 @@ def tick(quick: bool) -> Results:
     try:
         row = in_place(loop, loop.control_kernel, 1, where)
         contest.enter(FROM_PYTHON, lambda k: row(k)[0][:6])
-        contest.enter_inside(INSIDE, Inside(loop.control_kernel.function, where.t, x, loop.parameters), slice(6))
+        contest.enter_inside(INSIDE, Inside(loop.control_kernel, where.t, x, loop.parameters), slice(6))
         on.run_on(on.program(1).load(), 1)
         controller = Controller(on)
         contest.enter(ON_DRIVES, lambda k: controller.command(t[k], where.q[k], where.v[k]))
@@ -166,7 +166,7 @@ def law_in_cpp(quick: bool) -> Results:
     loop, contest = compiled(closed_loop_run()), Contest(len(where.t))
     row = in_place(loop, loop.control_kernel, 1, where)
     contest.enter(FROM_PYTHON, lambda k: row(k)[0][:6])
-    contest.enter_inside(INSIDE, Inside(loop.control_kernel.function, where.t, where.x, loop.parameters), slice(6))
+    contest.enter_inside(INSIDE, Inside(loop.control_kernel, where.t, where.x, loop.parameters), slice(6))
     contest.enter_inside(CPP, LawInCpp(where.t, ROBOTS.joint_angles(where.q), ROBOTS.joint_angles(where.v)))
     book = TextbookRobots()
     exact = np.array([book.command(*state) for state in zip(where.t.tolist(), where.q, where.v, strict=True)])

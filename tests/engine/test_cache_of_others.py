@@ -33,7 +33,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def doubled() -> Program:
     """A program with one function, y = 2 x."""
     x = inputs({"x": (2,)})
-    return Program([Kernel.compile("doubled", x, {"y": 2.0 * x["x"]}).function])
+    return Program([Kernel.compile("doubled", x, {"y": 2.0 * x["x"]})])
 
 
 def value() -> Array:

@@ -152,7 +152,7 @@ def test_a_run_that_stops_ends_with_the_same_sentence_and_rows() -> None:
 def square(factor: float = 1.0) -> tuple[Program, Kernel]:
     given = inputs({"x": (2,)})
     kernel = Kernel.compile("square", given, {"y": factor * given["x"] ** 2 + np.sin(given["x"])})
-    return Program([kernel.function]), kernel
+    return Program([kernel]), kernel
 
 
 def value(factor: float = 1.0) -> Array:

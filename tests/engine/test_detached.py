@@ -47,7 +47,7 @@ def gated(folder: Path, after: str) -> None:
 
 def program() -> Program:
     x = inputs({"x": (2,)})
-    return Program([Kernel.compile("twice", x, {"y": 2.0 * x["x"]}).function])
+    return Program([Kernel.compile("twice", x, {"y": 2.0 * x["x"]})])
 
 
 def wait(happened: Callable[[], object]) -> None:

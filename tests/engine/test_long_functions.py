@@ -30,14 +30,14 @@ def test_a_long_function_gives_the_numbers_of_the_virtual_machine_to_the_bit() -
     kernel = polynomials("long_polynomials", 1000)
     values = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 3))
     expected = [kernel(x)[0] for x in values]
-    program = Program([kernel.function])
+    program = Program([kernel])
     assert program.source.count(f"{compiler.LONG} static void f_long_polynomials(") == 1
     kernel.run_on(program.load())
     np.testing.assert_array_equal([kernel(x)[0] for x in values], expected)
 
 
 def test_only_code_without_a_long_function_is_scheduled_before_register_allocation() -> None:
-    short, long = (Program([polynomials(f"of_{n}", n).function]).source for n in (MANY // 8, MANY // 2))
+    short, long = (Program([polynomials(f"of_{n}", n)]).source for n in (MANY // 8, MANY // 2))
     assert set(compiler.SCHEDULING) <= set(compiler.flags(short))
     assert not set(compiler.SCHEDULING) & set(compiler.flags(long))
     assert set(compiler.flags(long)) < set(compiler.flags(short))
@@ -47,7 +47,7 @@ def test_a_switch_of_the_environment_compiles_every_program_without_optimisation
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel, source = polynomials("switched", 10), "static int one;"
-    program, switched = (Program([kernel.function], content="equal") for _ in range(2))
+    program, switched = (Program([kernel], content="equal") for _ in range(2))
     key, flags = program.key, compiler.flags(source)
     monkeypatch.setenv(compiler.SWITCH, "0")
     assert set(compiler.PLAIN) <= set(compiler.flags(source)) and not set(compiler.PLAIN) & set(flags)

@@ -39,7 +39,7 @@ def test_the_row_in_c_is_the_row_to_the_bit(count: int) -> None:
     given = inputs({"t": (1,)})
     kernel = Kernel.compile("row", given, {"row": from_sx(rows.function(given["t"][0].sx))})
     try:
-        kernel.run_on(Program([kernel.function]).load())
+        kernel.run_on(Program([kernel]).load())
     except CompileError as error:
         pytest.skip(str(error))
     for t in times(rows):
@@ -83,7 +83,7 @@ def test_derivatives_have_c_that_equals_the_virtual_machine() -> None:
     numbers = [(at, np.array([0.3, -2.0])) for at in times(rows)[:-2]]
     before = [kernel(*each) for each in numbers]
     try:
-        kernel.run_on(Program([kernel.function]).load())
+        kernel.run_on(Program([kernel]).load())
     except CompileError as error:
         pytest.skip(str(error))
     for each, expected in zip(numbers, before, strict=True):
