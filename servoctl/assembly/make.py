@@ -328,15 +328,13 @@ def _model(ground: Ground, bounds: Mapping[str, Constraint], once: Once) -> Mode
 
 def _projected(ground: Ground, system: System, wanted: Literal[True] | Fixed, problems: Problems) -> Ground:
     """The ground with the start on the constraints, and tasks that hold it there."""
-    try:
+    plant = ground.plant
+    with problems.noting("initial", "project"):
         fix = wanted.fix if isinstance(wanted, Fixed) else ()
         start = starts.project(system.model, ground.start, fix, system.law)
-    except ServoctlError as error:
-        problems.add(error, "initial", "project")
-        return ground
-    plant = ground.plant
-    task = held_at(ground.task, plant, start) if isinstance(plant, Robot) else ground.task
-    return replace(ground, start=start, task=task)
+        task = held_at(ground.task, plant, start) if isinstance(plant, Robot) else ground.task
+        return replace(ground, start=start, task=task)
+    return ground
 
 
 def _loop(system: System, settings: Settings, engine: str, problems: Problems, once: Once) -> Loop:

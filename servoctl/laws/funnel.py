@@ -37,6 +37,7 @@ from servoctl.laws.corrections import (
     Gain,
     PFeedback,
     assigned,
+    at,
     per_row,
     sliding_errors,
 )
@@ -147,7 +148,8 @@ class Funnel(Correction):
             TaskError: A number is out of its range, or the period leaves too little gain; the message names the row.
         """
         self._fits(rows)
-        values = [per_row(getattr(self, name), rows, name) for name in ("rate", "P", "start", "end", "shrink")]
+        fields = ("rate", "P", "start", "end", "shrink")
+        values = [per_row(getattr(self, name), rows, f".funnel.{name}") for name in fields]
         found = []
         for row, rate, P, start, end, shrink in zip(rows, *values, strict=True):
             if not 0.0 < end <= start < math.inf:
@@ -277,7 +279,7 @@ def funnels(
             if isinstance(correction, Funnel):
                 found |= zip(members, correction.numbers([rows[i] for i in members], timing), strict=True)
         except TaskError as error:
-            problems.append(f"{where}: {error}")
+            problems.append(at(where, str(error)))
     if problems:
         raise TaskError("\n".join(problems))
     if not found:
