@@ -134,9 +134,9 @@ class Node(ABC):
         return False
 
     def frame(self, identity: int, data: bytes) -> Frame:
-        """A data frame with an id of 11 bits, FD where its bus is."""
+        """A data frame, FD where its bus is, with an id of 29 bits where 11 do not hold it."""
         settings = self.settings
-        return Frame(identity, data, fd=settings.fd, brs=settings.brs)
+        return Frame(identity, data, extended=identity > 0x7FF, fd=settings.fd, brs=settings.brs)
 
     @staticmethod
     @abstractmethod

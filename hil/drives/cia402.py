@@ -16,7 +16,7 @@ from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, answered_every, begin_enabling, first_answers, polls, refuse_fault, silent
-from hil.drives.options import options_of
+from hil.drives.options import address_problems, options_of
 from hil.drives.sdo import Objects
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TableNode
@@ -41,10 +41,10 @@ class Cia402Encoder(TableNode):
 
     feedback = Feedback.SYNC
     Options: ClassVar[type[Cia402EncoderOptions]] = Cia402EncoderOptions
+    _options: Cia402EncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
         super().__init__(settings, period)
-        self._options = options_of(self.Options, settings)
         count = settings.joint_rate(TURN / self._options.counts_per_turn)
         rate = settings.joint_rate(self._options.velocity_unit)
         self.motion = FrameReads(
@@ -68,9 +68,7 @@ class Cia402Encoder(TableNode):
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
-        if settings.node not in codec.NODES:
-            return [Problem(("node",), f"expected a node id from 1 to 127, got {settings.node}")]
-        return []
+        return address_problems(settings, codec.NODES)
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:
@@ -208,7 +206,8 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
-        return Cia402Encoder.problems(settings, options, period) + drive_problems(settings, options, period)
+        addresses = address_problems(settings, codec.NODES, master=options.master)
+        return addresses + drive_problems(settings, options, period)
 
     @staticmethod
     def ends(settings: DriveSettings) -> FrameEnds:

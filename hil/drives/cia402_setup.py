@@ -262,8 +262,6 @@ class Cia402Options(Cia402EncoderOptions):
 
 def drive_problems(settings: DriveSettings, options: Cia402Options, period: float) -> list[Problem]:
     problems = []
-    if options.master == settings.node:
-        problems.append(Problem(("master",), f"{options.master} is the drive's own node id (give another)"))
     if not settings.rated_torque:
         problems.append(Problem(("rated_torque",), "is missing (give the motor's, as in 0x6076) [N m]"))
     elif not 1 <= (most := most_torque(settings)) <= 0x7FFF:

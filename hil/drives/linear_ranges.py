@@ -11,7 +11,7 @@ from pydantic import PlainValidator
 
 from hil.codecs.field import Field, LinearFields
 from hil.codecs.mit import Ranges, gain_bits
-from hil.drives.base import Feedback, FrameEnds, HandshakeStep, Steps
+from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Steps
 from hil.drives.guard import damping_of, outlasted, refuse_fault, silent
 from hil.drives.options import MaybeFlag, Word, options_of
 from hil.drives.settings import DriveSettings, Quantity
@@ -116,6 +116,10 @@ class LinearDrive(TableDrive):
     """A drive of such a protocol: it replies to each command, also with its gauges, and brakes by its own damping."""
 
     fields: ClassVar[LinearFields]
+    enabling: Frame  # enables it
+    enabled: ClassVar[str]  # what the answer to it shows, in words
+    watchdog_remedy: ClassVar[str]  # what to set in a drive that goes on without commands
+    tested_time: float | None = None  # [s] time of the watchdog while it is tested; None: its own
     feedback = Feedback.REPLY
     test_enables = True
     unwrapping: Unwrapping
@@ -123,9 +127,12 @@ class LinearDrive(TableDrive):
     unverified = UNREADABLE
     ramps = True
 
-    def __init__(self, settings: DriveSettings, period: float, command: Frame, *gauges: Reads) -> None:
+    _options: RangeOptions
+
+    def __init__(self, settings: DriveSettings, period: float, command: int, no_motion: bytes, *gauges: Reads) -> None:
+        """`command`, `no_motion`: id and payload of a command without gains."""
         super().__init__(settings, period)
-        self._ranges = options_of(self.Options, settings).table
+        self._ranges = self._options.table
         fields, ranges = self.fields, self._ranges
         self.unwrapping = Unwrapping(ranges.position)
         follow = (Operation.UNWRAP, self.unwrapping.span)
@@ -142,7 +149,8 @@ class LinearDrive(TableDrive):
         field, largest = fields.command_torque, ranges.torque
         steps = (Operation.PLUS, largest), (Operation.TIMES, field.mask), (Operation.OVER, 2 * largest)
         back = *linear(largest, field), *joint_torque(settings)
-        encoding = Encoding(command, field, motor_torque(settings), Rounding.MIDDLE, 0, field.mask, back, steps)
+        zero = self.frame(command, no_motion)
+        encoding = Encoding(zero, field, motor_torque(settings), Rounding.MIDDLE, 0, field.mask, back, steps)
         self.encoding = encoding._replace(frame=encoding.frame_of(0.0))
 
     @classmethod
@@ -151,16 +159,36 @@ class LinearDrive(TableDrive):
         ranges = options_of(cls.Options, settings).table
         return FrameEnds(speed=ranges.velocity * (1.0 - 2.0 / cls.fields.velocity.mask), torque=ranges.torque)
 
-    def _outlast(self, torque: float, enable: Frame, enabled: str, seconds: float) -> Steps:
-        """Enables the drive with one torque, and sends nothing until its watchdog must have run out."""
+    def set_watchdog(self, seconds: float) -> Steps:
+        """Sets the time of its watchdog [s], where its protocol can."""
+        yield from ()
+
+    def test_watchdog(self, torque: float = 0.0) -> Steps:
+        """Enables the drive with one torque and sends no command until its watchdog has run out.
+
+        A drive without a watchdog is not tested. A brake opens for the time of the watchdog: the torque holds the joint
+        meanwhile.
+        """
+        if not self.watchdog:
+            return
+        yield from self.reset()
+        usual, seconds = self.settings.watchdog, self.tested_time or self.settings.watchdog
+        if seconds != usual:
+            yield from self.set_watchdog(seconds)
         with silent(self):
             held = self._torque_frame(torque, self.encoding)
-            yield HandshakeStep(
-                [held, enable, held], self._decided, 0.5, enabled
-            )  # some begin without the torque before it
+            frames = [held, self.enabling, held]  # some begin without the torque before it
+            yield HandshakeStep(frames, self._decided, 0.5, self.enabled)
             refuse_fault(self)
             yield outlasted(seconds, self._period)
         yield HandshakeStep([self.encoding.frame], self._answered(1), 0.5, "a reply after its watchdog")
+        if self.condition is Condition.ENABLED:
+            off = lambda: self.condition is not Condition.ENABLED  # noqa: E731
+            yield HandshakeStep(self.disable_frames(), off, 0.5, "an answer")
+            raise DriveError(f"is still enabled after {seconds:g} s without a command ({self.watchdog_remedy})")
+        yield from self.reset()
+        if seconds != usual:
+            yield from self.set_watchdog(usual)
 
     def quick_stop_frames(self, torque: float) -> Sequence[Frame]:
         """Damping in the motor around the torque that holds the joint; no effect on a motor that is off."""

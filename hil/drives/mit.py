@@ -16,7 +16,7 @@ from typing import ClassVar
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
-from hil.drives.options import options_of
+from hil.drives.options import address_problems, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, Message, Reads
 from hil.frame import Frame
@@ -56,8 +56,11 @@ class MitDrive(LinearDrive):
     """An MIT drive; its position is followed over the ends of its range."""
 
     fields = codec.FIELDS
+    enabled = "an answer to the command to enable"
+    watchdog_remedy = "set its timeout, or drive_watchdog: false"
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
+    _options: MitOptions
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {
         Quantity.TEMPERATURE: "status: cubemars or damiao",
         Quantity.MOTOR_TEMPERATURE: "status: damiao",
@@ -72,9 +75,9 @@ class MitDrive(LinearDrive):
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        command = Frame(settings.node, codec.NO_MOTION, fd=settings.fd, brs=settings.brs)
-        options = options_of(MitOptions, settings)
-        super().__init__(settings, period, command, *TEMPERATURES[options.status])
+        status = options_of(MitOptions, settings).status
+        super().__init__(settings, period, settings.node, codec.NO_MOTION, *TEMPERATURES[status])
+        options = self._options
         self._status, self._host = options.status, options.host
         self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
         self._lengths = codec.SIZES if options.status == "none" else (8,)
@@ -86,6 +89,7 @@ class MitDrive(LinearDrive):
             Message(self._host, size, reads, working, (self._own,), True, True) for size in self._lengths
         )
         self.handlers = {self._host: self._on_reply, settings.node: self._on_foreign}
+        self.enabling = self._special(codec.ENABLE)
         self._watched = options.drive_watchdog  # None: the config does not say
         self._registers: dict[int, float] = {}  # what a Damiao has answered about its registers
         if options.status == "damiao":
@@ -97,13 +101,8 @@ class MitDrive(LinearDrive):
     @staticmethod
     def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings)
-        problems = []
-        most = 15 if options.status == "damiao" else 255
-        if not 1 <= settings.node <= most:
-            what = f"expected an id from 1 to {most}, which a reply can hold, got {settings.node}"
-            problems.append(Problem(("node",), what))
-        if options.host == settings.node:
-            problems.append(Problem(("host",), f"{options.host} is the motor's own id (replies need another)"))
+        addresses = range(1, 16 if options.status == "damiao" else 256)  # that a reply can hold
+        problems = address_problems(settings, addresses, host=options.host)
         if options.drive_watchdog and options.status != "damiao":
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
@@ -245,34 +244,13 @@ class MitDrive(LinearDrive):
         over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
         yield HandshakeStep(frames, over, 0.5, "an answer to the command to disable")
 
-    def test_watchdog(self, torque: float = 0.0) -> Steps:
-        """Enables the motor with one torque and sends no command until its watchdog has run out.
-
-        A motor without a watchdog is not tested. A brake opens for the time of the watchdog, which is a setting in
-        the drive: the torque holds the joint meanwhile.
-        """
-        if not self.watchdog:
-            return
-        yield from self.reset()
-        enable = self._special(codec.ENABLE)
-        yield from self._outlast(torque, enable, "an answer to the command to enable", self.settings.watchdog)
-        if self.condition is Condition.ENABLED:
-            yield HandshakeStep(
-                self.disable_frames(), lambda: self.condition is not Condition.ENABLED, 0.5, "an answer"
-            )
-            limit = f"{self.settings.watchdog:g} s without a command"
-            raise DriveError(f"is still enabled after {limit} (set its timeout, or drive_watchdog: false)")
-        yield from self.reset()
-
     def enable(self, torque: float) -> Steps:
         with self._seeded(torque) as seed:
             try:
                 # Some motors start with the last command that they received: it must be this one.
                 yield HandshakeStep([seed], self._answered(2), 0.5, "replies to the first torque")
                 self._request(Condition.ENABLED)
-                yield HandshakeStep(
-                    [self._special(codec.ENABLE)], self._decided, 0.5, "an answer to the command to enable"
-                )
+                yield HandshakeStep([self.enabling], self._decided, 0.5, self.enabled)
             finally:
                 if self.condition is not Condition.ENABLED:
                     self._request(Condition.DISABLED)

@@ -19,7 +19,7 @@ from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import after, answered_every, first_answers, polls, silent, tested_time
-from hil.drives.options import EncoderBits, MonitorPeriod, Word, options_of
+from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
 from hil.drives.wire import TURN, Encoding, Expects, FrameReads, Message, Reads, Rounding, joint_torque, motor_torque
@@ -93,6 +93,7 @@ class MoteusDrive(TurnNode, TableDrive):
     feedback = Feedback.REPLY
     test_enables = True
     Options: ClassVar[type[MoteusOptions]] = MoteusOptions
+    _options: MoteusOptions
     enabled_by_command, ramps, ramp_needs_encoder = True, True, False
     ramp_time = 1.0  # shorted phases brake by the motor's own time constant
     gauge_needs: ClassVar[Mapping[Quantity, str]] = dict.fromkeys(
@@ -110,7 +111,7 @@ class MoteusDrive(TurnNode, TableDrive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
-        self._options = options = options_of(MoteusOptions, settings)
+        options = self._options
         self.bits = options.encoder_bits
         self.farthest = max(1.0, *(abs(settings.motor(limit)) / TURN for limit in settings.position_limits))
         torque = Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings))
@@ -148,11 +149,7 @@ class MoteusDrive(TurnNode, TableDrive):
     @staticmethod
     def problems(settings: SensorSettings, options: MoteusOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings)
-        problems = []
-        if settings.node not in codec.NODES:
-            problems.append(Problem(("node",), f"expected an id from 1 to 126, got {settings.node}"))
-        if options.source == settings.node:
-            problems.append(Problem(("source",), f"{options.source} is the drive's own id (the loop needs another)"))
+        problems = address_problems(settings, codec.NODES, source=options.source)
         if not settings.fd:
             what = f"{settings.name}: a moteus speaks CAN FD only, and bus '{settings.bus}' is classic"
             problems.append(Problem(("bus",), f"{what} (give the bus fd: true and data_bitrate: 5000000)"))
@@ -242,8 +239,7 @@ class MoteusDrive(TurnNode, TableDrive):
             self.fault = codec.fault_text(fault)
 
     def _frame(self, data: bytes) -> Frame:
-        settings = self.settings
-        return Frame(self._command_id, data, extended=self._command_id > 0x7FF, fd=settings.fd, brs=settings.brs)
+        return self.frame(self._command_id, data)
 
     def alive_frames(self) -> Sequence[Frame]:
         """A query while the drive is not enabled, which does not feed the watchdog; or the stop after a foreign one."""

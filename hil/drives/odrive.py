@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from hil.codecs import odrive as codec
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import silent
-from hil.drives.options import EncoderBits, Flag, MonitorPeriod, options_of
+from hil.drives.options import EncoderBits, Flag, MonitorPeriod, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
 from hil.drives.wire import LARGEST_SINGLE, TURN, Encoding, Expects, Message, Reads, Rounding, motor_torque
@@ -40,10 +40,10 @@ class OdriveEncoder(TurnNode):
     feedback = Feedback.CYCLIC
     fd_remedy = "`fd: true` says that its can.config.data_baud_rate is set"
     Options: ClassVar[type[OdriveEncoderOptions]] = OdriveEncoderOptions
+    _options: OdriveEncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
         super().__init__(settings, period)
-        self._options = options_of(self.Options, settings)
         self.bits = self._options.encoder_bits
         self._read_turns(codec.POSITION, codec.VELOCITY)
         self._version = b""  # its answer to Get_Version
@@ -58,9 +58,7 @@ class OdriveEncoder(TurnNode):
 
     @staticmethod
     def problems(settings: SensorSettings, options: OdriveEncoderOptions, period: float) -> list[Problem]:
-        problems = []
-        if settings.node not in codec.NODES:
-            problems.append(Problem(("node",), f"expected an address from 0 to 62, got {settings.node}"))
+        problems = address_problems(settings, codec.NODES)
         if options.feedback_period > period:
             longer = f"{options.feedback_period} s is longer than the loop's period of {period} s"
             remedy = "set it and axis0.config.can.encoder_msg_rate_ms lower"

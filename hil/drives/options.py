@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, Field, StrictBool, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
@@ -32,14 +32,8 @@ class Word:
         return core_schema.no_info_plain_validator_function(self.read)
 
 
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise fault(f"expected true or false, got {in_words(value)}")
-
-
-Flag = Annotated[bool, PlainValidator(_flag), Field(description="true or false")]
-MaybeFlag = Annotated[bool | None, PlainValidator(_flag), Field(description="true or false")]
+Flag = Annotated[StrictBool, Field(description="true or false")]
+MaybeFlag = Annotated[StrictBool | None, Field(description="true or false")]
 """Types of options that are true or false; None: left out."""
 
 MonitorPeriod = Annotated[float | None, NumberField("a time above 0 and below 2 [s]", above=0.0, below=2.0)]
@@ -71,6 +65,8 @@ def _problems(errors: ValidationError, known: Mapping[str, FieldInfo]) -> Iterat
             yield Problem((*path, *error["ctx"]["at"]), error["ctx"]["what"])
         elif error["type"] == "missing":
             yield Problem(path, f"is missing (give {meaning})")
+        elif error["type"] == "bool_type":
+            yield Problem(path, f"expected true or false, got {in_words(error['input'])}")
         else:
             what = error["msg"][:1].lower() + error["msg"][1:]
             yield Problem(path, f"{what}, got {in_words(error['input'])} ({meaning})")
@@ -80,6 +76,15 @@ def expected_of(field: FieldInfo) -> str | None:
     """What value an option takes, in words; None if its model does not say."""
     words = [each.expected for each in field.metadata if isinstance(each, NumberField | Word)]
     return field.description or next(iter(words), None)
+
+
+def address_problems(settings: SensorSettings, addresses: range, **others: int) -> list[Problem]:
+    """Problems of a node's address, and of ids by option, of which none may be the same."""
+    own = [Problem((name,), f"{value} is the drive's own id (give another)") for name, value in others.items()
+           if value == settings.node]  # fmt: skip
+    if settings.node in addresses:
+        return own
+    return [Problem(("node",), f"expected an id from {addresses[0]} to {addresses[-1]}, got {settings.node}"), *own]
 
 
 def options_of(kind: type[T], settings: SensorSettings) -> T:

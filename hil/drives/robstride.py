@@ -12,7 +12,7 @@ from hil.codecs import robstride as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import answered_every, first_answers, polls, tested_time
 from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
-from hil.drives.options import Flag, MonitorPeriod, options_of
+from hil.drives.options import Flag, MonitorPeriod, address_problems, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import Handler
 from hil.drives.wire import Expects, Message, Operation, Reads
@@ -37,8 +37,10 @@ class RobstrideDrive(LinearDrive):
     """A RobStride motor; its position is followed over the ends of its range."""
 
     fields = codec.FIELDS
+    enabled, watchdog_remedy = "mode run", "canTimeout"
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {Quantity.TEMPERATURE: "always", Quantity.SUPPLY: "monitor_period"}
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
+    _options: RobstrideOptions
     command_bits = codec.KIND_AND_TARGET
     stop_steps = StopSteps(
         "damping in the motor: kd with velocity zero, at most what torque_limit leaves at speed_limit, and the torque "
@@ -49,10 +51,11 @@ class RobstrideDrive(LinearDrive):
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        motion = Frame(codec.identifier(codec.MOTION, 0, settings.node), codec.NO_MOTION, extended=True)
-        super().__init__(settings, period, motion, TEMPERATURE)
-        self._options = options = options_of(RobstrideOptions, settings)
+        motion = codec.identifier(codec.MOTION, 0, settings.node)
+        super().__init__(settings, period, motion, codec.NO_MOTION, TEMPERATURE)
+        options = self._options
         self.watchdog = options.drive_watchdog
+        self.enabling, self.tested_time = self._frame(codec.ENABLE), tested_time(settings)
         self._known: dict[int, int | None] = {}
         node, host = settings.node, options.host
         ask = self._frame(codec.READ, codec.read_parameter(codec.BUS_VOLTAGE))
@@ -75,11 +78,7 @@ class RobstrideDrive(LinearDrive):
     @staticmethod
     def problems(settings: SensorSettings, options: RobstrideOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings)
-        problems = []
-        if not 1 <= settings.node <= 127:
-            problems.append(Problem(("node",), f"expected an id from 1 to 127, got {settings.node}"))
-        if options.host == settings.node:
-            problems.append(Problem(("host",), f"{options.host} is the motor's own id (the loop needs another)"))
+        problems = address_problems(settings, range(1, 128), host=options.host)
         return [*problems, *range_problems(settings, options, codec.FIELDS.command_torque)]
 
     @staticmethod
@@ -115,7 +114,7 @@ class RobstrideDrive(LinearDrive):
         return True
 
     def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
-        return Frame(codec.identifier(kind, self._options.host, self.settings.node), data, extended=True)
+        return self.frame(codec.identifier(kind, self._options.host, self.settings.node), data)
 
     def identify(self) -> Steps:
         """Checks that the motor is there, and off."""
@@ -129,10 +128,10 @@ class RobstrideDrive(LinearDrive):
         """Stops the motor, sets motion commands and the time of its watchdog, and reads both back."""
         yield from self.reset()
         yield from self._set("run_mode", codec.RUN_MODE, 0, 0xFF)
-        yield from self._set_timeout(self.settings.watchdog if self.watchdog else 0.0)
+        yield from self.set_watchdog(self.settings.watchdog if self.watchdog else 0.0)
         yield from first_answers(self, [Quantity.SUPPLY], self._period)
 
-    def _set_timeout(self, seconds: float) -> Steps:
+    def set_watchdog(self, seconds: float) -> Steps:
         yield from self._set("canTimeout", codec.CAN_TIMEOUT, round(seconds * codec.TIMEOUT_STEPS), 0xFFFF_FFFF)
 
     def _set(self, name: str, index: int, value: int, bits: int) -> Steps:
@@ -150,31 +149,13 @@ class RobstrideDrive(LinearDrive):
         if known & bits != value:
             raise DriveError(f"its {name} (0x{index:04X}) is {known & bits} after {value} was written (refused)")
 
-    def test_watchdog(self, torque: float = 0.0) -> Steps:
-        """Brings the motor to mode run at one torque, and sends nothing until its watchdog has run out.
-
-        The time is short while it is tested if a brake opens for it.
-        """
-        if not self.watchdog:
-            return
-        yield from self.reset()
-        seconds = tested_time(self.settings)
-        if seconds != self.settings.watchdog:
-            yield from self._set_timeout(seconds)
-        yield from self._outlast(torque, self._frame(codec.ENABLE), "mode run", seconds)
-        if self.condition is Condition.ENABLED:
-            raise DriveError(f"is still in mode run after {seconds:g} s without a command (canTimeout)")
-        yield from self.reset()
-        if seconds != self.settings.watchdog:
-            yield from self._set_timeout(self.settings.watchdog)
-
     def enable(self, torque: float) -> Steps:
         with self._seeded(torque):
             self._feed.fed = False  # `alive_frames` sends the first torque
             # It may start with the last command that it received: it must be this one.
             yield HandshakeStep([], self._answered(2), 0.5, "feedback to the first torque")
             self._feed.fed = True
-            yield HandshakeStep([self._frame(codec.ENABLE)], self._decided, 0.5, "mode run")
+            yield HandshakeStep([self.enabling], self._decided, 0.5, self.enabled)
 
     def reset(self) -> Steps:
         """Stops the motor and clears its faults."""

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite, nan
+from typing import Any
 
 from hil.bus.load import FrameTraffic
 from hil.codecs.field import Field
 from hil.drives.base import Condition, Drive, Node, Sample
 from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault
+from hil.drives.options import options_of
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import (
     COARSE,
@@ -34,6 +36,11 @@ class TableNode(Node):
     motion: FrameReads  # the numbers in the frame of a sample
     messages: tuple[Message, ...]  # the frames that it sends while it works
     handlers: dict[int, Handler]  # id -> what takes its frames
+    _options: Any
+
+    def __init__(self, settings: SensorSettings, period: float) -> None:
+        super().__init__(settings, period)
+        self._options, self._period = options_of(self.Options, settings), period
 
     @property
     def identities(self) -> frozenset[int]:
@@ -113,7 +120,7 @@ class TableDrive(TableNode, Drive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
-        self._period, self._feed = period, Feed()
+        self._feed = Feed()
         self._answers = 0  # number of frames that have shown its state
 
     def command(self, torque: float) -> Frame:

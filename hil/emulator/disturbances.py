@@ -14,10 +14,9 @@ from servoctl.types import Array
 class Selection(NamedTuple):
     """The frames that a disturbance concerns."""
 
-    random: Random  # random numbers of the disturbance
-    direction: str  # `any`, `to_host` or `from_host`
-    identity: int | None  # id of the frames under the mask; None: all ids
-    mask: int  # bits of the id that count
+    direction: str = "any"  # `any`, `to_host` or `from_host`
+    identity: int | None = None  # id of the frames under the mask; None: all ids
+    mask: int = 0  # bits of the id that count
 
     def has(self, frame: Frame, sender: Station, receiver: Station | None) -> bool:
         """Whether a frame is one of the selected ones; a receiver of None stands for all stations."""
@@ -28,79 +27,60 @@ class Selection(NamedTuple):
         return self.direction == "any" or (not sender.host and (receiver is None or receiver.host))
 
 
-class Disturbance:
-    """A disturbance of the selected frames on a wire, or in an adapter behind it; this one disturbs nothing."""
+Delays = Callable[[Frame, Station], list[int]]
+"""A frame and its receiver -> the delays [ns] with which the receiver gets it, none if it is lost."""
 
-    def __init__(self, selection: Selection) -> None:
-        self._selection, self._random = selection, selection.random
+
+class Disturbance(NamedTuple):
+    """A disturbance of the selected frames on a wire, or in an adapter behind it; by default it disturbs nothing."""
+
+    selection: Selection
+    delays: Delays = lambda frame, receiver: [0]
+    destroys: Callable[[], bool] = lambda: False  # whether every station sees an error in the frame that ends now
 
     def corrupts(self, frame: Frame, sender: Station) -> bool:
-        """Whether every station sees an error in this frame."""
-        return False
+        return self.selection.has(frame, sender, None) and self.destroys()
 
     def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
         """Frames that a receiver gets for a frame, each with its delay [ns]."""
-        selected = self._selection.has(frame, sender, receiver)
-        return [(delay, frame) for delay in self._delays(frame, receiver)] if selected else [(0, frame)]
-
-    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
-        """Delays with which a receiver gets a selected frame [ns]."""
-        return [0]
+        if not self.selection.has(frame, sender, receiver):
+            return [(0, frame)]
+        return [(delay, frame) for delay in self.delays(frame, receiver)]
 
 
-class Loss(Disturbance):
+def loss(random: Random, p: float = 1.0, burst: int = 1) -> Delays:
     """Loses a frame at a receiver with probability p and the next ones, `burst` frames in total."""
+    left = 0
 
-    def __init__(self, selection: Selection, p: float, burst: int) -> None:
-        super().__init__(selection)
-        self._p, self._burst, self._left = p, burst, 0
-
-    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
-        if not self._left and self._random.random() < self._p:
-            self._left = self._burst
-        if self._left:
-            self._left -= 1
+    def delays(frame: Frame, receiver: Station) -> list[int]:
+        nonlocal left
+        if not left and random.random() < p:
+            left = burst
+        if left:
+            left -= 1
             return []
         return [0]
 
+    return delays
 
-class Delay(Disturbance):
+
+def lateness(random: Random, constant: int, jitter: int, spike: int, p: float) -> Delays:
     """Delays frames, in order, by a constant, a uniform part and, with probability p, a spike [ns]."""
+    last: dict[Station, int] = {}
 
-    def __init__(self, selection: Selection, constant: int, jitter: int, spike: int, p: float) -> None:
-        super().__init__(selection)
-        self._constant, self._jitter, self._spike, self._p = constant, jitter, spike, p
-        self._last: dict[Station, int] = {}
-
-    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
-        delay = self._constant + round(self._jitter * self._random.random())
-        if self._spike and self._random.random() < self._p:
-            delay += self._spike
-        arrival = max(self._last.get(receiver, 0), frame.time + delay)
-        self._last[receiver] = arrival
+    def delays(frame: Frame, receiver: Station) -> list[int]:
+        delay = constant + round(jitter * random.random())
+        if spike and random.random() < p:
+            delay += spike
+        last[receiver] = arrival = max(last.get(receiver, 0), frame.time + delay)
         return [arrival - frame.time]
 
+    return delays
 
-class Duplicate(Disturbance):
+
+def repetition(random: Random, count: int, age: int, p: float) -> Delays:
     """Delivers a frame with probability p `count` more times, each `age` [ns] after the one before."""
-
-    def __init__(self, selection: Selection, count: int, age: int, p: float) -> None:
-        super().__init__(selection)
-        self._count, self._age, self._p = count, age, p
-
-    def _delays(self, frame: Frame, receiver: Station) -> list[int]:
-        return [number * self._age for number in range(self._count + 1)] if self._random.random() < self._p else [0]
-
-
-class Corruption(Disturbance):
-    """Corrupts a frame with probability p, repetitions included; every station detects it."""
-
-    def __init__(self, selection: Selection, p: float) -> None:
-        super().__init__(selection)
-        self._p = p
-
-    def corrupts(self, frame: Frame, sender: Station) -> bool:
-        return self._selection.has(frame, sender, None) and self._random.random() < self._p
+    return lambda frame, receiver: [number * age for number in range(count + 1)] if random.random() < p else [0]
 
 
 class HostFaults:

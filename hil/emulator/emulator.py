@@ -144,9 +144,9 @@ class FaultInjector:
         become(values)
         return partial(become, before)
 
-    def disturb(self, make: Callable[..., Disturbance], which: Mapping[str, Any], *values: Any) -> End:
-        """Disturbs the selected frames on the wires by `make(selection, *values)`."""
-        disturbance = make(Selection(self.random, which["direction"], which["id"], which["mask"]), *values)
+    def disturb(self, which: Mapping[str, Any], **how: Any) -> End:
+        """Disturbs the selected frames on the wires; `how`: as of `Disturbance`."""
+        disturbance = Disturbance(Selection(which["direction"], which["id"], which["mask"]), **how)
         return each_of(wire.disturb(disturbance) for wire in self.wires)
 
     def send_often(self, frame: Frame, period: Callable[[EmulatedWire], int]) -> End:

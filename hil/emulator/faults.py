@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from hil.emulator.disturbances import Corruption, Delay, Duplicate, Loss, Selection
+from hil.emulator.disturbances import Disturbance, Selection, lateness, loss, repetition
 from hil.emulator.emulator import Begin, End, FaultInjector, each_of, ignore
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
 from hil.loop.clock import SECOND, nanoseconds
@@ -125,7 +125,8 @@ def _bus_off(at: FaultInjector, restart: float | None) -> End:
 
 
 def _delay(at: FaultInjector, delay: float, jitter: float, spike: float, spike_p: float, **which: Any) -> End:
-    return at.disturb(Delay, which, nanoseconds(delay), nanoseconds(jitter), nanoseconds(spike), spike_p)
+    times = nanoseconds(delay), nanoseconds(jitter), nanoseconds(spike)
+    return at.disturb(which, delays=lateness(at.random, *times, spike_p))
 
 
 def _babble(at: FaultInjector, id: int, load: float, size: int, fd: bool) -> End:
@@ -179,8 +180,8 @@ def _clock_drift(at: FaultInjector, ppm: float) -> End:
 def _heartbeat_loss(at: FaultInjector, of: str) -> End:
     if of == "drive":
         return at.set(at.node, heart_stopped=True)
-    loss = Loss(Selection(at.random, "from_host", *at.node.heartbeat_ids()), 1.0, 1)
-    return at.emulator.wires[at.node.settings.bus].disturb(loss)
+    lost = Disturbance(Selection("from_host", *at.node.heartbeat_ids()), loss(at.random))
+    return at.emulator.wires[at.node.settings.bus].disturb(lost)
 
 
 def _encoder_stuck(at: FaultInjector) -> End:
@@ -212,7 +213,7 @@ def _kind(target: str, text: str, begin: Begin, special: bool = False, /, **opti
 KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     # on the wire, or behind it
     "lost": _kind(
-        "bus", "frames are lost", lambda at, p, burst, **which: at.disturb(Loss, which, p, burst),
+        "bus", "frames are lost", lambda at, p, burst, **which: at.disturb(which, delays=loss(at.random, p, burst)),
         p=_P, burst=_count("how many are lost in a row [-]"), **_WHICH,
     ),
     "delay": _kind(
@@ -222,12 +223,12 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "duplicate": _kind(
         "bus", "frames arrive again",
-        lambda at, n, age, p, **which: at.disturb(Duplicate, which, n, nanoseconds(age), p),
+        lambda at, n, age, p, **which: at.disturb(which, delays=repetition(at.random, n, nanoseconds(age), p)),
         n=_count("how many times more [-]"), age=time("how much later [s]", 0.0), p=_P, **_WHICH,
     ),
     "corruption": _kind(
         "bus", "frames are destroyed on the wire; controllers send them again",
-        lambda at, p, **which: at.disturb(Corruption, which, p), p=_P, **_WHICH,
+        lambda at, p, **which: at.disturb(which, destroys=lambda: at.random.random() < p), p=_P, **_WHICH,
     ),
     "cut": _kind("host_or_node", "a plug is out: nothing is sent or received", _cut),
     "bus_off": _kind(

@@ -11,7 +11,6 @@ from hil.bus import BusError, socketcan
 from hil.bus.load import BusRates, FrameTraffic, describe_load, frame_bits
 from hil.bus.open import open_bus
 from hil.emulator.disturbances import Disturbance, Selection
-from hil.emulator.station import Station
 from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import FD_SIZES, Frame, fd_size
 from hil.loop.clock import SECOND, WallClock, World
@@ -161,15 +160,9 @@ def test_a_frame_arrives_on_the_wire_after_its_bits_in_both_rates() -> None:
 
 
 def test_an_error_frame_takes_its_time_at_the_nominal_rate() -> None:
-    class Once(Disturbance):
-        left = 1
-
-        def corrupts(self, frame: Frame, sender: Station) -> bool:
-            self.left -= 1
-            return self.left >= 0
-
+    once = iter([True])
     bench, frame = Bench(), Frame(0x123, bytes(range(48)), fd=True, brs=True)
-    bench.wire.disturbances.append(Once(Selection(random.Random(0), "any", None, 0)))
+    bench.wire.disturbances.append(Disturbance(Selection(), destroys=lambda: next(once, False)))
     bench.sender.send(frame)
     bench.world.advance(SECOND // 1000)
     bits = frame_bits(48, False, True, True)

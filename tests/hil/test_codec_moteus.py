@@ -65,7 +65,7 @@ GOLDEN = [
     (codec.mode_command(codec.ZERO_VELOCITY), "01000c11001f01110f505050"),
     (codec.query(), "11001f01110f"),
     (codec.IDENTITY, "1b80021ba002"),
-    (codec.write(codec.SET_OUTPUT_EXACT, [0.0], codec.FLOAT), "0db10200000000"),
+    (codec.write(0x131, [0.0], codec.FLOAT), "0db10200000000"),
     (codec.console_write("conf get servo.default_timeout_s\n"),
      "400121" + b"conf get servo.default_timeout_s\n".hex() + 12 * "50"),
     (codec.console_poll(), "420130"),
@@ -227,6 +227,6 @@ def test_the_package_has_the_same_modes_and_registers() -> None:
     same = {
         "POSITION": R.POSITION, "FAULT": R.FAULT, "HOME_STATE": R.HOME_STATE, "MAX_TORQUE":
         R.COMMAND_POSITION_MAX_TORQUE, "WATCHDOG": R.COMMAND_TIMEOUT, "ILIMIT_SCALE": R.COMMAND_ILIMIT_SCALE,
-        "SERIAL": R.SERIAL_NUMBER, "MODEL": R.MODEL_NUMBER, "SET_OUTPUT_EXACT": R.SET_OUTPUT_EXACT,
+        "SERIAL": R.SERIAL_NUMBER, "MODEL": R.MODEL_NUMBER,
     }  # fmt: skip
     assert {name: getattr(codec, name) for name in same} == same

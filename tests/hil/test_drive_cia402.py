@@ -568,8 +568,8 @@ def test_an_error_names_all_missing_options_at_once() -> None:
 
 
 WRONG = [
-    ({"node": 0}, "node: expected a node id from 1 to 127, got 0"),
-    ({"node": 127}, "master: 127 is the drive's own node id"),
+    ({"node": 0}, "node: expected an id from 1 to 127, got 0"),
+    ({"node": 127}, "master: 127 is the drive's own id"),
     ({"rated_torque": None}, "rated_torque: is missing"),
     ({"torque_limit": 1000.0}, "torque_limit: 1000.0 at the joint is 40000 thousandths"),
     ({"torque_limit": 0.02}, "torque_limit: 0.02 at the joint is 0 thousandths"),

@@ -320,7 +320,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"options": OPTIONS | {"ranges": RANGES}}, "motor: both are given"),
     ({"options": {"ranges": 3}}, "ranges: expected ranges {position: ..."),
-    ({"options": OPTIONS | {"host": NODE}}, "host: 3 is the motor's own id"),
+    ({"options": OPTIONS | {"host": NODE}}, "host: 3 is the drive's own id"),
     ({"options": OPTIONS | {"drive_watchdog": True}}, "drive_watchdog: true cannot be tested with status none"),
     ({"node": 16, "options": OPTIONS | {"status": "damiao"}}, "node: expected an id from 1 to 15"),
     ({"node": 256}, "node: expected an id from 1 to 255"),

@@ -201,24 +201,15 @@ def test_load_equals_the_sum_of_the_frames() -> None:
     assert bench.wire.load() == pytest.approx(7 * most_bits(Frame(0x20, bytes(6))) / 250_000 / 0.010, abs=1e-12)
 
 
-ALL = Selection(random.Random(0), "any", None, 0)  # of frames
-
-
-class Corrupt(Disturbance):
+def corrupt(count: int) -> Disturbance:
     """Voids the next frames."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(ALL)
-        self.count = count
-
-    def corrupts(self, frame: Frame, sender: Station) -> bool:
-        self.count -= 1
-        return self.count >= 0
+    left = iter(range(count))
+    return Disturbance(Selection(), destroys=lambda: next(left, None) is not None)
 
 
 def test_a_corrupted_frame_counts_8_at_the_sender_and_1_elsewhere_and_is_sent_again() -> None:
     bench = Bench("abc")
-    bench.wire.disturbances.append(Corrupt(2))
+    bench.wire.disturbances.append(corrupt(2))
     frame = Frame(0x42, b"x")
     bench["a"].send(frame)
     bench.world.advance(MILLISECOND)
@@ -232,7 +223,7 @@ def test_counters_lead_to_warning_passive_and_bus_off() -> None:
     bench = Bench()
     links = []
     for void in range(1, 33):
-        bench.wire.disturbances = [Corrupt(1)]
+        bench.wire.disturbances = [corrupt(1)]
         bench["a"].tec = 8 * (void - 1)
         bench["a"].send(Frame(1))
         bench.world.advance(bench.world.now + 60_000)  # within the second try
@@ -381,7 +372,7 @@ def played(quick: bool, seed: int) -> list[object]:
     ]
     if not quick:
         wire.connect(wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
-        wire.disturbances.append(Disturbance(ALL))  # one that does nothing
+        wire.disturbances.append(Disturbance(Selection()))  # one that does nothing
     for _ in range(200):
         station, identity = rng.choice(stations), rng.randrange(0x80)
         frame = Frame(identity, rng.randbytes(rng.randrange(9)), extended=rng.random() < 0.2)

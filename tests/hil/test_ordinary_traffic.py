@@ -1,7 +1,5 @@
 """What the emulator does faster in ordinary traffic leaves the same run, to the bit, as the general way."""
 
-from random import Random
-
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.emulator.disturbances import Disturbance, Selection
 from hil.frame import Frame
@@ -21,7 +19,7 @@ def run_with(general: bool) -> Run:
     emulator = make_emulator(prepared, "vm")
     for wire in emulator.wires.values() if general else ():
         wire.power(wire.attach("without power", lambda frame: None), False)
-        wire.disturbances.append(Disturbance(Selection(Random(), "any", None, 0)))  # it disturbs nothing
+        wire.disturbances.append(Disturbance(Selection()))  # it disturbs nothing
     run = HilRun(prepared, environment_of(prepared, emulator), Stage.FULL, 0.05)
     ended = run.run(None, lambda event: None)
     assert ended.exit_code == 0 and isinstance(run.recorder, InMemory)

@@ -115,7 +115,7 @@ def test_with_a_brake_the_watchdog_is_tested_by_a_short_time() -> None:
 def test_a_watchdog_that_does_not_work_is_refused() -> None:
     drive, talk = conversation(Motor(works=False))
     talk.run(drive.configure())
-    with pytest.raises(DriveError, match=r"is still in mode run after 0\.05 s without a command \(canTimeout\)"):
+    with pytest.raises(DriveError, match=r"is still enabled after 0\.05 s without a command \(canTimeout\)"):
         talk.run(drive.test_watchdog())
     assert not drive.quiet
 
@@ -179,7 +179,7 @@ def test_an_invalid_frame_is_counted_and_changes_nothing(frame: Frame) -> None:
 
 @pytest.mark.parametrize(("changes", "said"), [
     ({"node": 128}, "node: expected an id from 1 to 127, got 128"),
-    ({"options": {"host": NODE}}, "host: 5 is the motor's own id"),
+    ({"options": {"host": NODE}}, "host: 5 is the drive's own id"),
     ({"options": {"motor": "rs-99"}}, "motor: expected a motor of the table, got 'rs-99'"),
     ({"torque_limit": 40.0}, r"torque_limit: 40\.0 at the joint is 20 N m at the motor, its range ends at 17 N m"),
 ])  # fmt: skip
