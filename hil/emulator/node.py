@@ -94,7 +94,8 @@ class EmulatedNode(ABC):
 
     def number(self, name: str, default: float) -> float:
         """The same as a number; the config may give a constant expression."""
-        return float(constant(self.option(name, default)))
+        value = self.option(name, None)
+        return default if value is None else float(constant(value))
 
     @abstractmethod
     def listens(self) -> Container[int]:

@@ -1,10 +1,10 @@
 """An emulated drive or encoder that speaks CANSimple, as firmware 0.6 does: see `hil.codecs.odrive`."""
 
-from collections.abc import Mapping
-from math import isfinite, tau
+from functools import partial
+from math import inf, isfinite, tau
 
 from hil.codecs import odrive as codec
-from hil.codecs.field import Field, packed
+from hil.codecs.field import packed
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.timers import Timer, Watchdog
@@ -39,9 +39,8 @@ class ODriveNode(EmulatedNode):
     trajectory_done = 0  # flag in its heartbeat
 
     def set_up(self) -> None:
-        self._cyclic = [
-            Timer(self.world, send) for send in (self._send_encoder, self._send_heartbeat, self.send_errors)
-        ]
+        sent = (codec.GET_ENCODER_ESTIMATES, codec.HEARTBEAT, codec.GET_ERROR)
+        self._cyclic = [Timer(self.world, partial(self._send, command)) for command in sent]
 
     def heartbeat_ids(self) -> tuple[int, int]:
         return self.settings.node << 5, 0x7E0  # it listens to commands alone
@@ -62,31 +61,25 @@ class ODriveNode(EmulatedNode):
         for timer in self._cyclic:
             timer.stop()
 
-    def _reply(self, command: int, numbers: Mapping[Field, float]) -> None:
-        self.send(codec.identifier(self.settings.node, command), packed(codec.SIZE, numbers))
+    def _send(self, command: int) -> None:
+        """Sends a message, by itself or where a remote frame asks for it; none that it does not have."""
+        data = self._message(command)
+        if data and not (command == codec.HEARTBEAT and self.heart_stopped):
+            self.send(codec.identifier(self.settings.node, command), data)
 
-    def _answer(self, command: int) -> None:
-        """Answers a remote frame; none for a message that it does not have."""
+    def _message(self, command: int) -> bytes:
+        """The payload of a message now; empty for one that it does not have."""
         if command == codec.GET_VERSION:
-            self.send(codec.identifier(self.settings.node, command), bytes([codec.PROTOCOL, *HARDWARE, *FIRMWARE]))
-        elif command == codec.HEARTBEAT:
-            self._send_heartbeat()
-        elif command == codec.GET_ERROR:
-            self.send_errors()
-        elif command == codec.GET_ENCODER_ESTIMATES:
-            self._send_encoder()
-
-    def _send_encoder(self) -> None:
-        position, velocity = self.encoder.read(self.world.now)
-        self._reply(codec.GET_ENCODER_ESTIMATES, {codec.POSITION: position / tau, codec.VELOCITY: velocity / tau})
-
-    def _send_heartbeat(self) -> None:
-        if not self.heart_stopped:
-            state = {codec.ERROR: self.error, codec.STATE: self.state, codec.RESULT: self.result}
-            self._reply(codec.HEARTBEAT, state | {codec.TRAJECTORY_DONE: self.trajectory_done})
-
-    def send_errors(self) -> None:
-        self._reply(codec.GET_ERROR, {codec.ERROR: self.error, codec.DISARM_REASON: self.error})
+            return bytes([codec.PROTOCOL, *HARDWARE, *FIRMWARE])
+        if command == codec.HEARTBEAT:
+            numbers = {codec.ERROR: self.error, codec.STATE: self.state, codec.RESULT: self.result}
+            return packed(codec.SIZE, {**numbers, codec.TRAJECTORY_DONE: self.trajectory_done})
+        if command == codec.GET_ERROR:
+            return packed(codec.SIZE, {codec.ERROR: self.error, codec.DISARM_REASON: self.error})
+        if command == codec.GET_ENCODER_ESTIMATES:
+            position, velocity = self.encoder.read(self.world.now)
+            return packed(codec.SIZE, {codec.POSITION: position / tau, codec.VELOCITY: velocity / tau})
+        return b""
 
 
 class ODriveEncoder(ODriveNode):
@@ -96,7 +89,7 @@ class ODriveEncoder(ODriveNode):
 
     def receive(self, frame: Frame) -> None:
         if self.station.powered and frame.remote:
-            self._answer(frame.id & 0x1F)
+            self._send(frame.id & 0x1F)
 
 
 class ODrive(ODriveNode, EmulatedDrive):
@@ -127,8 +120,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         self.state, self.result, self.error = codec.IDLE, 0, 0
         self._mode = (3, PASSTHROUGH)  # position control is the default mode
         self._torque = 0.0
-        limited = self.option("vel_limit", None) is not None
-        self._velocity_limit = self.number("vel_limit", 0.0) * tau if limited else float("inf")
+        self._velocity_limit = self.number("vel_limit", inf) * tau
         super().boot()
         self._speed_timer.start(nanoseconds(0.001))
         self._monitor_timer.start(nanoseconds(self.number("monitor_period", 0.0)))
@@ -145,14 +137,14 @@ class ODrive(ODriveNode, EmulatedDrive):
         return [*super().timers(), self._monitor_timer]
 
     def _send_gauges(self) -> None:
-        self._answer(codec.GET_TEMPERATURE)
-        self._answer(codec.GET_BUS_VOLTAGE_CURRENT)
+        self._send(codec.GET_TEMPERATURE)
+        self._send(codec.GET_BUS_VOLTAGE_CURRENT)
 
     def trip(self, code: int) -> None:
         self.error |= code
         self.result = DISARMED
         self._idle()
-        self.send_errors()
+        self._send(codec.GET_ERROR)
 
     def clear_fault(self) -> None:
         self.error = self.result = 0
@@ -164,7 +156,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         if command in SETPOINTS:
             self._watchdog.feed()
         if frame.remote:
-            self._answer(command)
+            self._send(command)
         elif len(frame.data) >= _LENGTHS.get(command, 0):
             self._obey(command, frame.data)
 
@@ -189,14 +181,12 @@ class ODrive(ODriveNode, EmulatedDrive):
         elif command == REBOOT:
             self.reboot(nanoseconds(0.5))
 
-    def _answer(self, command: int) -> None:
+    def _message(self, command: int) -> bytes:
         if command == codec.GET_BUS_VOLTAGE_CURRENT:
-            self._reply(command, {codec.BUS_VOLTAGE: self.voltage(48.0)})
-        elif command == codec.GET_TEMPERATURE:
-            temperature = self.temperature()
-            self._reply(command, {codec.INVERTER: temperature, codec.MOTOR: temperature})
-        else:
-            super()._answer(command)
+            return packed(codec.SIZE, {codec.BUS_VOLTAGE: self.voltage(48.0)})
+        if command == codec.GET_TEMPERATURE:
+            return packed(codec.SIZE, dict.fromkeys((codec.INVERTER, codec.MOTOR), self.temperature()))
+        return super()._message(command)
 
     def _set_state(self, state: int) -> None:
         if state == codec.IDLE:
@@ -221,7 +211,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         Source: `Controller::limitVel` of the published firmware 0.5.
         """
         torque = self._torque * self.torque_table if self._mode == (TORQUE_CONTROL, PASSTHROUGH) else 0.0
-        if self._velocity_limit == float("inf"):
+        if self._velocity_limit == inf:
             return torque
         gain, (_, speed) = self.number("vel_gain", 1 / 6) / tau, self.encoder.read(self.world.now)
         lower, upper = (-self._velocity_limit - speed) * gain, (self._velocity_limit - speed) * gain
@@ -236,7 +226,7 @@ class ODrive(ODriveNode, EmulatedDrive):
             self.trip(codec.WATCHDOG_EXPIRED)
 
     def _look_at_speed(self) -> None:
-        if self.state == codec.CLOSED_LOOP and self._velocity_limit < float("inf"):
+        if self.state == codec.CLOSED_LOOP and self._velocity_limit < inf:
             _, speed = self.encoder.read(self.world.now)
             if abs(speed) > VELOCITY_TOLERANCE * self._velocity_limit:
                 self.trip(VELOCITY_LIMIT_VIOLATION)
