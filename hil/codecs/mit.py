@@ -66,16 +66,6 @@ DAMIAO_FAULTS = {
 }
 
 
-class Ranges(NamedTuple):
-    """Largest values in the frames of a motor: position, velocity and torque are symmetric, gains start at 0."""
-
-    position: float  # [rad] position
-    velocity: float  # [rad/s] velocity
-    torque: float  # [N m] torque
-    kp: float  # [N m/rad] stiffness
-    kd: float  # [N m s/rad] damping
-
-
 def special(code: int) -> bytes:
     """Payload of a special command: `ENABLE`, `DISABLE` or `CLEAR_FAULT`."""
     return SPECIAL + bytes((code,))

@@ -8,54 +8,36 @@ Source: CiA 301 for communication objects, CiA 402 for option codes; see `hil.co
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import floor, isfinite, pi
-from typing import Annotated, Any, NamedTuple
+from math import floor, pi
+from typing import Annotated, NamedTuple
 
-from pydantic import Field, PlainValidator
+from pydantic import Field
 
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError
-from hil.drives.options import Flag, MonitorPeriod
+from hil.drives.options import Flag, MonitorPeriod, Word
 from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import GAUGES, DriveSettings, Quantity
 from hil.drives.wire import HAIR, Expects, Message, Operation, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.errors import remedy
-from servoctl.tree.fields import NumberField, Section, fault, in_words
+from servoctl.tree.fields import NumberField, Section
 
 
 class MonitoredObject(NamedTuple):
     """An object that holds a temperature, a voltage or a load."""
 
-    number: int  # its index
-    sub: int  # its subindex
-    unit: float  # [degree C, V, or 1 for the largest lasting load] what one count of it is
+    number: Annotated[int, NumberField("an index from 0 to 0xFFFF", least=0, below=1 << 16, whole=True)]  # its index
+    sub: Annotated[int, NumberField("a subindex from 0 to 255", least=0, below=256, whole=True)]  # its subindex
+    # [degree C, V, or 1 for the largest lasting load] what one count of it is
+    unit: Annotated[float, NumberField("the unit of one count, above 0", above=0.0)]
 
 
 DC_LINK = MonitoredObject(0x6079, 0, 0.001)  # DC link circuit voltage, by the standard in mV
 
+# what an object may hold; the warning is in each statusword
 KNOWN = {gauge.name: gauge.quantity for gauge in GAUGES if gauge.quantity is not Quantity.WARNING}
-"""What an object may hold; the warning is in each statusword."""
 MONITORED = f"{{{', '.join(KNOWN)}: [index, subindex, unit]}}"
-
-
-def read_objects(value: Any) -> dict[Quantity, MonitoredObject]:
-    if not isinstance(value, Mapping):
-        raise fault(f"expected {MONITORED}, got {in_words(value)}")
-    objects: dict[Quantity, MonitoredObject] = {}
-    for name, place in value.items():
-        if name not in KNOWN:
-            raise fault(f"no {name!r} is known ({remedy(str(name), KNOWN)})")
-        try:
-            index, sub, unit = (float(each) for each in place)
-            fits = index in range(0x10000) and sub in range(0x100) and isfinite(unit) and unit != 0.0
-        except (TypeError, ValueError):
-            fits = False
-        if not fits:
-            raise fault(f"{name}: expected [index, subindex, unit], such as [0x3201, 1, 0.1], got {in_words(place)}")
-        objects[KNOWN[str(name)]] = MonitoredObject(int(index), int(sub), unit)
-    return objects
 
 
 def questions(node: int, objects: Mapping[Quantity, MonitoredObject]) -> list[Frame]:
@@ -251,13 +233,15 @@ class Cia402Options(Cia402EncoderOptions):
     # `temperature`, `motor_temperature`, `supply` or `load` -> index, subindex and unit of the object that holds it;
     # makers differ, so only the bus voltage has a default, 0x6079 in mV
     monitor_objects: Annotated[
-        Mapping[Quantity, MonitoredObject], PlainValidator(read_objects), Field(description=MONITORED)
+        Mapping[Annotated[str, Word(", ".join(KNOWN), tuple(KNOWN))], MonitoredObject], Field(description=MONITORED)
     ] = {}
 
     @property
     def monitored(self) -> dict[Quantity, MonitoredObject]:
         """The objects to ask for; none without `monitor_period`."""
-        return {} if self.monitor_period is None else {Quantity.SUPPLY: DC_LINK, **self.monitor_objects}
+        if self.monitor_period is None:
+            return {}
+        return {Quantity.SUPPLY: DC_LINK} | {KNOWN[name]: each for name, each in self.monitor_objects.items()}
 
 
 def drive_problems(settings: DriveSettings, options: Cia402Options, period: float) -> list[Problem]:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import yaml
 from pydantic import Field as PydanticField
-from pydantic import PlainValidator
+from pydantic import TypeAdapter
 
 from hil.codecs.field import Field, LinearFields
-from hil.codecs.mit import Ranges, gain_bits
+from hil.codecs.mit import gain_bits
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Steps
 from hil.drives.guard import damping_of, outlasted, refuse_fault, silent
 from hil.drives.options import MaybeFlag, Word, options_of
@@ -31,38 +31,29 @@ from hil.drives.wire import (
 )
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.errors import remedy
-from servoctl.tree.fields import NumberField, Section, fault, in_words
+from servoctl.tree.fields import NumberField, Section
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")
-NAMES = Ranges._fields
-EXPECTED = f"ranges {{{', '.join(f'{name}: ...' for name in NAMES)}}}"
-_POSITIVE = NumberField("a number above 0", above=0.0)
+Positive = Annotated[float, NumberField("a number above 0", above=0.0)]
 
 
-def read_ranges(value: Any) -> Ranges:
-    """Reads ranges from a mapping in a config; the error names all that are missing, unknown, or not above 0."""
-    if not isinstance(value, Mapping):
-        raise fault(f"expected {EXPECTED}, got {in_words(value)}")
-    wrong = [f"no {name!r} is known ({remedy(str(name), NAMES)})" for name in value if name not in NAMES]
-    ranges = {}
-    for name in NAMES:
-        if name not in value:
-            wrong.append(f"{name} is missing")
-            continue
-        try:
-            ranges[name] = float(_POSITIVE.read(value[name]))
-        except ValueError as error:
-            wrong.append(f"{name}: {error}")
-    if wrong:
-        raise fault(f"{'; '.join(wrong)} (expected {EXPECTED})")
-    return Ranges(**ranges)
+class Ranges(NamedTuple):
+    """Largest values in the frames of a motor: position, velocity and torque are symmetric, gains start at 0."""
+
+    position: Positive  # [rad] position
+    velocity: Positive  # [rad/s] velocity
+    torque: Positive  # [N m] torque
+    kp: Positive  # [N m/rad] stiffness
+    kd: Positive  # [N m s/rad] damping
+
+
+EXPECTED = f"ranges {{{', '.join(f'{name}: ...' for name in Ranges._fields)}}}"
 
 
 @cache
 def tables() -> Mapping[str, Ranges]:
     """Motor and firmware -> ranges."""
-    return {name: read_ranges(table) for name, table in yaml.safe_load(FILE.read_text()).items()}
+    return TypeAdapter(dict[str, Ranges]).validate_python(yaml.safe_load(FILE.read_text()))
 
 
 class RangeOptions(Section):
@@ -71,7 +62,7 @@ class RangeOptions(Section):
     # name of the motor in the table of ranges; None if `ranges` are given
     motor: Annotated[str | None, Word("a motor of the table", tuple(tables()))] = None
     # ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`
-    ranges: Annotated[Ranges | None, PlainValidator(read_ranges), PydanticField(description=EXPECTED)] = None
+    ranges: Annotated[Ranges | None, PydanticField(description=EXPECTED)] = None
 
     @property
     def table(self) -> Ranges:

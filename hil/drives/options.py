@@ -58,15 +58,17 @@ def read_options(kind: type[T], values: Mapping[str, Any]) -> tuple[T | None, li
 
 def _problems(errors: ValidationError, known: Mapping[str, FieldInfo]) -> Iterator[Problem]:
     for error in errors.errors(include_url=False):
-        path = error["loc"] or ("protocol",)
+        path = tuple(each for each in error["loc"] if each != "[key]") or ("protocol",)
         field = known.get(str(path[0]))
         meaning = (field and expected_of(field)) or "see the documentation of its package"
         if error["type"] == "fault":
             yield Problem((*path, *error["ctx"]["at"]), error["ctx"]["what"])
         elif error["type"] == "missing":
             yield Problem(path, f"is missing (give {meaning})")
-        elif error["type"] == "bool_type":
-            yield Problem(path, f"expected true or false, got {in_words(error['input'])}")
+        elif error["type"] == "extra_forbidden":
+            yield Problem(path, f"is not known (give {meaning})")
+        elif error["type"] in ("bool_type", "dict_type", "named_tuple_type"):
+            yield Problem(path, f"expected {meaning}, got {in_words(error['input'])}")
         else:
             what = error["msg"][:1].lower() + error["msg"][1:]
             yield Problem(path, f"{what}, got {in_words(error['input'])} ({meaning})")

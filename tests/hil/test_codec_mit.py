@@ -9,23 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import mit
-from hil.drives.linear_ranges import tables
+from hil.drives.linear_ranges import Ranges, tables
 from hil.drives.mit import MitDrive
 from hil.drives.settings import Quantity
 from hil.frame import Frame
 
-RANGES = mit.Ranges(12.5, 45.0, 18.0, 500.0, 5.0)
+RANGES = Ranges(12.5, 45.0, 18.0, 500.0, 5.0)
 TABLES = sorted(tables())
 
 
-def driver(ranges: mit.Ranges) -> MitDrive:
+def driver(ranges: Ranges) -> MitDrive:
     options = {"ranges": ranges._asdict(), "status": "cubemars"}
     drive = bare_drive("mit", options=options, torque_limit=ranges.torque, speed_limit=0.5 * ranges.velocity)
     assert isinstance(drive, MitDrive)
     return drive
 
 
-def fields(data: bytes, ranges: mit.Ranges) -> list[Fraction]:
+def fields(data: bytes, ranges: Ranges) -> list[Fraction]:
     """Position, velocity, kp, kd and torque of a command, by the definition of the frame, in exact arithmetic."""
     bits = "".join(f"{byte:08b}" for byte in data)
     widths, values = (16, 12, 12, 12, 12), []
@@ -49,7 +49,7 @@ def test_golden_frames() -> None:
     ]
 
 
-def their_motor(ranges: mit.Ranges) -> Any:
+def their_motor(ranges: Ranges) -> Any:
     """A motor of the package `damiao-motor`, which shares no code with this one; its gains end at 500 and 5."""
     motors = pytest.importorskip("damiao_motor.core.motor", reason="the package reads and writes the same frames")
     ends = {f"{name}_{end}": sign * most for name, most in zip("pvt", ranges[:3], strict=True)

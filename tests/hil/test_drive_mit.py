@@ -303,11 +303,11 @@ def test_an_error_names_all_wrong_options_at_once() -> None:
         "status": "cube",
         "drive_watchdog": 1,
     }
-    motor, ranges, status, watchdog = problems_of(settings(options=options), PERIOD)
+    motor, velocity, torque, kp, kd, unknown, status, watchdog = problems_of(settings(options=options), PERIOD)
     assert motor.startswith("u1: motor: expected a motor of the table, got 'ak80-8' (did you mean 'ak80-")
-    assert ranges.startswith(
-        "u1: ranges: no 'torqe' is known (did you mean 'torque'?); velocity is missing; torque is missing; kp:"
-    )
+    assert velocity.startswith("u1: ranges.velocity: is missing (give ranges {position: ..., velocity: ...")
+    assert torque.startswith("u1: ranges.torque: is missing") and unknown.startswith("u1: ranges.torqe: is not known")
+    assert kp == "u1: ranges.kp: expected a number above 0, got 0" and kd.startswith("u1: ranges.kd: is missing")
     assert status.startswith("u1: status: expected cubemars, damiao or none, got 'cube'")
     assert watchdog == "u1: drive_watchdog: expected true or false, got 1"
 

@@ -158,10 +158,10 @@ def test_the_bus_load_counts_what_is_asked_and_answered(protocol: str) -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ({"heat": [0x2000, 1, 1]}, r"no 'heat' is known"),
-        ({"load": [0x2000, 1]}, r"load: expected \[index, subindex, unit\]"),
-        ({"load": [0x2000, 1, 0]}, r"load: expected \[index, subindex, unit\]"),
-        (3, r"expected \{temperature, motor_temperature, supply, load: \[index, subindex, unit\]\}"),
+        ({"heat": [0x2000, 1, 1]}, r"heat: expected temperature, motor_temperature, supply, load, got 'heat'"),
+        ({"load": [0x2000, 1]}, r"load\[2\]: is missing \(give .*\[index, subindex, unit\]"),
+        ({"load": [0x2000, 1, 0]}, r"load\[2\]: expected the unit of one count, above 0, got 0"),
+        (3, r"expected \{temperature, motor_temperature, supply, load: \[index, subindex, unit\]\}, got 3"),
     ],
 )
 def test_wrong_objects_are_refused_with_what_is_expected(value: Any, problem: str) -> None:
