@@ -67,7 +67,7 @@ def _problems(errors: ValidationError, known: Mapping[str, FieldInfo]) -> Iterat
             yield Problem(path, f"is missing (give {meaning})")
         elif error["type"] == "extra_forbidden":
             yield Problem(path, f"is not known (give {meaning})")
-        elif error["type"] in ("bool_type", "dict_type", "named_tuple_type"):
+        elif error["type"] in ("bool_type", "dict_type", "literal_error", "named_tuple_type"):
             yield Problem(path, f"expected {meaning}, got {in_words(error['input'])}")
         else:
             what = error["msg"][:1].lower() + error["msg"][1:]
