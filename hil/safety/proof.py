@@ -419,10 +419,11 @@ def _left(quarter: int, late: int, pole: float) -> float:
 
 def _trend(dt: Array) -> Array:
     """Orthonormal columns of what is constant and what is linear over these steps of time."""
-    basis = np.ones((len(dt) + 1, 2))
+    basis: Array = np.ones((len(dt) + 1, 2))
     basis[0, 1], basis[1:, 1] = 0.0, np.cumsum(dt)
     basis[:, 1] -= basis[:, 1].mean()
-    return basis / np.sqrt((basis**2).sum(axis=0))
+    basis /= np.sqrt((basis**2).sum(axis=0))
+    return basis
 
 
 def _detrended(rows: Array, basis: Array) -> Array:
