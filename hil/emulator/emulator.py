@@ -4,6 +4,7 @@ Drives may share a supply: braking raises its voltage, and too high a voltage sw
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -133,16 +134,23 @@ class FaultInjector:
         return [(wire, self.emulator.buses[wire.name].station) for wire in self.wires]
 
     def set(self, target: object, apply: End = lambda: None, **values: Any) -> End:
-        """Sets attributes until the end; `apply` is called after both changes."""
-        before = {name: getattr(target, name) for name in values}
+        """Sets attributes until the end; the latest of the faults that act counts. `apply` is called after a change."""
+        layers = {name: self.emulator.layers[target, name] for name in values}
 
-        def become(them: Mapping[str, Any]) -> None:
-            for name, value in them.items():
-                setattr(target, name, value)
+        def show() -> None:
+            for name, layer in layers.items():
+                setattr(target, name, layer[-1])
             apply()
 
-        become(values)
-        return partial(become, before)
+        def end() -> None:
+            for name, layer in layers.items():
+                layer.remove(values[name])
+            show()
+
+        for name, layer in layers.items():
+            layer += [values[name]] if layer else [getattr(target, name), values[name]]
+        show()
+        return end
 
     def disturb(self, which: Mapping[str, Any], **how: Any) -> End:
         """Disturbs the selected frames on the wires; `how`: as of `Disturbance`."""
@@ -234,6 +242,8 @@ class Emulator:
         readers = {name: twin.reader for name, twin in rig.twins.items()}
         self.observer = CommandObserver(world, rig.configured or rig.drives, readers)  # checks the host's commands
         self.host_faults = HostFaults()  # faults of the loop itself
+        # object and attribute -> its own value, and those of the faults that act on it, the latest last
+        self.layers = defaultdict[tuple[object, str], list[Any]](list)
         for each in self.nodes.values():
             each.boot()
         if rig.options.supply is not None:

@@ -172,26 +172,11 @@ def _sdo_abort(at: FaultInjector, index: int | None, code: int) -> End:
     return lambda: at.node.aborts.pop(index, None)
 
 
-def _clock_drift(at: FaultInjector, ppm: float) -> End:
-    at.node.set_drift(ppm)
-    return partial(at.node.set_drift, 0.0)
-
-
 def _heartbeat_loss(at: FaultInjector, of: str) -> End:
     if of == "drive":
         return at.set(at.node, heart_stopped=True)
     lost = Disturbance(Selection("from_host", *at.node.heartbeat_ids()), loss(at.random))
     return at.emulator.wires[at.node.settings.bus].disturb(lost)
-
-
-def _encoder_stuck(at: FaultInjector) -> End:
-    at.node.encoder.freeze(True)
-    return partial(at.node.encoder.freeze, False)
-
-
-def _encoder_drift(at: FaultInjector, rate: float) -> End:
-    at.node.encoder.drifting = at.world.now
-    return at.set(at.node.encoder, drift=rate)
 
 
 def _derating(at: FaultInjector, factor: float) -> End:
@@ -281,7 +266,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
         delay=time("how much [s]", 0.002),
     ),
     "clock_drift": _kind(
-        "node", "the clock of the node is slow", _clock_drift,
+        "node", "the clock of the node is slow", lambda at, ppm: at.set(at.node, at.node.follow_clock, drift=ppm),
         ppm=number("by how much [parts per million]", "parts per million", 100.0),
     ),
     "heartbeat_loss": _kind(
@@ -294,7 +279,9 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
         lambda at, delta: at.set(at.node.encoder, jump=at.node.encoder.jump + delta),
         delta=number("by how much [joint unit]", "a displacement of the joint", 0.1),
     ),
-    "encoder_stuck": _kind("node", "the encoder's value stands still", _encoder_stuck),
+    "encoder_stuck": _kind(
+        "node", "the encoder's value stands still", lambda at: at.set(at.node.encoder, stuck=True),
+    ),
     "encoder_nan": _kind(
         "node", "the encoder sends a value that is not a number",
         lambda at: at.set(at.node.encoder, invalid=True), SPECIAL,
@@ -307,7 +294,8 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
         "node", "the encoder counts the other way round", lambda at: at.set(at.node.encoder, flipped=True),
     ),
     "encoder_drift": _kind(
-        "node", "the encoder's zero drifts", _encoder_drift,
+        "node", "the encoder's zero drifts",
+        lambda at, rate: at.set(at.node.encoder, drift=rate, drifting=at.world.now),
         rate=number("how fast [joint unit/s]", "a rate of the joint", 0.1),
     ),
     # in an actuator

@@ -65,13 +65,8 @@ class Encoder:
             position = quantised(position, self._resolution, floor)
         if self.wrap is not None:
             position = (position + self.wrap / 2) % self.wrap - self.wrap / 2
-        if self.stuck:
-            self._held = position, 0.0
+        self._held = (position, 0.0) if self.stuck else None
         return position, velocity
-
-    def freeze(self, stuck: bool) -> None:
-        """Makes it repeat its next reading, or measure again."""
-        self.stuck, self._held = stuck, None
 
 
 NEAR = 10.0  # [K] a drive that can warn does so within so many degrees of its trip

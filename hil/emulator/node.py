@@ -144,10 +144,9 @@ class EmulatedNode(ABC):
         """Ids of the host's frames that prove to this node that it is alive: a value, and the mask of its bits."""
         raise NotImplementedError
 
-    def set_drift(self, ppm: float) -> None:
-        self.drift = ppm
+    def follow_clock(self) -> None:
         for timer in self.timers():
-            timer.drift_by(ppm)
+            timer.drift_by(self.drift)
 
     def timers(self) -> list[Timer]:
         return []

@@ -162,6 +162,15 @@ def test_bus_off_silences_the_host_and_a_restart_ends_it() -> None:
     assert host.bus.health.link is Link.OFF  # latched until an operator says otherwise
 
 
+def test_a_fault_that_acts_twice_at_once_ends_with_the_last() -> None:
+    entry = {"kind": "silent", "drive": "a", "since": "power_on"}
+    faults = [entry | {"at": 0.05, "for": 0.1}, entry | {"at": 0.1, "for": 0.1}]
+    host = bench(drive_settings("odrive", node=NODE), faults=faults, options={"watchdog": False})
+    times = [t for t, _, _ in estimates(host.collect(300.0))]
+    assert not [t for t in times if 50.5 < t < 199.5]
+    assert len([t for t in times if t > 200.5]) > 40
+
+
 def test_a_drive_that_is_off_the_bus_is_silent() -> None:
     host = with_fault("bus_off", drive=True, restart=0.1)
     times = [t for t, _, _ in estimates(host.collect(300.0))]
