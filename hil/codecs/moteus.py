@@ -82,11 +82,6 @@ class Subframe(NamedTuple):
     text: bytes = b""  # text of the console
 
 
-class Registers(NamedTuple):
-    values: dict[int, float]  # register -> value, in its unit
-    unknown: tuple[int, ...]  # registers that the drive does not know
-
-
 def padded(data: bytes) -> bytes:
     """The payload, filled to a length that CAN FD has: at most 64 bytes."""
     return data.ljust(fd_size(len(data)), PADDING)
@@ -161,21 +156,23 @@ def _raw(register: int, value: float, resolution: int) -> float:
     return round(steps)
 
 
-def answered(data: bytes) -> Registers | None:
-    """Decodes the registers in a reply of any form; None if it is cut short or holds anything else."""
+def answered(data: bytes) -> dict[int, float] | None:
+    """Register -> value in a reply of any form, NaN for one that the drive does not know.
+
+    None if the reply is cut short, empty, or holds anything else.
+    """
     values: dict[int, float] = {}
-    unknown = []
     try:
         for part in subframes(data):
             if part.kind == REPLY:
                 values |= dict(enumerate(part.values, part.first))
             elif part.kind in (WRITE_ERROR, READ_ERROR):
-                unknown.append(part.first)
+                values[part.first] = nan
             else:
                 return None
     except ValueError:
         return None
-    return Registers(values, tuple(unknown))
+    return values or None
 
 
 def subframes(data: bytes) -> Iterator[Subframe]:

@@ -10,7 +10,7 @@ next answer.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from math import nan
+from math import isfinite
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -188,14 +188,13 @@ class MoteusDrive(TurnNode, TableDrive):
 
     def _take_registers(self, frame: Frame) -> bool:
         """Takes a reply of another form than that to `codec.QUERY` alone."""
-        read = codec.answered(frame.data)
-        if read is None or not (read.values or read.unknown):
+        known = codec.answered(frame.data)
+        if known is None or not isfinite(known.get(codec.MODE, 0.0) + known.get(codec.FAULT, 0.0)):
             return False
-        values = read.values
-        if values.keys() >= {codec.MODE, *_MOTION_REGISTERS, codec.FAULT}:
-            motion = self.motion.scaled(values[register] for register in _MOTION_REGISTERS)
-            self._take(int(values[codec.MODE]), int(values[codec.FAULT]), motion, frame.time)
-        self._known |= values | dict.fromkeys(read.unknown, nan)
+        if known.keys() >= {codec.MODE, *_MOTION_REGISTERS, codec.FAULT}:
+            motion = self.motion.scaled(known[register] for register in _MOTION_REGISTERS)
+            self._take(int(known[codec.MODE]), int(known[codec.FAULT]), motion, frame.time)
+        self._known |= known
         return True
 
     def _take(self, mode: int, fault: int, motion: Mapping[Quantity, float], time: int) -> None:

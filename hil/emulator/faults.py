@@ -110,12 +110,6 @@ _WHICH = {
 }
 
 
-def _cut(at: FaultInjector) -> End:
-    for wire, station in at.stations:
-        wire.connect(station, False)
-    return each_of(partial(wire.connect, station, True) for wire, station in at.stations)
-
-
 def _bus_off(at: FaultInjector, restart: float | None) -> End:
     for wire, station in at.stations:
         if restart is not None:
@@ -215,7 +209,10 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
         "bus", "frames are destroyed on the wire; controllers send them again",
         lambda at, p, **which: at.disturb(which, destroys=lambda: at.random.random() < p), p=_P, **_WHICH,
     ),
-    "cut": _kind("host_or_node", "a plug is out: nothing is sent or received", _cut),
+    "cut": _kind(
+        "host_or_node", "a plug is out: nothing is sent or received",
+        lambda at: each_of(at.set(station, wire.refresh, connected=False) for wire, station in at.stations),
+    ),
     "bus_off": _kind(
         "host_or_node", "the CAN controller goes bus-off", _bus_off,
         restart=time("time until it restarts [s]; left out: as it is set up", None),
@@ -305,7 +302,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "torque_constant": _kind(
         "drive", "the motor gives another torque than the drive says",
-        lambda at, factor: at.at_motor(at.emulator.plant.scale, factor, 1.0),
+        lambda at, factor: at.set(at.motor, at.motor.refresh_constant, constant=factor),
         factor=number("how many times as much [-]", "a number", 0.5),
     ),
     "no_torque": _kind(

@@ -117,6 +117,7 @@ class Motor:
         self.enabled = False  # whether the drive makes torque
         self.shorted = False  # whether its phases are: its torque then comes from the motion, and ends with it
         self.stuck = False  # whether the brake does not open; faults set this and the following
+        self.constant = 1.0  # true torque relative to what the drive makes of it
         self.grip = 1.0  # strength of the brake relative to that of a good one; with 0 it never closes
         self._pressed = 0.0
         self.told: Callable[[str], None] = lambda word: None  # called with `torque on` or `torque off` at each change
@@ -188,6 +189,9 @@ class Motor:
     def limit(self, torque: float) -> None:
         self.actuator.limit = torque
         self.refresh()
+
+    def refresh_constant(self) -> None:
+        self._plant.scale(self.index, self.constant, self._world.now)
 
     def refresh(self) -> None:
         self._plant.refresh(self.index, self._world.now)

@@ -125,6 +125,10 @@ class EmulatedWire(Medium):
 
     def connect(self, station: Station, connected: bool) -> None:
         station.connected = connected
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Called when a cable was plugged in, or out."""
         self._recount()
         self._schedule()
 

@@ -284,6 +284,7 @@ def test_an_answer_in_integers_is_taken_too() -> None:
 @pytest.mark.parametrize("frame", [
     Frame(NODE << 8, b""), Frame(NODE << 8, b"\x21"), Frame(NODE << 8, bytes.fromhex("50505050")),
     Frame(NODE << 8, bytes(8), remote=True), Frame(NODE << 8, bytes.fromhex("21000a"), extended=True),
+    Frame(NODE << 8, bytes.fromhex("2c0400" + 4 * "0000c07f" + "2d0f0000c07f"), fd=True),  # a mode that is no number
 ])  # fmt: skip
 def test_an_invalid_frame_is_counted_and_changes_nothing(frame: Frame) -> None:
     drive, _ = conversation(Axis())
