@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from hil.codecs.cia402 import PATTERNS, TORQUE_MODE, Cia402State
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import DriveSettings
 from hil.emulator import objects
 from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpenNode
 from hil.emulator.node import EmulatedDrive
@@ -96,10 +96,6 @@ class CiA402(CanOpenNode, EmulatedDrive):
         self.state = Cia402State.NOT_READY
         self._controlword = 0
         self._closing: Event | None = None
-
-    @staticmethod
-    def error_codes(settings: SensorSettings) -> tuple[int, int]:
-        return 1, 0xFFFF
 
     def boot(self) -> None:
         self.station.went_off = lambda: self.disconnected(0)

@@ -45,8 +45,8 @@ class Mit(ImpedanceDrive):
         self._starving = False
         self._registers: dict[int, float] = {}  # registers of a Damiao -> their values; empty: it has none
 
-    @staticmethod
-    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+    @classmethod
+    def error_codes(cls, settings: SensorSettings) -> tuple[int, int]:
         # of a Damiao's status, 0 is disabled and 1 is enabled
         return (0x2, 0xF) if settings.options.get("status") == "damiao" else (1, 0xFF)
 

@@ -13,7 +13,6 @@ from math import inf, isfinite, isnan, nan, tau
 
 from hil.codecs import moteus as codec
 from hil.codecs.moteus import BRAKE, IN_FAULT, IN_POSITION, STOPPED, TIMED_OUT, ZERO_VELOCITY
-from hil.drives.settings import SensorSettings
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import FD_SIZES, Frame
@@ -54,6 +53,7 @@ class Moteus(EmulatedDrive):
     """
 
     special_faults = frozenset({"encoder_nan"})
+    codes = 32, 95
     usual_code, overvoltage_code, overheat_code = 33, 34, 38
 
     def set_up(self) -> None:
@@ -71,10 +71,6 @@ class Moteus(EmulatedDrive):
         self._watchdog = Watchdog(self.world, self._starved)
         self._held: float | None = None
         self._limited = self._since = 0
-
-    @staticmethod
-    def error_codes(settings: SensorSettings) -> tuple[int, int]:
-        return 32, 95
 
     def listens(self) -> frozenset[int]:
         node = self.settings.node

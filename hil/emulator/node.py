@@ -156,6 +156,7 @@ class EmulatedDrive(EmulatedNode):
     """A drive: a node with a motor."""
 
     settings: DriveSettings
+    codes: ClassVar[tuple[int, int]] = 1, 0xFFFF  # first and last error code that its frames can hold
     usual_code: ClassVar[int]  # its error code for over-current, or of its power stage
     overheat_code: int | None = None  # its error code for over-temperature; None: it has none of its own
     overvoltage_code: int | None = None  # its error code for over-voltage; None: it has none of its own
@@ -170,10 +171,10 @@ class EmulatedDrive(EmulatedNode):
         self._control: Event | None = None
         super().__init__(world, medium, settings, encoder)
 
-    @staticmethod
-    @abstractmethod
-    def error_codes(settings: SensorSettings) -> tuple[int, int]:
+    @classmethod
+    def error_codes(cls, settings: SensorSettings) -> tuple[int, int]:
         """First and last error code that the frames of a drive with these settings can hold."""
+        return cls.codes
 
     def voltage(self, usual: float) -> float:
         """Voltage of its supply [V]; `usual` where there is no common supply."""

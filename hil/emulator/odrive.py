@@ -5,7 +5,7 @@ from math import inf, isfinite, tau
 
 from hil.codecs import odrive as codec
 from hil.codecs.field import packed
-from hil.drives.settings import DriveSettings, SensorSettings
+from hil.drives.settings import DriveSettings
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
@@ -102,6 +102,7 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     settings: DriveSettings
     special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
+    codes = 1, 0xFFFF_FFFF
     usual_code, overvoltage_code, overheat_code = 0x1000, 0x100, 0x2000
 
     trajectory_done = 1
@@ -111,10 +112,6 @@ class ODrive(ODriveNode, EmulatedDrive):
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
         self._monitor_timer = Timer(self.world, self._send_gauges)
-
-    @staticmethod
-    def error_codes(settings: SensorSettings) -> tuple[int, int]:
-        return 1, 0xFFFF_FFFF
 
     def boot(self) -> None:
         self.state, self.result, self.error = codec.IDLE, 0, 0

@@ -10,7 +10,6 @@ import struct
 
 from hil.codecs import robstride as codec
 from hil.codecs.robstride import CAN_TIMEOUT, RESET, RUN, RUN_MODE
-from hil.drives.settings import SensorSettings
 from hil.emulator.impedance import ImpedanceDrive
 from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND
@@ -28,16 +27,13 @@ class RobStride(ImpedanceDrive):
     """
 
     fields = codec.FIELDS
+    codes = 1, 0x3F
     usual_code, overheat_code = 2, 4
 
     def set_up(self) -> None:
         super().set_up()
         self._host = int(self.number("host", 0xFD))
         self._values: dict[int, int] = {}
-
-    @staticmethod
-    def error_codes(settings: SensorSettings) -> tuple[int, int]:
-        return 1, 0x3F
 
     def listens(self) -> IdFamily:
         return IdFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)

@@ -86,7 +86,7 @@ class EmulatedWire(Medium):
     ) -> Station:
         station = super().attach(name, receive, ids, **options)
         self._receivers.cache_clear()
-        self._recount()
+        self._online = None
         return station
 
     def listen(self, station: Station, ids: Container[int]) -> None:
@@ -113,23 +113,17 @@ class EmulatedWire(Medium):
             station.queue.clear()
             self._waiting.remove(station)
 
-    def _leave(self, station: Station) -> None:
-        """Handles bus-off of a station: its queue is lost, and it restarts if it is set to."""
-        self.drop(station)
-        if station.restart is not None:
-            self.world.after(station.restart, partial(self._recovering, station, None))
-
     def restart(self, station: Station) -> None:
-        if station.link is Link.OFF:
-            self._recovering(station, None)
+        """Lets a station that is bus-off recover."""
+        self._recovering(station, None)
 
     def connect(self, station: Station, connected: bool) -> None:
         station.connected = connected
         self.refresh()
 
     def refresh(self) -> None:
-        """Called when a cable was plugged in, or out."""
-        self._recount()
+        """Called when a station joins or leaves the traffic."""
+        self._online = None
         self._schedule()
 
     def power(self, station: Station, powered: bool) -> None:
@@ -138,12 +132,7 @@ class EmulatedWire(Medium):
             self.drop(station)
             station.tec = station.rec = 0
             station.link = Link.ACTIVE
-        self._recount()
-        self._schedule()
-
-    def _recount(self) -> None:
-        """Called when a station joins, leaves, or changes its error state."""
-        self._online = None
+        self.refresh()
 
     def _schedule(self) -> None:
         if not self._active and self._waiting:
@@ -337,10 +326,12 @@ class EmulatedWire(Medium):
             station.link = Link.WARNING if worst >= MOST_WARNING else Link.ACTIVE
         if station.link is before:
             return
-        self._recount()
+        self._online = None
         if station.link is Link.OFF:
             self.tell(station, BUS_OFF)
-            self._leave(station)
+            self.drop(station)
+            if station.restart is not None:
+                self.world.after(station.restart, partial(self.restart, station))
             if station.went_off is not None:
                 station.went_off()
         elif before is not Link.OFF:
