@@ -1,9 +1,10 @@
-"""Tasks of a run: their rank, the time in which they are followed, and those without a violation."""
+"""Tasks of a run: their rank, the time in which they are followed, those without a violation or without a law."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from small_robot import small_urdf
 
 import servoctl as sc
 from servoctl.run_folder.trajectory import Trajectory
@@ -121,3 +122,32 @@ def test_a_search_for_a_violation_that_no_task_has_is_refused(config: Path, caps
     config.write_text(CONFIG.replace(", {name: held, holonomic: x, correction: {baumgarte: {alpha: 4, beta: 4}}}", ""))
     assert exit_code("check", "pair.yaml") == 2
     assert "tune.objective.minimise: rms_violation: there is no such metric" in capsys.readouterr().err
+
+
+RUN = """
+plant: {robot: {urdf: small.urdf}}
+initial: {q: {shoulder: -0.4, elbow: 1.2}}
+task:
+  - {name: here, holonomic: "shoulder - 9"}
+  - {name: there, holonomic: "shoulder + 9"}
+  - {name: turned, pose: tool, xyz: [0.1, 0, 0.2], rpy: [pi, 0, 0]}
+law: none
+run: {duration: 0.1, integrator: {method: rk4, step: 0.01}}
+"""
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_tasks_that_contradict_each_other_are_far_off_or_half_a_turn_away_are_only_written(
+    tmp_path: Path, engine: str
+) -> None:
+    (tmp_path / "small.urdf").write_text(small_urdf())
+    (tmp_path / "c.yaml").write_text(RUN)
+    run = sc.load(tmp_path / "c.yaml", engine=engine).simulate()
+    assert run.metadata["status"] == "done"
+    (tmp_path / "c.yaml").write_text(
+        RUN.replace("task:", "tasks:").split("tasks:")[0] + "law: none\nrun:" + RUN.split("run:")[1]
+    )
+    free = sc.load(tmp_path / "c.yaml", engine=engine).simulate()
+    np.testing.assert_allclose(run.q, free.q, rtol=0, atol=1e-13)  # the task takes no part in the motion
+    np.testing.assert_allclose(run["violation.here"], run["q.shoulder"] - 9.0, atol=1e-13)
+    np.testing.assert_allclose(run["violation.there"], run["q.shoulder"] + 9.0, atol=1e-13)

@@ -13,8 +13,10 @@ from numpy import sign as early_sign
 from numpy import zeros as early_zeros
 
 import servoctl
+from servoctl.engine import numpy_call
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import is_finite
+from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.symbol import Symbol, clip, from_sx, symbols, to_sx, within
 from servoctl.engine.trace import trace, tracing
 from servoctl.errors import TraceError
@@ -385,3 +387,36 @@ def test_among_symbols_only_numbers_that_are_not_finite_count(number: float) -> 
     finite = Kernel.compile("finite", {"x": x}, {"finite": np.array([tested])})
     assert finite(np.array([1.0, 2.0]))[0] == [float(number == 1.0)]
     assert finite(np.array([1.0, np.nan]))[0] == [0.0]
+
+
+def doubling(work: Any) -> tuple[Kernel, NumpyCall]:
+    call = NumpyCall("doubling", work, [(2,)], [(2,)])
+    x = ca.MX.sym("x", 2)
+    function = ca.Function("f", [x], [call(x)])
+    return Kernel(function, {"x": (2,)}, {"y": (2,)}), call
+
+
+def test_it_gives_what_the_code_gives() -> None:
+    kernel, _ = doubling(lambda x: [2.0 * x])
+    np.testing.assert_array_equal(kernel(np.array([1.0, -3.0]))[0], [2.0, -6.0])
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3)])
+def test_what_the_code_raises_is_raised(error: BaseException) -> None:
+    def failing(x: Any) -> Any:
+        raise error
+
+    kernel, _ = doubling(failing)
+    with pytest.raises(type(error)):
+        kernel(np.zeros(2))
+
+
+def test_an_interrupt_between_casadi_and_the_code_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(buffer: Any, shape: Any) -> Any:
+        raise KeyboardInterrupt
+
+    kernel, _ = doubling(lambda x: [x])
+    kernel(np.zeros(2))
+    monkeypatch.setattr(numpy_call, "_numbers", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kernel(np.zeros(2))

@@ -1,7 +1,9 @@
-"""Threads that share a plant, and so its compiled functions, never see each other's numbers."""
+"""Threads that share a plant never see each other's numbers, and have the stack that large machines need."""
 
 import os
+import resource
 import shutil
+import subprocess
 import sys
 import threading
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.engine.kernel import Kernel, inputs
+from servoctl.study.series import STACK, _deep_threads
 
 
 @dataclass(frozen=True)
@@ -84,3 +87,32 @@ def test_four_threads_share_a_constraint_and_every_term_by_name(often: object) -
     states = [sc.State(0.2, run.start.q + 0.1 * k, run.start.v + 0.2 * k) for k in range(4)]
     assert wrong([lambda s=s: run.system.model.rows(s)[1].b for s in states], CALLS // 4) == [0] * 4
     assert wrong([lambda s=s: sc.evaluate(run, *s)["u"] for s in states], CALLS // 40) == [0] * 4
+
+
+SMALL = 256 * 1024
+
+
+def small_stack() -> None:
+    resource.setrlimit(resource.RLIMIT_STACK, (SMALL, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+
+def test_the_command_line_raises_a_small_limit_of_its_stack() -> None:
+    """With 256 kB, `sweep two_arms_box` dies of a segmentation fault while it traces."""
+    code = (
+        "import resource\nfrom servoctl.cli import main\n"
+        "try:\n    main(['list', 'plants'])\nexcept SystemExit:\n    pass\n"
+        "print(resource.getrlimit(resource.RLIMIT_STACK)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], preexec_fn=small_stack, capture_output=True, text=True)
+    assert int(done.stdout.split()[-1]) == 8 * 2**20, done.stderr
+
+
+def test_threads_of_generated_code_have_a_stack_of_their_own_size() -> None:
+    before, depths = threading.stack_size(SMALL), []
+    try:
+        with _deep_threads():
+            depths.append(threading.stack_size())
+        depths.append(threading.stack_size())
+    finally:
+        threading.stack_size(before)
+    assert depths == [STACK, SMALL]
