@@ -7,7 +7,7 @@ Source: Linux, include/uapi/linux/can/error.h.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -74,14 +74,6 @@ class Bus(ABC):
 
         Raises BusError if the bus is down.
         """
-
-    def receive_each(self, until: int, take: Callable[[Frame], bool]) -> None:
-        """Hands over each frame when it comes, until a time on the run's clock [ns], or until `take` returns False.
-
-        Raises BusError if the bus is down.
-        """
-        while (frame := self.receive(until)) is not None and take(frame):
-            pass
 
     def take_back(self) -> bool:
         """Drops the frames that wait in the controller; returns whether it can. SocketCAN cannot. Never raises."""

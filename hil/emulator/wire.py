@@ -359,12 +359,10 @@ class EmulatedBus(Bus):
         self.clock_step = 0  # added to the time of each frame [ns]; a fault sets it
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()
-        self._take: Callable[[Frame], bool] | None = None
-        self.station = wire.attach("host", self._arrive, host=True, capacity=QUEUE, restart=None)
+        self.station = wire.attach("host", self._inbox.append, host=True, capacity=QUEUE, restart=None)
         self.station.report = self._inbox.append
         self._sent = self._received = self._refused = 0
         self._closed, self._patient = False, True
-        self._enough: list[Frame] = []  # the last frame that is wanted: time then stops
 
     def send(self, frame: Frame) -> None:
         if self._closed:
@@ -402,27 +400,6 @@ class EmulatedBus(Bus):
             if frame is not None:
                 return frame
         return None
-
-    def receive_each(self, until: int, take: Callable[[Frame], bool]) -> None:
-        while self._inbox:
-            frame = self.receive(until)
-            if frame is None or not take(frame):
-                return
-        if self._closed:
-            raise BusError(f"bus {self.name}: closed")
-        self._take = take
-        try:
-            self._world.advance(until, self._enough)
-        finally:
-            self._take = None
-            self._enough.clear()
-
-    def _arrive(self, frame: Frame) -> None:
-        take = self._take
-        if take is None or self._enough:
-            self._inbox.append(frame)
-        elif (received := self._received_frame(frame)) is not None and not take(received):
-            self._enough.append(received)
 
     def _received_frame(self, frame: Frame) -> Frame | None:
         """Counts a frame; returns it as the loop gets it, None for an error frame."""

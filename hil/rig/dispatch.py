@@ -133,28 +133,11 @@ class Dispatch:
             return False
         if frame is None:
             return False
-        self._arrived(bus, line, frame)
-        return True
-
-    def _arrived(self, bus: str, line: _Line, frame: Frame) -> None:
         if frame.time > (now := self._now()):  # a time stamp in the future would hide that the samples have stopped
             frame = frame.at(now)
         self._record(line.number, False, frame, frame.time)
         (self.taker or self.deliver)(bus, frame)
-
-    def _receive_each(self, bus: str, until: int, missing: Callable[[], str | None]) -> None:
-        """Receives frames of the only bus until none is missing, or until a moment [ns]."""
-        line = self._lines[bus]
-
-        def take(frame: Frame) -> bool:
-            self._arrived(bus, line, frame)
-            return missing() is not None
-
-        try:
-            line.bus.receive_each(until, take)
-        except BusError as error:
-            self._down[bus] = str(error)
-            self.clock.sleep_until(until)
+        return True
 
     def deliver(self, bus: str, frame: Frame) -> None:
         """Gives a received frame to its nodes."""
@@ -183,11 +166,9 @@ class Dispatch:
             missing: Returns the name of a bus on which a frame is missing; None: no frame is missing.
         """
         self.drain()
-        if self._several:
-            while (bus := missing()) is not None and self.receive(bus, until):
+        while (bus := missing()) is not None and self.receive(bus, until):
+            if self._several:
                 self.drain()
-        elif (bus := missing()) is not None:
-            self._receive_each(bus, until, missing)
         self.drain()
 
     @property
