@@ -244,7 +244,10 @@ class Recorder:
 class InMemory:
     """Rows, frames and events of a run; arguments as of `Recorder`."""
 
+    path: Path | None = None  # there is no folder
     problem: str | None = None
+    rings: tuple[Ring, ...] = ()
+    closed = False
 
     def __init__(self, columns: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
         # (index of the bus, whether it was sent, frame, time [ns]), in order
@@ -268,6 +271,7 @@ class InMemory:
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
         """The recorded run; `metadata` is added to that of its start."""
+        self.closed = True
         table = np.array(self._rows).reshape(len(self._rows), len(self._columns))
         columns = named_columns(table, self._columns)
         return Trajectory(columns, self._columns, {**self._metadata, **(metadata or {})})

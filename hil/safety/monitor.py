@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hil.bus.base import Health, Link
-from hil.drives.base import Condition, Drive, Node
+from hil.drives.base import Condition, Drive, DriveError, Node
 from hil.loop import SECOND, Tick
 from hil.safety.events import Event, EventKind, Reaction
 from hil.safety.plan import Phase
@@ -88,6 +88,19 @@ class Monitor:
             if node.rejected != self._rejected[i]:
                 self.report(now, EventKind.REJECTED, node.settings.name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected
+
+    def refused(self, now: int, error: DriveError) -> None:
+        """Reports a failed handshake, one event per drive."""
+        for line in str(error).splitlines():
+            name, _, reason = line.partition(": ")
+            self.report(now, EventKind.HANDSHAKE, name, reason)
+
+    def unconfirmed(self, now: int) -> None:
+        """Reports the drives that have not confirmed that they are off."""
+        for drive in self._drives:
+            if not drive.confirmed_off:
+                kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
+                self.report(now, kind, drive.settings.name, drive.condition.value)
 
     def drives(self, now: int, looped: Collection[Drive]) -> None:
         """Checks the condition of each drive.

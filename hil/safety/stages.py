@@ -295,9 +295,7 @@ class Stages:
             if self._rig.advance():
                 self._enter(Phase.ZERO, tick.began)
         except DriveError as error:
-            for line in str(error).splitlines():
-                name, _, reason = line.partition(": ")
-                self.monitor.report(tick.began, EventKind.HANDSHAKE, name, reason)
+            self.monitor.refused(tick.began, error)
             self._react(tick.began)
         # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
         waits = np.array([drive.condition is not Condition.ENABLED for drive in self._rig.drives])
@@ -387,8 +385,5 @@ class Stages:
         if self.confirmed:
             self._enter(Phase.OVER, now)
         elif self._since(now) >= DISABLE_TIME:
-            for drive in self._rig.drives:
-                if not drive.confirmed_off:
-                    kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
-                    self.monitor.report(now, kind, drive.settings.name, drive.condition.value)
+            self.monitor.unconfirmed(now)
             self._enter(Phase.OVER, now)

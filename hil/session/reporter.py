@@ -15,7 +15,7 @@ import numpy as np
 from hil.assembly.setup import RigSetup
 from hil.bus.base import Health
 from hil.bus.load import BusRates
-from hil.drives import Drive, DriveError
+from hil.drives import Drive
 from hil.loop import Clock, Tick
 from hil.loop.controller import Controller
 from hil.loop.realtime import StopSignals
@@ -52,12 +52,6 @@ class Reporter:
     def report_exception(self, error: BaseException) -> None:
         self.report(EventKind.EXCEPTION, "", in_one_line(error))
 
-    def report_handshake(self, error: DriveError) -> None:
-        """Reports a failed handshake, one event per drive."""
-        for line in str(error).splitlines():
-            name, _, reason = line.partition(": ")
-            self.report(EventKind.HANDSHAKE, name, reason)
-
     def pass_on(self) -> None:
         """Passes new events to the recorder and the listener."""
         events = self._monitor.events
@@ -77,7 +71,7 @@ class Reporter:
         try:
             return self._recorder.close(facts)
         except RunFolderError:
-            if isinstance(self._recorder, Recorder):
+            if self._recorder.path is not None:
                 events = self._monitor.events
                 entries = [as_entry(each.kind.name.lower(), str(each), each.time, _fields(each)) for each in events]
                 add_missing(self._recorder.path, entries)

@@ -175,16 +175,15 @@ class HilRun:
         if out is not None:
             text = "" if setup.run.loaded is None else setup.run.loaded.text
             self.recorder = Recorder(out, self.table.units, self.facts, text, environment.lockstep)
+        self.reporter = Reporter(self.monitor, self.recorder, environment.clock)
         try:
             self._connect()
         except BaseException as error:
-            if isinstance(self.recorder, Recorder):
-                self.recorder.__exit__(type(error), error, error.__traceback__)
+            self.abandon(error)
             raise
 
     def _connect(self) -> None:
         setup, environment, clock = self.setup, self.environment, self.environment.clock
-        self.reporter = Reporter(self.monitor, self.recorder, clock)
         self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
@@ -193,7 +192,7 @@ class HilRun:
         machine = self.rig.in_c.machine
         self.logbook = Logbook(setup, machine, self.controller, self.stages, self.table, self.recorder)
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
-        if not why and isinstance(self.recorder, Recorder):
+        if not why and self.recorder.rings:
             self.rig.in_c.use_sockets(self.logbook, self.recorder.rings, self._period, self._wait)
         if (sockets := self._sockets) is not None:
             sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
@@ -259,7 +258,7 @@ class HilRun:
             finally:
                 self._wall_time, self._cpu_time = time.perf_counter() - wall, time.thread_time() - cpu
         except DriveError as error:
-            reporter.report_handshake(error)
+            self.monitor.refused(clock.now(), error)
         except ServoctlError as error:
             reporter.report(EventKind.EXCEPTION, "", str(error))
         except KeyboardInterrupt as error:  # signals raise nothing here, so the user's plant raised it
@@ -348,10 +347,7 @@ class HilRun:
             reporter.report(EventKind.EXCEPTION, name, failure)
         if rig.sends:
             self.unconfirmed = tuple(drive.settings.name for drive in self.setup.drives if drive.possibly_on)
-            for drive in self.setup.drives:
-                if not drive.confirmed_off:
-                    kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
-                    reporter.report(kind, drive.settings.name)
+            self.monitor.unconfirmed(self.environment.clock.now())
         reporter.pass_on()
 
     def _record_aftermath(self) -> None:
@@ -390,8 +386,7 @@ class HilRun:
         self._attempt(self.dispatch.close, None)
         self.reporter.pass_on()
         trajectory = self._close_folder(self._summary(buses) | more)
-        folder = self.recorder.path if isinstance(self.recorder, Recorder) else None
-        if folder is not None:
+        if (folder := self.recorder.path) is not None:
             save_drawing(trajectory, self.setup.loop.system.model, folder)
         code, events = self.monitor.exit_code, tuple(self.monitor.events)
         if self._hand is None:
@@ -471,7 +466,7 @@ class HilRun:
         `error`: the cause; None: the run never began.
         """
         reporter = self.reporter
-        if isinstance(self.recorder, Recorder) and not self.recorder.closed:
+        if not self.recorder.closed:
             if isinstance(error, KeyboardInterrupt):
                 reporter.report(EventKind.INTERRUPTED, "", "" if self._began else "before the first frame")
             elif error is None:
