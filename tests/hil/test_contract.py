@@ -286,9 +286,9 @@ def test_the_bus_is_no_busier_than_the_protocol_says(settings: DriveSettings) ->
 
 
 FILES = sorted(Path(hil.emulator.__file__).parent.glob("*.py"))
-MAY_KNOW = ("hil.frame", "hil.bus", "hil.drives.settings", "hil.emulator", "hil.loop.clock", "hil.loop.clock")
+MAY_KNOW = ("hil.frame", "hil.bus", "hil.drives.settings", "hil.emulator", "hil.loop.clock")
 TABLES = "hil.codecs"
-TWINS = {"canopen", "cia402", "impedance", "mit", "moteus", "odrive", "robstride"}
+TWINS = {"canopen", "cia402", "impedance", "mit", "moteus", "objects", "odrive", "robstride"}
 """Files that may know the tables of frames."""
 
 JUDGES = {
