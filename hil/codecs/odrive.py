@@ -4,9 +4,7 @@ Sources: ODrive's CAN protocol reference (docs.odriverobotics.com, can-protocol)
 package odrive-can contains it, and the error words of `odrive.enums` 0.6.11.
 """
 
-from math import isfinite
-
-from hil.codecs.field import Field, packed
+from hil.codecs.field import Field
 
 NODES = range(0x3F)
 PROTOCOL = 2  # number of this protocol in Get_Version
@@ -74,8 +72,9 @@ INVERTER, MOTOR = Field(0, 4, "float"), Field(4, 4, "float")
 BUS_VOLTAGE = Field(0, 4, "float")
 REQUESTED_STATE = Field(0, 4)
 CONTROL_MODE, INPUT_MODE = Field(0, 4), Field(4, 4)
+TORQUE_CONTROL, PASSTHROUGH = 1, 1  # the modes in which Set_Input_Torque is the torque of the motor
 VELOCITY_LIMIT, CURRENT_LIMIT = Field(0, 4, "float"), Field(4, 4, "float")  # [turn/s, A]
-SIZE = 8  # bytes of all these frames
+SIZE = 8  # bytes of all these frames, but for those of Clear_Errors
 
 
 def identifier(node: int, command: int) -> int:
@@ -99,25 +98,3 @@ def state_text(state: int) -> str:
 def firmware(data: bytes) -> tuple[int, ...]:
     """The version of the firmware in Get_Version, the most significant number first."""
     return tuple(data[4:7])
-
-
-def axis_state(state: int) -> bytes:
-    """Payload of Set_Axis_State."""
-    return packed(SIZE, {REQUESTED_STATE: state})
-
-
-def controller_mode(control: int, entry: int) -> bytes:
-    """Payload of Set_Controller_Mode: control 1 torque, 2 velocity, 3 position; entry 1 passthrough, 6 torque ramp."""
-    return packed(SIZE, {CONTROL_MODE: control, INPUT_MODE: entry})
-
-
-def limits(velocity: float, current: float) -> bytes:
-    """Payload of Set_Limits: velocity [turn/s], current [A]."""
-    if not (isfinite(velocity) and isfinite(current)):
-        raise ValueError(f"limits {velocity} turn/s, {current} A are not finite")
-    return packed(SIZE, {VELOCITY_LIMIT: velocity, CURRENT_LIMIT: current})
-
-
-def clear_errors() -> bytes:
-    """Payload of Clear_Errors; 0: the LED of the drive does not blink."""
-    return b"\0"

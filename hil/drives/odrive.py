@@ -8,10 +8,11 @@ that is not enabled coasts: it cannot brake by itself.
 """
 
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from typing import Annotated, ClassVar
 
 from hil.codecs import odrive as codec
+from hil.codecs.field import Field, packed
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import silent
 from hil.drives.options import EncoderBits, Flag, MonitorPeriod, address_problems
@@ -181,7 +182,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         # Polling by remote frames would not do while it is off: firmware 0.5 feeds the watchdog by every frame to the
         # node (do_command in its can_simple.cpp), so polling would keep a drive on whose commands have stopped.
         self.encoding = Encoding(
-            self._frame(codec.SET_INPUT_TORQUE, bytes(codec.SIZE)), codec.TORQUE, motor_torque(settings),
+            self._frame(codec.SET_INPUT_TORQUE, {}), codec.TORQUE, motor_torque(settings),
             Rounding.SINGLE, -LARGEST_SINGLE, LARGEST_SINGLE, None,
         )  # fmt: skip
         self._state = codec.IDLE
@@ -277,8 +278,10 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         state = f"its axis state: {codec.state_text(self._state)}"
         return f"{state}, its errors: {self.fault}" if self.fault else state
 
-    def _frame(self, command: int, data: bytes) -> Frame:
-        return self.frame(self._id(command), data)
+    def _frame(self, command: int, numbers: Mapping[Field, float]) -> Frame:
+        if not all(map(isfinite, numbers.values())):
+            raise ValueError(f"{self.settings.name}: {', '.join(map(str, numbers.values()))}: not finite")
+        return self.frame(self._id(command), packed(codec.SIZE, numbers))
 
     def identify(self) -> Steps:
         """Checks versions, the period of the encoder estimates, and that the axis is idle."""
@@ -307,7 +310,10 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         """Sets idle, torque mode without ramp, zero torque, and with `current_limit` also limits."""
         frames = [
             *self.disable_frames(),
-            self._frame(codec.SET_CONTROLLER_MODE, codec.controller_mode(1, 1)),
+            self._frame(
+                codec.SET_CONTROLLER_MODE,
+                {codec.CONTROL_MODE: codec.TORQUE_CONTROL, codec.INPUT_MODE: codec.PASSTHROUGH},
+            ),
             *self._limit_frames(),
             self.encoding.frame,
         ]
@@ -319,7 +325,8 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         if self._options.current_limit is None:
             return ()
         least = _least_limit(self.settings, self._options)
-        return (self._frame(codec.SET_LIMITS, codec.limits(least, self._options.current_limit)),)
+        limits = {codec.VELOCITY_LIMIT: least, codec.CURRENT_LIMIT: self._options.current_limit}
+        return (self._frame(codec.SET_LIMITS, limits),)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         yield from self.reset()
@@ -334,7 +341,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         yield from self.reset()
 
     def enable(self, torque: float) -> Steps:
-        start = self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))
+        start = self._frame(codec.SET_AXIS_STATE, {codec.REQUESTED_STATE: codec.CLOSED_LOOP})
         with self._seeded(torque) as seed:
             self._feed.fed = True
             expected = "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)"
@@ -342,7 +349,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
 
     def reset(self) -> Steps:
         """Clears errors, repeatedly: a watchdog that was fed late expires again."""
-        frames = [self.encoding.frame, self._frame(codec.CLEAR_ERRORS, codec.clear_errors())]
+        frames = [self.encoding.frame, self.frame(self._id(codec.CLEAR_ERRORS), b"\0")]
         for _ in range(ATTEMPTS):
             self._active = 0
             yield HandshakeStep(frames, self._answered(2), 0.5, "heartbeats after Clear_Errors")
@@ -352,7 +359,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         raise DriveError(f"is in state {state} after Clear_Errors: {self.fault or 'no error'}")
 
     def disable_frames(self) -> Sequence[Frame]:
-        return (self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.IDLE)),)
+        return (self._frame(codec.SET_AXIS_STATE, {codec.REQUESTED_STATE: codec.IDLE}),)
 
 
 def _least_limit(settings: DriveSettings, options: OdriveOptions) -> float:

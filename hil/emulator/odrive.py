@@ -12,7 +12,6 @@ from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 
 INPUT_POS, INPUT_VEL, REBOOT = 0x0C, 0x0D, 0x16  # further commands
-TORQUE_CONTROL, PASSTHROUGH = 1, 1
 VELOCITY_LIMIT_VIOLATION, ESTOP_REQUESTED = 0x8000, 0x0200_0000  # errors
 DISARMED, ILLEGAL_STATE = 3, 10  # procedure results
 VELOCITY_TOLERANCE = 1.2  # it disarms above so many times its speed limit
@@ -115,7 +114,7 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     def boot(self) -> None:
         self.state, self.result, self.error = codec.IDLE, 0, 0
-        self._mode = (3, PASSTHROUGH)  # position control is the default mode
+        self._mode = (3, codec.PASSTHROUGH)  # position control is the default mode
         self._torque = 0.0
         self._velocity_limit = self.number("vel_limit", inf) * tau
         super().boot()
@@ -166,7 +165,7 @@ class ODrive(ODriveNode, EmulatedDrive):
             self._set_state(codec.REQUESTED_STATE.read(data))
         elif command == codec.SET_CONTROLLER_MODE:
             mode = codec.CONTROL_MODE.read(data), codec.INPUT_MODE.read(data)
-            self._mode = (2, PASSTHROUGH) if self.wrong_mode else mode
+            self._mode = (2, codec.PASSTHROUGH) if self.wrong_mode else mode
             self._apply()
         elif command == codec.SET_LIMITS:
             self._velocity_limit = codec.VELOCITY_LIMIT.number(data) * tau
@@ -207,7 +206,7 @@ class ODrive(ODriveNode, EmulatedDrive):
 
         Source: `Controller::limitVel` of the published firmware 0.5.
         """
-        torque = self._torque * self.torque_table if self._mode == (TORQUE_CONTROL, PASSTHROUGH) else 0.0
+        torque = self._torque * self.torque_table if self._mode == (codec.TORQUE_CONTROL, codec.PASSTHROUGH) else 0.0
         if self._velocity_limit == inf:
             return torque
         gain, (_, speed) = self.number("vel_gain", 1 / 6) / tau, self.encoder.read(self.world.now)

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Mapping
 
 import pytest
 from emulation import bare_drive
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from odrive_database import odrive_database
 
 from hil.codecs import odrive
-from hil.codecs.field import packed
+from hil.codecs.field import Field, packed
 from hil.drives.table import TableDrive
 from hil.frame import Frame
 
@@ -36,10 +37,14 @@ def message(name: str):
     return odrive_database().get_message_by_name(f"Axis{NODE}_{name}")
 
 
+def of(numbers: Mapping[Field, float]) -> bytes:
+    return packed(odrive.SIZE, numbers)
+
+
 GOLDEN = [
     (odrive.SET_INPUT_TORQUE, input_torque(1.25), 0x6E, "0000a03f00000000"),
-    (odrive.SET_AXIS_STATE, odrive.axis_state(odrive.CLOSED_LOOP), 0x67, "0800000000000000"),
-    (odrive.SET_CONTROLLER_MODE, odrive.controller_mode(1, 1), 0x6B, "0100000001000000"),
+    (odrive.SET_AXIS_STATE, of({odrive.REQUESTED_STATE: odrive.CLOSED_LOOP}), 0x67, "0800000000000000"),
+    (odrive.SET_CONTROLLER_MODE, of({odrive.CONTROL_MODE: 1, odrive.INPUT_MODE: 1}), 0x6B, "0100000001000000"),
 ]
 
 
@@ -96,10 +101,10 @@ def test_the_dbc_has_the_same_commands_of_a_master() -> None:
 
 
 def test_the_dbc_decodes_our_commands() -> None:
-    assert fields("Set_Axis_State", odrive.axis_state(8)) == [8]
-    assert fields("Set_Controller_Mode", odrive.controller_mode(1, 6)) == [1, 6]
-    assert fields("Set_Limits", odrive.limits(12.5, 40.0)) == [12.5, 40.0]
-    assert fields("Clear_Errors", odrive.clear_errors()) == [0]
+    assert fields("Set_Axis_State", of({odrive.REQUESTED_STATE: 8})) == [8]
+    assert fields("Set_Controller_Mode", of({odrive.CONTROL_MODE: 1, odrive.INPUT_MODE: 6})) == [1, 6]
+    assert fields("Set_Limits", of({odrive.VELOCITY_LIMIT: 12.5, odrive.CURRENT_LIMIT: 40.0})) == [12.5, 40.0]
+    assert fields("Clear_Errors", b"\0") == [0]
 
 
 def test_the_dbc_names_the_same_errors_and_states() -> None:
@@ -161,10 +166,10 @@ def test_versions_of_the_dbc_are_decoded(numbers: list[int]) -> None:
     assert odrive.PROTOCOL_NUMBER.read(data) == numbers[0] and odrive.firmware(data) == tuple(numbers[4:7])
 
 
-@pytest.mark.parametrize("values", [(math.nan, 1.0), (1.0, math.inf)])
-def test_a_limit_that_is_not_finite_is_refused(values: tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match="not finite"):
-        odrive.limits(*values)
+def test_a_limit_that_is_not_finite_is_refused() -> None:
+    drive = bare_drive("odrive", node=NODE, options={"vel_gain": 1e-320, "current_limit": 10.0})
+    with pytest.raises(ValueError, match=r"inf, 10\.0: not finite"):
+        list(drive.configure())
 
 
 @pytest.mark.parametrize("values", [(math.nan, 0.0), (0.0, math.inf), (-math.inf, math.nan)])
