@@ -7,7 +7,6 @@ Source: CiA 402 (IEC 61800-7-201), from the tables of vendors; the option codes 
 object 0x3000:04.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from hil.codecs.cia402 import PATTERNS, TORQUE_MODE, Cia402State
@@ -61,9 +60,10 @@ CONTROLWORD, STATUSWORD, ERROR_CODE = (0x6040, 0), (0x6041, 0), (0x603F, 0)
 MODE_DISPLAY = (0x6061, 0)
 TARGET_TORQUE, MAX_TORQUE, TORQUE_OFFSET, ACTUAL_TORQUE = (0x6071, 0), (0x6072, 0), (0x60B2, 0), (0x6077, 0)
 ABORT_OPTION, QUICK_STOP_OPTION, FAULT_OPTION = (0x6007, 0), (0x605A, 0), (0x605E, 0)
-DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
-
 QUICK_STOP_DECELERATION = (0x6085, 0)
+
+RAMPS = {Cia402State.SWITCHED_ON: (0x605C, 0), Cia402State.READY: (0x605B, 0)}
+"""State after operation -> the object that says whether it brakes by a ramp on the way: disable operation, shutdown."""
 
 VOLTAGE_ENABLED, WARNS, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 7, 1 << 9, 1 << 11, 1 << 12
 
@@ -105,13 +105,11 @@ class CiA402(CanOpenNode, EmulatedDrive):
 
     def halt(self) -> None:
         super().halt()
-        self._switch_off()
-        self.state = Cia402State.NOT_READY
+        self._off(Cia402State.NOT_READY)
 
     def reset(self) -> None:
-        self._switch_off()
         self._controlword = 0
-        self._enter(Cia402State.SWITCH_ON_DISABLED)
+        self._off(Cia402State.SWITCH_ON_DISABLED)
 
     def trip(self, code: int, told: bool = False) -> None:
         """Goes to the fault state; `told`: the emergency was sent already."""
@@ -124,9 +122,9 @@ class CiA402(CanOpenNode, EmulatedDrive):
         moving = self.motor.enabled
         self._enter(Cia402State.FAULT_REACTION)
         if moving and values[FAULT_OPTION] > 0:
-            self.brake_down(partial(self._close_brake, self._fail), RAMP_TIME)
+            self.brake_down(partial(self._close_brake, Cia402State.FAULT), RAMP_TIME)
         else:
-            self._fail()
+            self._off(Cia402State.FAULT)
 
     def clear_fault(self) -> None:
         if self.state is Cia402State.FAULT:
@@ -173,7 +171,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         if option == 1 and (code or self.motor.enabled):
             self.trip(code or COMMUNICATION_ERROR, told=bool(code))
         elif option == 2 and self.motor.enabled:
-            self._stopped()
+            self._off(Cia402State.SWITCH_ON_DISABLED)
         elif option == 3 and self.state is Cia402State.ENABLED:
             self._quick_stop()
 
@@ -194,38 +192,33 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self._quick_stop()
             return
         elif after is Cia402State.SWITCH_ON_DISABLED:
-            self._switch_off()
+            self._off(after)
+            return
         elif was is Cia402State.ENABLED:
-            if self._ramps(after):
-                self.brake_down(partial(self._close_brake, self._switch_off), RAMP_TIME)
+            if values[RAMPS[after]] == 1:
+                self.brake_down(partial(self._close_brake, None), RAMP_TIME)
             else:
                 self.motor.command(self._target())
-                self._close_brake(self._switch_off)
+                self._close_brake(None)
         self._enter(after)
 
-    def _ramps(self, after: Cia402State) -> bool:
-        """Whether the drive brakes on its way from enabled to this state."""
-        option = {Cia402State.SWITCHED_ON: DISABLE_OPTION, Cia402State.READY: SHUTDOWN_OPTION}.get(after)
-        return option is not None and self.values[option] == 1
-
-    def _close_brake(self, ended: Callable[[], None]) -> None:
-        """Closes its brake, and holds its torque for the time that the brake takes: then `ended`."""
+    def _close_brake(self, state: Cia402State | None) -> None:
+        """Closes its brake, holds its torque for the time that the brake takes, then goes off as `_off`."""
         cancel(self._closing)
         if not self.settings.brake:
-            ended()
+            self._off(state)
             return
         self.motor.close_brake()
-        self._closing = self.world.after(nanoseconds(self.settings.brake_time), ended)
+        self._closing = self.world.after(nanoseconds(self.settings.brake_time), partial(self._off, state))
 
     def _quick_stop(self) -> None:
         option = self.values[QUICK_STOP_OPTION]
         if option == 0:
-            self._stopped()
+            self._off(Cia402State.SWITCH_ON_DISABLED)
             return
         self._enter(Cia402State.QUICK_STOP)
-        self.brake_down(
-            None if option >= 5 else partial(self._close_brake, self._stopped), RAMP_TIME, self._deceleration
-        )
+        ended = None if option >= 5 else partial(self._close_brake, Cia402State.SWITCH_ON_DISABLED)
+        self.brake_down(ended, RAMP_TIME, self._deceleration)
 
     @property
     def _deceleration(self) -> float | None:
@@ -233,19 +226,14 @@ class CiA402(CanOpenNode, EmulatedDrive):
         counts = self.values[QUICK_STOP_DECELERATION]
         return counts * self.number("acceleration_unit", self._velocity_unit) if counts else None
 
-    def _stopped(self) -> None:
-        self._switch_off()
-        self._enter(Cia402State.SWITCH_ON_DISABLED)
-
-    def _fail(self) -> None:
-        self._switch_off()
-        self._enter(Cia402State.FAULT)
-
-    def _switch_off(self) -> None:
+    def _off(self, state: Cia402State | None) -> None:
+        """Switches its torque off, and enters a state; None: it stays in the one that it has."""
         self.stop_control()
         cancel(self._closing)
         self._closing = None
         self.motor.disable()
+        if state is not None:
+            self._enter(state)
 
     def _enter(self, state: Cia402State) -> None:
         self.state = state

@@ -77,6 +77,7 @@ class Station:
         self.handed_over = 0  # [ns] when the host handed over the last frame that was sent
         self.tec = 0  # transmit error count
         self.rec = 0  # receive error count
+        self.ready = 0  # [ns] when it may send again: an error passive station waits after each frame
         self.link = Link.ACTIVE  # its error state, from these counts
         self.connected = True  # whether its cable is
         self.powered = True  # whether the node is

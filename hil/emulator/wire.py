@@ -42,6 +42,7 @@ MOST_WARNING, MOST_PASSIVE, MOST_OFF = 96, 128, 256
 INTERFRAME = 3  # bits of the interframe space
 END_OF_FRAME = 7  # bits at the end of a frame that an error flag replaces
 ERROR_FRAME = 14  # bits of an error flag that all stations send at once, and of its delimiter
+SUSPEND = 8  # bits that an error passive station waits after a frame
 SEQUENCE = 11  # bits of a sequence of recessive bits that counts for the end of bus-off
 RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
@@ -54,6 +55,7 @@ class EmulatedWire(Medium):
         self._durations = dict[tuple[int, bool, bool, bool], int]()
         self.troubled = False  # whether some receive error count may not be zero
         self._interframe = self._duration(INTERFRAME)  # [ns]
+        self._suspend = self._duration(SUSPEND)  # [ns]
         self._flag = self._duration(ERROR_FRAME - END_OF_FRAME)  # [ns] by how much an error flag makes a frame longer
         self.disturbances: list[Disturbance] = []  # disturbances that act now
         self.taps: list[Tap] = []  # functions that see every frame
@@ -142,17 +144,16 @@ class EmulatedWire(Medium):
     def _arbitrate(self) -> None:
         """Begins the next frame, when the bus is free."""
         start = max(self.world.now, self._free)
-        sender = self._next_sender()
+        sender = self._next_sender(start)
         self._active = sender is not None
         if sender is not None:
             self.world.at(self._put(start, sender), self._finish)
 
-    def _next_sender(self) -> Station | None:
-        """Who wins the arbitration; None if nobody can send."""
-        ready = [s for s in self._waiting if s.connected]
+    def _next_sender(self, start: int) -> Station | None:
+        """Who wins the arbitration at a time [ns], or as soon as a station is ready; None if nobody can send."""
+        ready = [s for s in self._waiting if s.connected and s.ready <= start]
         if len(ready) < len(self._waiting):
-            for station in [s for s in self._waiting if not s.connected]:
-                self._unheard(station)
+            ready = self._first_ready(start)
         if not ready:
             return None
         rank = min([s.rank for s in ready])
@@ -170,6 +171,14 @@ class EmulatedWire(Medium):
                 self._shift(station)
         return best
 
+    def _first_ready(self, start: int) -> list[Station]:
+        """The stations that may send at a time [ns], or else those that may do so first."""
+        for station in [s for s in self._waiting if not s.connected]:
+            self._unheard(station)
+        online = [s for s in self._waiting if s.connected]
+        start = max(start, min([s.ready for s in online], default=start))
+        return [s for s in online if s.ready <= start]
+
     def _shift(self, sender: Station) -> None:
         """Takes a frame that was sent without error from the queue of a sender."""
         if not sender.shift():
@@ -179,7 +188,7 @@ class EmulatedWire(Medium):
 
     def _put(self, start: int, sender: Station) -> int:
         """Puts the next frame of a station on the wire; returns its end [ns]."""
-        frame = sender.queue[0]
+        frame, start = sender.queue[0], max(start, sender.ready)
         length = self.frame_time(frame)
         self._going, self._free = (frame, sender), start + length
         self.busy += length
@@ -193,7 +202,7 @@ class EmulatedWire(Medium):
             except BaseException:  # of a station: the traffic goes on
                 self._arbitrate()
                 raise
-            sender = self._next_sender()
+            sender = self._next_sender(self._free)
             self._active = sender is not None
             if sender is None:
                 return
@@ -216,6 +225,8 @@ class EmulatedWire(Medium):
             return
         self._shift(sender)
         self.frames += 1
+        if sender.link is Link.PASSIVE:
+            sender.ready = self._free + self._suspend
         try:
             self._deliver(frame, sender)
         finally:
@@ -263,6 +274,8 @@ class EmulatedWire(Medium):
         for station in self.stations:
             if station in senders:
                 self.count(station, tec=station.tec + 8)
+                if station.link is Link.PASSIVE:
+                    station.ready = self._free + self._suspend
             elif station.online:
                 self.count(station, rec=station.rec + 1)
 
