@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from servoctl.assembly.values import Problems
-from servoctl.config.load import LoadedConfig, class_files, data_files
+from servoctl.config.load import LoadedConfig, named_files
 from servoctl.engine.parameters import annotated, parameter_fields
 from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import constant
@@ -235,7 +235,7 @@ def files_of(loaded: LoadedConfig) -> dict[str, Path]:
     Args:
         loaded: A config whose run has been made, so that its classes are imported.
     """
-    classes, data = class_files(loaded.config), data_files(loaded.config)
+    classes, data = named_files(loaded.config)
     found = {name: loaded.folder / name for name in (*classes, *data)}
     for name in classes:
         home = (loaded.folder / name).resolve().parent

@@ -81,24 +81,6 @@ def free_motions(system: System, start: State, task_map: TaskMap | None) -> Free
     return FreeMotions(model.n - bases, held, max(0, moved - task_map.rank), damped)
 
 
-def free_motion_warning(motions: FreeMotions | None, stable: bool | None, is_robot: bool) -> list[Finding]:
-    """A warning if nothing damps the free motions.
-
-    Args:
-        stable: Whether the internal dynamics decay by themselves; None: unknown, or they neither decay nor grow.
-        is_robot: Whether the plant has joints that a posture can hold.
-    """
-    if motions is None or not motions.free or motions.damped or stable:
-        return []
-    them = "it" if motions.free == 1 else "them"
-    task = "a task `posture: initial` with priority: 2" if is_robot else "a task with priority: 2"
-    sentence = (
-        f"{motions.line} and the smallest torques do not damp {them} (add {task}, or law.secondary.damping, or "
-        "law.allocation: constraint_force with law.secondary.damping)"
-    )
-    return [Finding("", sentence)]
-
-
 @dataclass(frozen=True)
 class Run:
     """A closed loop, a start and how to run.
@@ -188,11 +170,20 @@ class Run:
         return free_motions(self.system, self.start, self.task_map)
 
     def _motion_warnings(self) -> list[Finding]:
-        found = self.motions
-        if self.refused or found is None or not found.free or found.damped:
+        """A warning if nothing damps the free motions, and they do not decay by themselves."""
+        motions = self.motions
+        if self.refused or motions is None or not motions.free or motions.damped:
             return []
-        stable = None if self.internal is None else self.internal.stable
-        return free_motion_warning(found, stable, isinstance(self.system.model.plant, Robot))
+        if self.internal is not None and self.internal.stable:
+            return []
+        them = "it" if motions.free == 1 else "them"
+        is_robot = isinstance(self.system.model.plant, Robot)
+        task = "a task `posture: initial` with priority: 2" if is_robot else "a task with priority: 2"
+        sentence = (
+            f"{motions.line} and the smallest torques do not damp {them} (add {task}, or law.secondary.damping, or "
+            "law.allocation: constraint_force with law.secondary.damping)"
+        )
+        return [Finding("", sentence)]
 
     def _gain_warnings(self) -> list[Finding]:
         """Gains near their limit of stability; beyond it they are a problem."""

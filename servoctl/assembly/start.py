@@ -34,8 +34,6 @@ def project(model: Model, start: State, fix: Sequence[str], law: AttachedLaw | N
     Raises:
         TaskError: There is no such state near the start.
     """
-    for wrong in [name for name in fix if name not in model.plant.coordinates]:
-        raise TaskError(f"fix: there is no coordinate '{wrong}' (coordinates: {', '.join(model.plant.coordinates)})")
     state, remaining = nearest(model, start, fix)
     open_rows = _open(remaining)
     required = required_rows(model, law)
@@ -95,9 +93,11 @@ def check_start(loop: Loop, start: State, max_violation: float) -> list[str]:
     worst = at.worst(required, "holonomic")
     if worst is not None and abs(worst[1]) > max_violation:
         row, value = worst
+        units = model.plant.actuators
+        u = ", ".join(f"{name} = {value:.4g} {units[name]}" for name, value in first_command(loop, start).items())
         problems.append(
             f"the start violates task.{row.name} by {_with_unit(value, model.row_units[1].get(row.name))}; "
-            f"initial.max_violation is {max_violation:g}{_first_command(loop, start)} "
+            f"initial.max_violation is {max_violation:g}{f'; the first command would be {u}' if u else ''} "
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
     if isinstance(law, AttachedConstraintFollowing) and law.funnel is not None:
@@ -131,14 +131,12 @@ def _not_finite(model: Model, start: State, observed: bool = False) -> list[str]
     return problems
 
 
-def _first_command(loop: Loop, start: State) -> str:
+def first_command(loop: Loop, start: State) -> dict[str, float]:
+    """Actuator -> the first command; empty without a law."""
     if loop.system.law is None:
-        return ""
+        return {}
     command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
-    u = command[loop.layout.slices["u"]]
-    actuators = loop.system.model.plant.actuators.items()
-    values = ", ".join(f"{name} = {value:.4g} {unit}" for (name, unit), value in zip(actuators, u, strict=True))
-    return f"; the first command would be {values}"
+    return dict(zip(loop.system.model.plant.actuators, map(float, command[loop.layout.slices["u"]]), strict=True))
 
 
 def _not_assembled(model: Model, at: Consistency) -> list[str]:

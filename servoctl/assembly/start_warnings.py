@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly.diagnosis import of_task
-from servoctl.assembly.start import CLOSED, required_rows
+from servoctl.assembly.start import CLOSED, first_command, required_rows
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import foreign_word, parse
@@ -215,7 +215,7 @@ def joint_uses(loop: Loop, start: State) -> list[JointUse]:
     plant = loop.system.model.plant
     if not isinstance(plant, Robot):
         return []
-    q, u = dict(zip(plant.coordinates, start.q, strict=True)), _first_command(loop, start, plant)
+    q, u = dict(zip(plant.coordinates, start.q, strict=True)), first_command(loop, start)
     lower, upper = (dict(zip(plant.coordinates, ends, strict=True)) for ends in joint_limits(plant.tree))
     return [
         JointUse(
@@ -255,10 +255,3 @@ def _pulling_feet(plant: Plant) -> Iterator[Finding]:
     if feet:
         pulls = "a foot may pull on the ground, too, unless a bound holds its reaction"
         yield Finding("", f"loops {', '.join(feet)}: {pulls}")
-
-
-def _first_command(loop: Loop, start: State, plant: Robot) -> dict[str, float]:
-    if loop.system.law is None:
-        return {}
-    command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
-    return dict(zip(plant.actuators, map(float, command[loop.layout.slices["u"]]), strict=True))

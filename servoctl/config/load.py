@@ -86,15 +86,11 @@ def class_paths(config: Config) -> list[str]:
     return list(dict.fromkeys(path for field, path in paths_by_field(config).items() if _of_class(field)))
 
 
-def class_files(config: Config) -> list[str]:
-    """The Python files among them, as the config names them."""
+def named_files(config: Config) -> tuple[list[str], list[str]]:
+    """Python files of classes, and files of robots and references, each once, as the config names them."""
     modules = [path.rpartition(":")[0] for path in class_paths(config)]
-    return list(dict.fromkeys(module for module in modules if module.endswith(".py")))
-
-
-def data_files(config: Config) -> list[str]:
-    """Files of robots and of references, each once, as the config names them."""
-    return list(dict.fromkeys(path for field, path in paths_by_field(config).items() if not _of_class(field)))
+    data = [path for field, path in paths_by_field(config).items() if not _of_class(field)]
+    return list(dict.fromkeys(module for module in modules if module.endswith(".py"))), list(dict.fromkeys(data))
 
 
 def with_absolute_files(config: Config, folder: Path) -> Config:

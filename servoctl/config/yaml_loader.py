@@ -3,8 +3,7 @@
 Design: PyYAML reads YAML 1.1, in which `on`, `10:30` and `2020-01-01` are not text, but `1e-3` is. So only its scanner
 and parser are used; scalars follow YAML 1.2, and keys are text. Everything that could be misread without notice is an
 error: duplicate keys, aliases, unknown tags, several documents. An unquoted equation that flow style splits at a comma
-is joined again and reported, so that it does not hide other problems. libyaml reads ten times as fast as PyYAML's own
-scanner; what it refuses is read again by that scanner, whose messages are the ones told.
+is joined again and reported, so that it does not hide other problems.
 
 Unquoted words are null, true, false, a number or text by the core schema of YAML 1.2, with one exception: `010` is
 text, because it is 8 in YAML 1.1 and 10 in YAML 1.2. Integers of more than 300 digits are text too, because no float
@@ -14,14 +13,12 @@ can hold them.
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from yaml.composer import Composer
 
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.errors import ConfigError
@@ -66,13 +63,8 @@ CORE = (
 MAX_DEPTH = 40
 MAX_PARTS = 20  # most parts that an unquoted equation can be split into and still be recognised
 
-AMBIGUOUS = "\t?!|>\ufeff"
-"""Characters with which libyaml and PyYAML may differ: tabs, `?` within braces, tags, blocks of text, marks."""
 
-_Libyaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Composer(Composer):
+class _Loader(yaml.SafeLoader):
     """Composes nodes with scalars of YAML 1.2; refuses anchors, aliases and deep nesting."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
@@ -100,19 +92,9 @@ class _Composer(Composer):
         return node
 
 
-class _Loader(_Composer, yaml.SafeLoader):
-    pass
-
-
-class _FastLoader(_Composer, _Libyaml):  # type: ignore[misc]
-    def __init__(self, text: str) -> None:
-        _Libyaml.__init__(self, text)
-        Composer.__init__(self)
-
-
 for _kind in CORE[:-1]:
     for _character in _kind.first:
-        _Composer.yaml_implicit_resolvers.setdefault(_character, []).append((_kind.tag, _kind.pattern))
+        _Loader.yaml_implicit_resolvers.setdefault(_character, []).append((_kind.tag, _kind.pattern))
 
 
 def _refusal(problem: str, event: Any) -> yaml.MarkedYAMLError:
@@ -252,7 +234,7 @@ def read_value(text: str) -> ParsedValue:
     """
     builder = _Builder(text)
     try:
-        node = _root(text)
+        node = _Loader(text).single()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
@@ -264,21 +246,6 @@ def read_value(text: str) -> ParsedValue:
         raise NotYamlError(1, f"not YAML: {error} (check escapes and directives)") from error
     value = None if node is None else builder.value(node, ())
     return ParsedValue(value, builder.lines, tuple(builder.problems))
-
-
-def _root(text: str) -> Any:
-    """Root node of a text; None if it has none."""
-    if not any(character in text for character in AMBIGUOUS):
-        with suppress(yaml.YAMLError, ValueError, OverflowError):
-            return _composed(_FastLoader(text))
-    return _composed(_Loader(text))
-
-
-def _composed(loader: Any) -> Any:
-    try:
-        return loader.single()
-    finally:
-        loader.dispose()
 
 
 def _what(error: yaml.MarkedYAMLError) -> str:
