@@ -17,7 +17,6 @@ import numpy as np
 from hil.assembly.emulation import Environment, TamperedController
 from hil.assembly.setup import RigSetup
 from hil.bus import Health, close_all
-from hil.bus.load import BusRates
 from hil.calibration.calibrate import CalibratedAxis
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
@@ -208,7 +207,7 @@ class HilRun:
         if not isinstance(self.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         setup, settings, values = self.setup, self.setup.settings, self.setup.settings.values
-        model, names = setup.loop.system.model, ("config", "torque_limits", "tasks", "stages", "lockstep", "emulated")
+        model, names = setup.loop.system.model, ("config", "torque_limits", "stages", "lockstep", "emulated")
         about: dict[str, Any] = {name: self.facts[name] for name in names}
         if (guiding := self.plan.guiding) is not None:
             about["torque_limits"] = dict(zip(model.plant.actuators, guiding.limits, strict=True))
@@ -216,14 +215,12 @@ class HilRun:
             "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
             "position_units": dict(zip(model.plant.actuators, setup.sensing.displacements.units, strict=False)),
             "units": dict(self.table.units), "period": values.period,
-            "ramp": values.live_ramp, "stage": self.stage.name.lower(), "stale": values.safety.stale,
-            "max_bus_load": values.max_bus_load, "engage_tolerance": values.safety.engage_tolerance,
+            "ramp": values.live_ramp, "stage": self.stage.name.lower(),
             "statuses": {status.code: status.value for status in Status},
             "frames": task_frames(model.task), "shapes": placed_shapes(model.bounds),
         }  # fmt: skip
-        rates = {name: BusRates.of(bus) for name, bus in settings.buses.items()}
         gains = {gain.path: (gain.lower, gain.upper) for gain in setup.live_gains.gains}
-        return LivePage(self.recorder, list(self.table.units), rates, gains, about, model.plant)
+        return LivePage(self.recorder, list(self.table.units), gains, about, model.plant)
 
     def _take_rights(self, stack: ExitStack) -> None:
         """Takes real-time rights, reports those that the system does not grant, and measures an empty loop."""

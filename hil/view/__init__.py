@@ -9,7 +9,6 @@ address, which contains a token, can send both; the server listens on the loopba
 import signal
 from typing import Any, NamedTuple
 
-from hil.bus.load import BusRates
 from hil.recorder.memory import Capacity
 
 SIGNAL = signal.SIGUSR1  # signal to the loop that the stop button was pressed
@@ -31,7 +30,6 @@ class PageSettings(NamedTuple):
     memory: int  # file descriptor of the recorder's memory
     capacity: Capacity  # capacity of its rings
     columns: list[str]  # columns of a row, in order
-    rates: dict[str, BusRates]  # name of a bus -> its bit rates, in the order of the buses' numbers
     gains: dict[str, tuple[float, float]]  # path of a gain -> its bounds
     about: dict[str, Any]  # further constant values for the page
     plant: PickledPlant | None  # the plant to be drawn; None: no drawing

@@ -37,9 +37,9 @@ def main(descriptor: int) -> None:
     os.nice(NICENESS)
     memory = SharedRings(len(settings.columns), settings.capacity, settings.memory, writable=False)
     machine = _machine(settings.plant, settings.about.get("frames", ()), settings.about.get("shapes", ()))
-    scene = Scene(memory, settings.columns, settings.rates, machine)
+    scene = Scene(memory, settings.columns, machine)
     operator = Operator(settings, connection)
-    about = {**settings.about, "columns": settings.columns, "gains": settings.gains, "spacing": SPACING}
+    about = {**settings.about, "columns": settings.columns, "gains": settings.gains}
     about["solids"] = {} if machine is None else machine.solids
     about["obstacles"] = [] if machine is None else machine.obstacles
     about["enclosures"] = [] if machine is None else machine.enclosures

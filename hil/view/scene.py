@@ -2,16 +2,12 @@
 
 import json
 import math
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hil.bus.load import BusRates
-from hil.frame import ERROR, SENT
-from hil.loop.clock import SECOND
-from hil.recorder.memory import FIELDS, Ring, SharedRings, recorded_bits
+from hil.recorder.memory import Ring, SharedRings
 from servoctl.mechanics.plant import Plant
 from servoctl.report.bound_shapes import PlacedShape, shape_picture
 from servoctl.report.surfaces import poses, surfaces
@@ -97,8 +93,6 @@ def plain(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-HISTORY = 10.0  # [s] time over which lateness is counted
-LOAD_TIME = 1.0  # [s] time over which the load of a bus is counted
 KEPT_EVENTS = 2000  # largest number of past events that a new viewer gets
 
 
@@ -109,20 +103,17 @@ class Scene:
         self,
         memory: SharedRings,  # the recorder's memory, mapped
         columns: Sequence[str],  # columns of a row, in order
-        rates: Mapping[str, BusRates],  # name of a bus -> its bit rates, in the order of the buses' numbers
         machine: MachineDrawing | None,  # draws the plant; None: no drawing
     ) -> None:
-        self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
+        self._rows, self._events = RingReader(memory.rows), RingReader(memory.events)
         self._columns, self._machine = list(columns), machine
         index = {name: i for i, name in enumerate(columns)}
-        self._t, self._late, self._skipped = index["t"], index["lateness"], index["skipped"]
+        self._late, self._skipped = index["lateness"], index["skipped"]
         self._peaks = [i for name, i in index.items() if name.startswith(("violation.", "law.", "u."))]
         self._q = [i for name, i in index.items() if name.startswith("q.")]
         self._last: Array | None = None
         self._top: dict[str, float] = {}
-        self._lateness: deque[tuple[float, Array]] = deque()
         self._skips = 0
-        self._buses = [BusTraffic(name, each) for name, each in rates.items()]
         # events as in the run folder; the oldest are dropped if there are too many
         self.events: list[dict[str, Any]] = []
         self.dropped = 0  # number of dropped events
@@ -135,9 +126,6 @@ class Scene:
             self.events += [json.loads(line) for line in data.splitlines()]
         over = max(0, len(self.events) - KEPT_EVENTS)
         self.events, self.dropped = self.events[over:], self.dropped + over
-        frames = np.frombuffer(self._frames.look()[0], FIELDS)
-        for number, bus in enumerate(self._buses):
-            bus.add(frames[frames["bus"] == number])
         rows, missed = self._rows.look()
         self._missed += missed
         table = np.frombuffer(rows).reshape(-1, len(self._columns))
@@ -146,10 +134,6 @@ class Scene:
             return False
         self._top = {name: max(value, self._top.get(name, 0.0)) for name, value in self._worst(table).items()}
         self._last = table[-1]
-        now = float(self._last[self._t])
-        self._lateness.append((now, table[:, self._late]))
-        while self._lateness[0][0] < now - HISTORY:
-            self._lateness.popleft()
         self._skips += int(table[:, self._skipped].sum())
         return True
 
@@ -170,48 +154,10 @@ class Scene:
             "peak": {name: plain(value) for name, value in top.items()},
             "skipped": self._skips,
             "missed": self._missed,
-            "bus": {bus.name: bus.as_dict() for bus in self._buses},
         }
-        if self._lateness:
-            late = np.concatenate([values for _, values in self._lateness])
-            p50, p99, most = np.percentile(late, (50, 99, 100)).tolist()
-            picture["lateness"] = {"p50": p50, "p99": p99, "max": most, "n": len(late)}
         if self._machine is not None and now is not None:
             try:
                 picture |= self._machine.at(now[self._q])
             except Exception:  # a user's plant may raise anything; the page goes on without the drawing
                 self._machine = None
         return picture
-
-
-class BusTraffic:
-    """Number of frames on a bus, and its load over the last second, by the bits of the worst case."""
-
-    def __init__(self, name: str, rates: BusRates) -> None:
-        # name: name of the bus
-        self.name, self._bit_times = name, np.array([1.0 / rates.nominal, 1.0 / rates.data])
-        self._recent: deque[tuple[int, float]] = deque()
-        self._counts = {"sent": 0, "received": 0, "errors": 0}
-
-    def add(self, frames: Any) -> None:
-        """Counts frames, an array of dtype `memory.FIELDS`."""
-        if not len(frames):
-            return
-        flags = frames["flags"]
-        errors, sent = flags & ERROR != 0, flags & SENT != 0
-        self._counts["errors"] += int(errors.sum())
-        self._counts["sent"] += int(sent.sum())
-        self._counts["received"] += int((~sent & ~errors).sum())
-        used = float((recorded_bits(frames) @ self._bit_times).sum())
-        now = int(frames["time"].max())
-        self._recent.append((now, used))
-        while self._recent[0][0] < now - LOAD_TIME * SECOND:
-            self._recent.popleft()
-
-    def as_dict(self) -> dict[str, float]:
-        """Counts, and the load as a share of the time."""
-        load = 0.0
-        if len(self._recent) > 1:
-            span = (self._recent[-1][0] - self._recent[0][0]) / SECOND
-            load = sum(used for _, used in list(self._recent)[1:]) / span if span > 0 else 0.0
-        return {**self._counts, "load": load}

@@ -11,7 +11,6 @@ from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 from typing import Any, Self
 
-from hil.bus.load import BusRates
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.recorder import start_child
@@ -63,7 +62,6 @@ class LivePage:
         self,
         recorder: Recorder,  # its memory is shown
         columns: Sequence[str],  # columns of a row, in order
-        rates: Mapping[str, BusRates],  # name of a bus -> its bit rates, in the order of the buses
         gains: Mapping[str, tuple[float, float]],  # path of a gain that may change -> its bounds
         about: Mapping[str, Any],  # further constant values for the page
         plant: Plant,
@@ -71,7 +69,7 @@ class LivePage:
         self._before = signal.signal(SIGNAL, signal.SIG_IGN)
         memory, capacity = recorder.shared
         settings = PageSettings(
-            memory, capacity, list(columns), dict(rates), dict(gains), dict(about), _pickled(plant), os.getpid(),
+            memory, capacity, list(columns), dict(gains), dict(about), _pickled(plant), os.getpid(),
         )  # fmt: skip
         self._connection, there = Pipe()
         self.requests = Requests(self._connection)  # what viewers have asked for

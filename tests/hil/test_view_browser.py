@@ -40,7 +40,7 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         assert "of 10 N" in live.text("#torques")
         assert re.search(r"distance\S+ m", live.text("#violation"))
         assert not page.locator("#unexplained").is_visible()  # there is no observer
-        assert re.search(r"main\s+\d+ %", live.text("#buses"))
+        assert re.search(r"F\s+[\d.]+", live.text("#ages"))
         assert "full" in live.text("#events")
         field = page.locator("#gains input[type=number]")
         field.fill("99")

@@ -123,7 +123,7 @@ def test_a_stop_finds_room_however_many_gains_were_asked_for_while_the_loop_does
     signals: list[int] = []
     monkeypatch.setattr("hil.view.process.GAIN_INTERVAL", 0.0)
     monkeypatch.setattr("hil.view.process.os.kill", lambda process, number: signals.append(number))
-    settings = PageSettings(0, Capacity(), [], {}, {"law.alpha": (0.0, 1.0)}, {}, None, os.getppid())
+    settings = PageSettings(0, Capacity(), [], {"law.alpha": (0.0, 1.0)}, {}, None, os.getppid())
     operator = Operator(settings, there)
     answers = [operator.act("gain", {"path": "law.alpha", "value": 0.5}) for _ in range(3000)]
     assert answers[0] is None and answers[-1] == "law.alpha: the loop takes no requests yet (wait until it runs)"

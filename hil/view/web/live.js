@@ -64,7 +64,6 @@ function begin() {
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
   $("lateness").closest("section").hidden = about.lockstep; // virtual time: lateness does not apply
   for (const name of inputs) addGauge($("torques"), name);
-  head($("buses"), ["bus", "load", "", "sent", "received", "errors"]);
   head($("ages"), ["sample of", "age [ms]"]);
   if (about.stage === "float" || about.stage === "calibrate") beginHand();
   $("live").hidden = !Object.keys(about.gains).length;
@@ -191,7 +190,7 @@ function showState() {
 }
 
 function paint() {
-  const { row, peak, bus, lateness, skipped, missed, links, poses, shapes } = last;
+  const { row, peak, skipped, missed, links, poses, shapes } = last;
   plots.time = row.t; // which the legends show
   strips.forEach((strip) => strip.paint());
   const stage = ending ? "over" : about.stages[row.stage] || "–";
@@ -209,14 +208,11 @@ function paint() {
     line.classList.toggle("over", Math.abs(u) >= 0.999 * limit || peak[`law.${name}`] > limit);
     line.lastChild.textContent = `${shown(u, 3)} of ${limit} ${about.units[`u.${name}`] ?? ""}`;
   }
-  fill($("buses"), Object.entries(bus).map(([name, b]) => [
-    name, `${(100 * b.load).toFixed(0)} %`, b.load > about.max_bus_load ? "above max_bus_load" : "", b.sent, b.received, b.errors]));
   fill($("sigmas"), named("estimate.sigma.").map((name) => [
     name, shown(row[`estimate.disturbance.${name}`]), shown(row[`estimate.sigma.${name}`])]));
   paintBounds(row);
   fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
-  if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
-    `${milli(lateness.max)} ms; ${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
+  $("late").textContent = `${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
   for (const label of $("gains").children) {
     const value = row[`live.${label.dataset.path}`], [slider, field] = label.querySelectorAll("input");
     label.querySelector(".force").textContent = `now ${shown(value)}`;
