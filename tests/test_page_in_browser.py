@@ -232,6 +232,14 @@ def test_one_exact_sample_and_ticks_that_are_never_late_do_not_set_the_scale(bro
         assert 0 < span < 0.05  # [ms]
 
 
+def test_round_off_of_a_constant_input_does_not_fill_its_panel(browser: Any, tmp_path: Path) -> None:
+    t = np.arange(0, 5, 0.01)
+    save(Trajectory({"t": t, "q.x": t, "u.F": 7.5 + 1e-13 * np.sin(t)}, {}, {}), tmp_path / "run")
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        y = found.page.evaluate("(({ min, max }) => [min, max])(window.page.group.plots[1].u.scales.y)")
+        assert y == pytest.approx([6.75, 8.25])
+
+
 def test_limits_are_hatched_and_dashes_are_the_second_run(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     limited = simulated("coordinated_robots_limited", tmp_path / "limited", "run.duration=0.5")
     with opened(browser, [limited, runs["stiff"]], tmp_path) as found:

@@ -14,12 +14,10 @@ import servoctl as sc
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report import DPI, FIGURES, PRINTED, figure, gives, plot, report
 from servoctl.report.film import RATE, film
-from servoctl.report.panels import status_runs
 from servoctl.report.path import frames, view
 from servoctl.report.stages import stage_spans
 from servoctl.report.style import NAMED, chosen, colours, envelope, spread
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.types import Status
 
 
 def two_arms(rows=200, **more):
@@ -327,34 +325,6 @@ def test_timing_is_drawn_only_for_runs_with_timing(tmp_path):
     assert len(figure(silent, "timing").axes) == 2
 
 
-def test_status_is_drawn_only_if_it_is_not_always_ok(tmp_path):
-    codes = np.zeros(200, int)
-    codes[50:100] = Status.INFEASIBLE.code
-    assert report(two_arms(status=codes), tmp_path)[-1].name == "status.png"
-    assert gives(two_arms(rank=np.where(np.arange(200) < 10, 2, 3)), "status") is True
-    assert gives(two_arms(), "status") is False
-
-
-def test_status_bands_are_explained_by_their_sentence():
-    codes = np.zeros(200, int)
-    codes[50:100] = Status.INFEASIBLE.code
-    run = two_arms(status=codes)
-    drawn = figure(run, "status")
-    legend = [text.get_text() for text in drawn.legends[0].get_texts()]
-    assert legend == [f"INFEASIBLE: {Status.INFEASIBLE.value}"]
-    assert [axes.get_ylabel() for axes in drawn.axes] == ["rank", "smallest pivot,\nrelative", "residual [m/s²]"]
-    band = drawn.axes[0].patches[0]
-    assert (band.get_x(), band.get_x() + band.get_width()) == (run.t[50], pytest.approx(run.t[100], rel=1e-15))
-
-
-def test_the_worst_status_of_a_bucket_is_shown():
-    codes = np.zeros(100_000, int)
-    codes[51_234] = Status.NON_FINITE.code
-    begin, end, code = status_runs(np.arange(100_000.0), codes)[1]
-    assert begin <= 51_234 < end
-    assert code == Status.NON_FINITE.code
-
-
 def test_a_long_line_is_thinned_to_its_envelope():
     t = np.arange(1e6)
     x = np.random.default_rng(0).normal(size=1_000_000)
@@ -423,21 +393,6 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match=r"overview\.png: cannot be written"):
         report(two_arms(), tmp_path / "file")
-
-
-def test_a_funnel_is_drawn_around_beta_while_the_task_runs():
-    run, t = two_arms(), np.linspace(0.0, 2 * np.pi, 200)
-    facts = {"rate": 2.0, "start": 0.5, "end": 0.1, "shrink": 1.0, "by_rate": 0.0}
-    metadata = {**run.metadata, "funnels": {"object_x": facts}, "tasks": {"object_x": ["object_x"]}}
-    run = Trajectory(run.columns, run.units, {**metadata, "task_span": [1.0, 5.0]})
-    [axes] = figure(run, "funnels").axes
-    [line] = [line for line in axes.get_lines() if line.get_gid() == "object_x" or len(line.get_xdata()) > 100]
-    y = np.asarray(line.get_ydata(), dtype=float)
-    assert np.isfinite(y).any() and np.nanmax(np.abs(y)) == pytest.approx(0.1 * np.exp(-5.0 * t[t >= 1.0][0]))
-    above = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
-    inner = above[(above[:, 0] > 1.5) & (above[:, 1] < 0.19)]
-    np.testing.assert_allclose(inner[:, 1], 0.4 * np.exp(-inner[:, 0]) + 0.1, atol=1e-9)
-    assert not gives(two_arms(), "funnels")
 
 
 @pytest.mark.parametrize("name", ["violations", "run.jpg"])

@@ -10,7 +10,7 @@ import pytest
 from servoctl.report import figure
 from servoctl.report.compare import overlay
 from servoctl.report.panels import leave_out_runaway
-from servoctl.report.scales import FLOOR, calm_range, histogram_edges, log_floor, log_top, scale_of
+from servoctl.report.scales import calm_range, histogram_edges, scale_of
 from servoctl.report.source import BINS, Thinner
 from servoctl.report.style import blank, drawing_style, show_scale
 from servoctl.run_folder.trajectory import Trajectory
@@ -30,14 +30,6 @@ def run(**columns: Array) -> Trajectory:
 def away(x: Array, last: float = 1e10) -> Array:
     """The line with another last value."""
     return np.append(x[:-1], last)
-
-
-def test_one_exact_sample_does_not_extend_a_logarithmic_axis() -> None:
-    size = 1e-3 * np.exp(-T)
-    size[[7, 50]] = 3e-17, 0.0
-    assert log_floor([size]) == 1e-4
-    assert log_floor([np.zeros(9)]) == FLOOR
-    assert log_floor([size, np.full(201, 3e-13)]) == 1e-13  # a line that is small all the time is seen
 
 
 @pytest.mark.parametrize("value", [-7.5, 7.5])
@@ -77,7 +69,6 @@ def test_a_violation_that_diverges_at_the_end_leaves_the_axis() -> None:
     axes = figure(run(q_x=T, v_x=T, violation_row=size), "violations").axes[0]
     assert axes.get_ylim()[1] < 4e-3
     assert axes.get_title(loc="right") == "beyond the axis: 1e+10 at 2 s"
-    assert log_top(1e-13, [[10.0 ** (-12 + 6 * T)]]) is None  # growth that is seen
 
 
 def test_a_mechanism_that_breaks_apart_is_drawn_until_then() -> None:

@@ -9,24 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from servoctl.errors import RunFolderError
-from servoctl.report.panels import (
-    by_unit,
-    draw_bounds,
-    draw_funnels,
-    draw_group,
-    draw_status,
-    draw_violations,
-    violation_rows,
-)
+from servoctl.report.panels import by_unit, draw_bounds, draw_group, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.shapes import draw_last_pose, draw_shapes
 from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
 from servoctl.report.timing import draw_timing, timing_groups
-from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory
 
@@ -143,14 +132,8 @@ def gives(trajectory: Trajectory, name: str) -> bool:
         return bool(violation_rows(trajectory))
     if name == "bounds":
         return bool(trajectory.group("bound"))
-    if name == "funnels":
-        return any(np.isfinite(curve.beta).any() for curve in funnel_curves(trajectory).values())
     if name == "timing":
         return bool(timing_groups(trajectory))
-    if name == "status":
-        columns = trajectory.columns
-        bad = "status" in columns and bool(np.any(columns["status"] != 0))
-        return bad or ("rank" in columns and len(np.unique(columns["rank"])) > 1)
     return len(trajectory) > 0 and bool(trajectory.coordinates)
 
 
@@ -166,17 +149,6 @@ def _coordinates(drawn: "Figure", trajectory: Trajectory) -> None:
 def _whole(draw: Callable[["Figure", "SubplotSpec", Trajectory], None]) -> Callable[["Figure", Trajectory], None]:
     """Draws one panel over a whole figure."""
     return lambda drawn, trajectory: draw(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
-
-
-def _funnels(drawn: "Figure", trajectory: Trajectory) -> None:
-    count = len(funnel_curves(trajectory))
-    drawn.set_size_inches(10, 2.2 + 2.4 * count)
-    _whole(draw_funnels)(drawn, trajectory)
-
-
-def _status(drawn: "Figure", trajectory: Trajectory) -> None:
-    drawn.set_size_inches(10, 5.8)
-    draw_status(drawn, trajectory)
 
 
 def _timing(drawn: "Figure", trajectory: Trajectory) -> None:
@@ -242,8 +214,6 @@ FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
     "inputs": _whole(lambda drawn, cell, trajectory: draw_group(drawn, cell, trajectory, "u", "Inputs")),
     "violations": _whole(draw_violations),
     "bounds": _whole(draw_bounds),
-    "funnels": _funnels,
-    "status": _status,
     "timing": _timing,
 }
 """Name of a picture -> function that draws it."""

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from servoctl.report.path import frames, task_paths
-from servoctl.report.scales import FLOOR
 from servoctl.report.shapes import enclosures, frame_axes, moving_shapes, obstacles, solids
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.stages import STOPS, TASK, stage_spans
@@ -28,6 +27,8 @@ from servoctl.types import Array, Status
 from servoctl.version import VERSION
 
 PAGE = "report.html"
+
+FLOOR = 1e-17  # least value on a logarithmic axis: below the rounding error of numbers near 1
 
 POINTS = 4000  # largest number of values per line
 NUMBERS = 550_000  # approximate number of values in all lines of a page; all drawings get half as many more

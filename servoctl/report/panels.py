@@ -1,16 +1,15 @@
-"""Draws panels over time: coordinates, inputs, violations, and rank, pivot and residual of the law."""
+"""Draws panels over time: coordinates, inputs, violations and bounds."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from servoctl.report.scales import FLOOR, calm_range, log_floor, log_top
+from servoctl.report.scales import calm_range
 from servoctl.report.stages import of_task, shade_stages
-from servoctl.report.style import NAMED, PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
-from servoctl.run_folder.bounds import funnel_curves
+from servoctl.report.style import NAMED, QUIET, axis_label, colours, draw_lines, drawable, envelope
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.types import Array, Status
+from servoctl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,17 +19,7 @@ if TYPE_CHECKING:
 ROUND_OFF = 1e-9  # rows whose error stays below this are as exact as numbers allow
 NEAR = 2.0  # limits are drawn up to this multiple of the largest input
 
-BANDS = {
-    Status.RANK_DEFICIENT: "#F2E6B8",
-    Status.BOUNDED: "#CBE3C6",
-    Status.SATURATED: "#F5CB9C",
-    Status.INFEASIBLE: "#EDA98B",
-    Status.UNREACHABLE: "#D98880",
-    Status.DAMPED: "#CDBBE0",
-    Status.NOT_POSITIVE: "#C4C4C4",
-    Status.NON_FINITE: "#8E8E8E",
-}
-"""Status -> colour of its band."""
+OUTSIDE = "#D98880"  # colour of the values that a bound forbids
 
 
 def by_unit(trajectory: Trajectory, prefix: str) -> dict[str, dict[str, Array]]:
@@ -206,111 +195,9 @@ def draw_bounds(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -
         axes.plot(*envelope(trajectory.t, held), color=shades[name], linewidth=4, alpha=0.5, solid_capstyle="butt")
     shade_stages(axes, trajectory)
     low, high = axes.get_ylim()
-    axes.axhspan(min(low, -0.03 * (high - low)), 0.0, color=BANDS[Status.UNREACHABLE], alpha=0.35, linewidth=0)
+    axes.axhspan(min(low, -0.03 * (high - low)), 0.0, color=OUTSIDE, alpha=0.35, linewidth=0)
     axes.axhline(0.0, color=QUIET, linewidth=1.0, gid="limit 0")
     axes.set_ylabel("h, in the unit of each bound")
     axes.set_title("Bounds (thick: the bound holds the inputs)")
     leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
     time_axis(axes, trajectory.t)
-
-
-def draw_funnels(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
-    """Draws beta of every row with a funnel over time, one panel each, between the two edges of its funnel."""
-    curves = funnel_curves(trajectory)
-    stack = cell.subgridspec(len(curves), 1) if len(curves) > 1 else [cell]
-    for i, (name, (beta, width)) in enumerate(curves.items()):
-        axes = figure.add_subplot(stack[i])
-        low, high = -np.nanmax(width) * 1.15, np.nanmax(width) * 1.15
-        axes.set_ylim(min(low, float(np.nanmin(beta))), max(high, float(np.nanmax(beta))))
-        bottom, top = axes.get_ylim()
-        for edge, end in ((width, top), (-width, bottom)):
-            axes.fill_between(trajectory.t, edge, end, color=BANDS[Status.UNREACHABLE], alpha=0.35, linewidth=0)
-        draw_lines(axes, trajectory.t, {name: beta}, {name: PALETTE[0]})
-        shade_stages(axes, trajectory)
-        unit = trajectory.units.get(f"violation.{name}", "")
-        by_rate = trajectory.metadata["funnels"][name]["by_rate"]
-        axes.set_ylabel(axis_label("beta", f"{unit or '1'}/s" if by_rate else unit))
-        if i == 0:
-            axes.set_title("Funnels (shaded: outside)")
-        time_axis(axes, trajectory.t)
-
-
-def fit_log(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> None:
-    """Limits a logarithmic axis to the range of the lines, at least two decades, and writes larger values as text.
-
-    Args:
-        axes: Axes with the lines.
-        runs: As for `leave_out_runaway`.
-    """
-    lines = {name: [drawable(x) for x in some] for name, (_, some) in runs.items()}
-    least = log_floor(x for some in lines.values() for x in some)
-    top = log_top(least, lines.values())
-    axes.set_ylim(least / 2, max(axes.get_ylim()[1] if top is None else 3 * top, 100 * least))
-    if top is None:
-        return
-    facts = []
-    for name, some in lines.items():
-        size = np.nan_to_num(np.max(np.abs(some), axis=0), nan=0.0)
-        if size.max() > 3 * top:
-            facts.append(f"{name} {size.max():.3g} at {runs[name][0][int(np.argmax(size))]:.4g} s")
-    _write_beyond(axes, facts)
-
-
-def status_runs(t: Array, codes: Array, buckets: int = 1000) -> list[tuple[float, float, int]]:
-    """Begin [s], end [s] and code of every interval with one status; in a long run, of the worst status per bucket."""
-    size = max(-(-len(codes) // buckets), 1)
-    starts = np.arange(0, len(codes), size)
-    worst = np.maximum.reduceat(np.asarray(codes, dtype=int), starts)
-    first = np.flatnonzero(np.diff(worst, prepend=worst[0] - 1))
-    begins = t[starts[first]]
-    ends = np.append(begins[1:], t[-1])
-    return [(float(a), float(b), int(c)) for a, b, c in zip(begins, ends, worst[first], strict=True)]
-
-
-def draw_status(figure: "Figure", trajectory: Trajectory) -> None:
-    """Draws rank, smallest pivot and residual over time, with a band for every status except OK."""
-    from matplotlib.patches import Patch
-
-    t = trajectory.t
-    labels = {"rank": "rank", "pivot_min": "smallest pivot,\nrelative", "residual": "residual"}
-    present = [column for column in labels if column in trajectory.columns] or ["status"]
-    grid = figure.add_gridspec(len(present), 1)
-    runs = status_runs(t, trajectory["status"]) if "status" in trajectory.columns else []
-    for i, column in enumerate(present):
-        axes = figure.add_subplot(grid[i])
-        x = drawable(trajectory[column])
-        if column in ("rank", "status"):
-            axes.step(*envelope(t, x), where="post", color=PALETTE[0], gid=column)
-            top = int(np.nanmax(x, initial=1.0))
-            axes.set_ylim(-0.2, top + 0.4)
-            axes.set_yticks(range(0, top + 1, -(-top // 4)))
-        else:
-            axes.set_yscale("log")
-            axes.plot(*envelope(t, np.maximum(np.abs(x), FLOOR)), color=PALETTE[0], linewidth=1.2, gid=column)
-            fit_log(axes, {"": (t, [x])})
-        for begin, end, code in runs:
-            if code:
-                axes.axvspan(begin, end, color=_shade(code), linewidth=0, alpha=0.75, zorder=0)
-        axes.set_ylabel(axis_label(labels.get(column, column), trajectory.units.get(column, "")))
-        time_axis(axes, t)
-        if i < len(present) - 1:
-            axes.set_xlabel("")
-            axes.tick_params(labelbottom=False)
-    codes = sorted({code for _, _, code in runs if code})
-    patches = [Patch(color=_shade(code), label=_sentence(code)) for code in codes]
-    if patches:
-        figure.legend(handles=patches, loc="outside lower left", alignment="left")
-
-
-def _status(code: int) -> Status | None:
-    return Status.from_code(code) if 0 <= code < len(Status) else None
-
-
-def _shade(code: int) -> str:
-    status = _status(code)
-    return QUIET if status is None else BANDS.get(status, QUIET)
-
-
-def _sentence(code: int) -> str:
-    status = _status(code)
-    return f"{status.name}: {status.value}" if status else f"status {code}"

@@ -1,7 +1,7 @@
 """Chooses the range of an axis, so that a few extreme values do not hide all others.
 
-Design: a logarithmic axis begins where most values are, not at a single value that happens to be almost zero. A linear
-axis leaves out the last rows of a run that diverges there, and the picture says so. `web/scales.js` has the same rules.
+Design: an axis leaves out the last rows of a run that diverges there, and the picture says so. `web/scales.js` has the
+same rule, and those of the logarithmic axes that only the page has.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,12 +11,11 @@ import numpy as np
 
 from servoctl.types import Array
 
-FLOOR = 1e-17  # least value on a logarithmic axis: below the rounding error of numbers near 1
-LOW = 0.05  # share of a line's values that may lie below a logarithmic axis
+LOW = 0.05  # share of unordered values that a scale may leave out at each end
 LAST = 0.02  # share of the rows, at the end, in which a run may diverge
 FLAT = 50.0  # a run diverges if its last rows make the other values take less than one part in this of the axis
 STILL = 1e-9  # variation below this, relative to the values or to 1, is rounding and sets no scale
-EMPTY = 3.0  # least number of decades of a line; a run diverges on a log axis if it ends twice as many decades higher
+EMPTY = 3.0  # values on a log scale are far from the rest beyond twice its decades, or twice as many as this
 WIDE = 1.5  # values over more powers of ten than this get a logarithmic scale
 SPREAD = 1e-5  # [s] half width of a histogram if all values are equal
 
@@ -28,35 +27,6 @@ class Calm(NamedTuple):
     high: float  # greatest value
     row: int  # row of the value farthest outside the range
     value: float  # that value
-
-
-def log_floor(lines: Iterable[Array]) -> float:
-    """The power of ten at which a logarithmic axis begins, at least `FLOOR`.
-
-    Of each line, all nonzero values except the share `LOW` lie above it. Lines of zeros do not count.
-
-    Args:
-        lines: Values; their absolute values count.
-    """
-    sizes = [np.abs(x[np.isfinite(x) & (x != 0.0)]) for x in map(np.asarray, lines)]
-    low = [float(np.quantile(size, LOW, method="lower")) for size in sizes if len(size)]
-    return max(10.0 ** float(np.floor(np.log10(min(low)) + 1e-9)), FLOOR) if low else FLOOR
-
-
-def log_top(least: float, runs: Iterable[Iterable[Array]]) -> float | None:
-    """The greatest value to show on a logarithmic axis, if lines diverge in their last rows; else None.
-
-    Args:
-        least: Lower end of the axis.
-        runs: Lines of each run, with equal numbers of rows.
-    """
-    before, total = least, least
-    for x in (np.abs(np.asarray(x, dtype=float)) for lines in runs for x in lines):
-        last = max(1, int(LAST * len(x)))
-        before = max(before, float(np.max(_finite(x[:-last]), initial=0.0)))
-        total = max(total, float(np.max(_finite(x), initial=0.0)))
-    decades = max(np.log10(before / least), EMPTY)
-    return before if before > least and np.log10(total / before) > 2.0 * decades else None
 
 
 def calm_range(lines: Iterable[Array]) -> Calm | None:

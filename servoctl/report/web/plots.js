@@ -236,7 +236,8 @@ function yRange(spec, low, high, whole) {
   }
   const limits = (spec.limits ?? []).map((limit) => limit.value);
   const [least, most] = [Math.min(low ?? 0, ...limits), Math.max(high ?? 0, ...limits)];
-  const air = most > least ? 0.06 * (most - least) : Math.abs(most) * 0.1 || 1;
+  const size = Math.max(Math.abs(least), Math.abs(most)); // what varies by less than STILL of it is constant but for round-off
+  const air = most - least > STILL * size ? 0.06 * (most - least) : 0.1 * size || 1;
   return [least - air, most + air];
 }
 
