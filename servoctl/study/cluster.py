@@ -1,9 +1,9 @@
 """A Dask cluster makes the runs of a batch.
 
 Design: a worker receives the config's values and the text of its class files, so it needs only servoctl of the same
-version. The backend is chosen here, once, so rows do not depend on the number of workers. Dask gives the work of a
-worker that dies to another worker. Each piece is fetched as soon as it is done, so a lost cluster costs only unfinished
-pieces. A piece whose workers died is tried once more, last and alone: if it fails again, its own runs are the cause.
+version. The backend is chosen here, once, so rows do not depend on the number of workers. Pieces are fetched in order,
+so a lost cluster costs what comes after the first unfinished one. Dask gives the work of a worker that dies to another
+worker, a few times; then the piece is tried once more, and if it fails again, its runs count as crashed.
 """
 
 import hashlib
@@ -15,10 +15,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from os.path import normpath
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from servoctl.assembly.classes import files_of
@@ -35,13 +33,10 @@ from servoctl.version import VERSION
 
 CONNECT = 10.0  # [s] longest wait for the scheduler to answer, and for its first worker
 GONE = 15.0  # [s] the cluster is lost if the scheduler does not answer, or has no worker, for this long
-FETCH = 10.0  # [s] longest wait for the rows of a finished piece: its worker may have died since
 PIECES, LARGEST = 32, 256  # pieces of work per worker, and the largest number of runs in a piece
 
 LEAST: dict[Backend, int] = {"side by side": 8, "c": 1, "vm": 1}
 """Smallest number of runs in a piece; 8: the SIMD lanes of most processors."""
-
-LOST = "lost"  # status of a run that was unfinished when the cluster was lost, while later runs were finished
 
 
 @dataclass(frozen=True)
@@ -116,75 +111,44 @@ class Cluster:
             backend: How the runs are made.
 
         Raises:
-            ClusterError: The cluster is lost. The rows of finished runs have been yielded, with rows of status `lost`
-                for unfinished runs between them.
+            ClusterError: The cluster is lost; the rows of all runs before the first unfinished one have been yielded.
         """
         parcel = pack(run, backend)
         size = min(LARGEST, len(points) // (PIECES * max(1, self._count_workers())))
         size = max(LEAST[backend], size - size % LEAST[backend])
         pieces = [points[begin : begin + size] for begin in range(0, len(points), size)]
-        done: SimpleQueue[int] = SimpleQueue()
         futures = [self._client.submit(_work, parcel, piece, pure=False) for piece in pieces]
-        fetched: dict[int, list[Row]] = {}
-        suspects: list[int] = []
-        yielded = 0
         try:
-            for i, future in enumerate(futures):
-                future.add_done_callback(partial(_note, done, i))
-            while yielded < len(pieces):
-                if yielded in fetched:
-                    yield from fetched.pop(yielded)
-                    yielded += 1
-                elif yielded + len(fetched) + len(suspects) < len(pieces):
-                    i = self._next(done)
-                    rows = self._fetch(futures[i])
-                    if rows is None:
-                        suspects.append(i)
-                    else:
-                        fetched[i] = rows
-                else:
-                    i = suspects.pop(0)
-                    futures[i] = self._client.submit(_work, parcel, pieces[i], pure=False)
-                    futures[i].add_done_callback(partial(_note, done, i))
-                    fetched[i] = self._fetch(futures[self._next(done)]) or _crashed(len(pieces[i]))
-        except ClusterError as error:
-            reason = {"status": LOST, "error": str(error)}
-            for i in range(yielded, max(fetched, default=-1) + 1):
-                yield from fetched.get(i, [reason] * len(pieces[i]))
-            raise
+            for future, piece in zip(futures, pieces, strict=True):
+                rows = self._fetch(future)
+                if rows is None:  # its own runs are the cause, or others that its workers had too
+                    rows = self._fetch(self._client.submit(_work, parcel, piece, pure=False))
+                yield from rows or _crashed(len(piece))
         finally:
             if self._client.status == "running":
                 self._client.cancel([future for future in futures if not future.done()])
 
-    def _next(self, done: "SimpleQueue[int]") -> int:
-        since = time.monotonic()
-        while True:
-            try:
-                return done.get(timeout=0.5)
-            except Empty:
-                since = time.monotonic() if self._alive else since
-            if time.monotonic() - since > GONE or self._client.status in ("closing", "closed"):
-                raise self._lost()
-
     def _fetch(self, future: Any) -> list[Row] | None:
-        """The rows of a finished piece; None if workers died on it, or died before they delivered its rows."""
+        """The rows of a piece when it is done; None if workers died on it."""
         from distributed import CancelledError, KilledWorker
 
-        try:
-            rows: list[Row] = future.result(timeout=FETCH)
-            return rows
-        except KilledWorker:
-            return None
-        except TimeoutError as error:
-            if self._alive:
+        alive = time.monotonic()
+        while True:
+            try:
+                rows: list[Row] = future.result(timeout=0.5)
+                return rows
+            except KilledWorker:
                 return None
-            raise self._lost() from error
-        except (CancelledError, OSError) as error:
-            raise self._lost() from error
-        except ServoctlError as error:
-            raise ClusterError(f"--cluster {self.address}: {error}") from error
-        except Exception as error:
-            raise ClusterError(f"--cluster {self.address}: a worker failed: {in_one_line(error)}") from error
+            except TimeoutError as error:
+                alive = time.monotonic() if self._alive else alive
+                if time.monotonic() - alive > GONE:
+                    raise self._lost() from error
+            except (CancelledError, OSError) as error:
+                raise self._lost() from error
+            except ServoctlError as error:
+                raise ClusterError(f"--cluster {self.address}: {error}") from error
+            except Exception as error:
+                raise ClusterError(f"--cluster {self.address}: a worker failed: {in_one_line(error)}") from error
 
     @property
     def _alive(self) -> bool:
@@ -222,10 +186,6 @@ class Cluster:
 def _crashed(count: int) -> list[Row]:
     why = f"each worker that made these {count} runs died (check the workers' memory and logs)"
     return [{"status": CRASHED, "error": why}] * count
-
-
-def _note(done: "SimpleQueue[int]", i: int, future: Any) -> None:
-    done.put(i)
 
 
 # On a worker ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from servoctl.study.points import Vary
 from servoctl.study.series import run_at
 from servoctl.types import Array
 
-GRID = {1: (41, 6), 2: (21, 3)}
+GRID = {1: (41, 6), 2: (11, 3)}
 """Number of axes -> points along each axis, and how often the cells that the limit crosses are halved."""
 
 STABILITY_PREFIXES = ("law.", "task.", "run.", "realism.", "hil.", "plant.passive.")
