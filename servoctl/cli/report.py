@@ -109,14 +109,12 @@ def export(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; created if it is missing.")],
     set_file: SetFiles = None,
     overrides: Overrides = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an earlier export, unless its files were changed.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the law as standalone C99.
 
-    A test, an example, a Makefile and a README come with it.
+    A test, an example and a Makefile come with it.
     """
     from servoctl.assembly import load
     from servoctl.export import export as law_in_c

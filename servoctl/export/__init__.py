@@ -2,14 +2,9 @@
 
 Design: the code is that of the compiled loop's `control_kernel`, so the exported law is the simulated one. Its test
 compares it with engine `numpy`. The C allocates nothing, prints nothing and keeps no state between calls.
-
-The first line of a file has a digest of the rest. A file without it, or changed since, is never replaced. An
-unchanged file of an earlier export is replaced on request.
 """
 
-import hashlib
 import os
-import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,9 +24,6 @@ from servoctl.export.trial import Vector, example, test, vectors
 from servoctl.simulation.closed_loop import Loop
 from servoctl.version import VERSION
 
-_MARK = "written by servoctl export; an edited file is not replaced; digest {}"
-_MARKED = re.compile(r"(?:/\*|#) " + _MARK.format("([0-9a-f]{16})") + r"(?: \*/)?\n")
-
 
 def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[Path]:
     """Writes files, all or none, and returns their paths.
@@ -39,16 +31,18 @@ def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[P
     Args:
         texts: File name -> content.
         folder: Where to write; made if it does not exist.
-        force: Whether unchanged files of an earlier export are replaced.
+        force: Whether files that are there, with other content, are replaced.
 
     Raises:
-        ConfigError: A file exists that may not be replaced, or the folder cannot be written.
+        ConfigError: Such a file is there without `force`, or the folder cannot be written.
     """
-    paths = {folder / name: _marked(name, text) for name, text in texts.items()}
+    paths = {folder / name: text for name, text in texts.items()}
     try:
-        refused = [reason for path, text in paths.items() if (reason := _refusal(path, text, force))]
-        if refused:
-            raise ConfigError(refused)
+        other = [path for path, text in paths.items() if path.exists() and path.read_bytes() != text.encode()]
+        if other and not force:
+            raise ConfigError(
+                [f"{path}: is there already (choose another --out, or --force replaces it)" for path in other]
+            )
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".servoctl-", dir=folder) as fresh:
             for path, text in paths.items():
@@ -61,34 +55,8 @@ def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[P
     return list(paths)
 
 
-def _marked(name: str, text: str) -> str:
-    mark = _MARK.format(_digest(text))
-    return (f"/* {mark} */\n" if name.endswith((".c", ".h")) else f"# {mark}\n") + text
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _refusal(path: Path, text: str, force: bool) -> str | None:
-    """Why a file may not be written; None if it may."""
-    if not path.exists() and not path.is_symlink():
-        return None
-    if not path.is_file() or path.is_symlink():
-        return f"{path}: is there already, and is no file of an export (choose another --out)"
-    there = path.read_bytes().decode("utf-8", "replace")
-    if there == text:
-        return None
-    mark = _MARKED.match(there)
-    if mark is None:
-        return f"{path}: is there already, and was not written by servoctl export (choose another --out)"
-    if mark[1] != _digest(there[mark.end() :]):
-        return f"{path}: was changed since it was exported (move it away, or choose another --out)"
-    return None if force else f"{path}: an earlier export is there (--force replaces it, or choose another --out)"
-
-
 TOLERANCE = 1e-9  # error of u that the test allows, relative to its largest entry or to 1
-TEMPLATES = Path(__file__).with_name("templates")  # files that are the same for every law
+MAKEFILE = Path(__file__).with_name("Makefile")  # the same for every law
 
 __all__ = ["Export", "export", "write"]
 
@@ -139,7 +107,7 @@ def export(run: Run) -> Export:
         f"{name}_law.c": law(facts),
         f"{name}_law_test.c": test(facts, references, TOLERANCE),
         f"{name}_law_example.c": example(facts, float(run.start.t), start),
-        **{path.name: path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.iterdir())},
+        MAKEFILE.name: MAKEFILE.read_text(encoding="utf-8"),
     }
     return Export(name, files, source.cost, source.stack, len(references), left_out)
 
