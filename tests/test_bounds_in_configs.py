@@ -9,7 +9,6 @@ from rail_mass import RAIL_MASS
 from small_robot import SMALL, small_urdf
 
 import servoctl as sc
-from servoctl.check.bounds import return_time
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
@@ -233,16 +232,6 @@ def test_a_speed_that_the_free_motion_can_keep_is_no_conflict_with_the_path() ->
     report = check(sc.load("elbow_above_table", changes, engine="vm", strict=False))
     assert "path" not in report.values["bounds"]["first"]
     assert not report.values["bounds"]["first"]["inside"]  # the start moves faster
-
-
-def test_the_time_back_inside_is_that_of_the_closed_form() -> None:
-    """From rest 2 e^(-pt) - e^(-2pt) of the distance is left."""
-    x = 1.0 - np.sqrt(1.0 - 0.01)
-    assert return_time("barrier", -1.0, 0.0, 15.0, np.inf, None) == pytest.approx(-np.log(x) / 15.0, rel=0.01)
-    assert return_time("barrier", -1.0, 0.0, 15.0, np.inf, 0.001) == pytest.approx(-np.log(x) / 15.0, rel=0.01)
-    assert return_time("decay", -1.0, 0.0, 2.0, np.inf, 0.001) == pytest.approx(np.log(100.0) / 2.0, abs=2e-3)
-    assert return_time("speed", -1.0, 0.0, 15.0, np.inf, 0.005) == 0.005
-    assert return_time("decay", -1.0, 0.0, 0.01, np.inf, 0.1) is None
 
 
 def test_a_bound_that_the_free_motion_can_keep_is_no_conflict_with_the_path() -> None:

@@ -17,7 +17,6 @@ under a disturbance of 2 e / D^2 (see `laws.barrier`).
 """
 
 from collections.abc import Iterator
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -28,50 +27,15 @@ from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import exclusions, hurries
 from servoctl.check.sections import Section, shortened
 from servoctl.finding import Finding
-from servoctl.laws import barrier
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bounds import braking
-from servoctl.laws.bounds_term import BoundRow, Kind
+from servoctl.laws.bounds_term import BoundRow
 from servoctl.laws.configured import NEARBY
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
 from servoctl.types import Array, State
-
-LEFT = 0.01  # share of the distance that may remain: the last of it takes for ever
-LONGEST = 100.0  # [s] times beyond this are not looked for
-FINE = 0.01  # step of a law without a period, times its rate
-
-
-def return_time(kind: Kind, h: float, rate: float, p: float, braking: float, period: float | None) -> float | None:
-    """Time until `LEFT` of h remains while the law holds the bound and the inputs suffice [s].
-
-    Args:
-        kind: Of the row.
-        h: At the start, below 0.
-        rate: h'.
-        p: Rate of the bound [1/s].
-        braking: A, for `stopping` rows.
-        period: Of the law [s]; None: it acts continuously.
-
-    Returns:
-        The time; None if it is beyond `LONGEST`.
-    """
-    step, t, goal = period or FINE / p, 0.0, LEFT * h
-    while h < goal:
-        if kind in ("barrier", "stopping"):
-            least = barrier.barrier(h, rate, p, period)
-            if kind == "stopping":
-                least = barrier.stopping(h, rate, braking, p, period)
-            h, rate = h + step * rate + step * step / 2.0 * least, rate + step * least
-        else:
-            h += step * (barrier.decay if kind == "decay" else barrier.speed)(h, p, period)
-        t += step
-        if t > LONGEST or not isfinite(h):
-            return None
-    return t
-
 
 STATES, CORNERS = 6, 4  # random states near the start; random corners of the limits of the inputs at each
 
@@ -92,7 +56,8 @@ def bound_section(run: Run) -> Iterator[Section]:
         unit = units.get(name, "")
         row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
         facts: dict[str, Any] = {"h": float(h[i]), "inside": bool(h[i] >= -VIOLATED), "delay": late}
-        parts = [f"{name}: h = {h[i]:.4g}{unit} at the start" + _returning(run, law, name, facts)]
+        outside = "" if facts["inside"] else ", outside: the law returns inside"
+        parts = [f"{name}: h = {h[i]:.4g}{unit} at the start{outside}"]
         if row is not None:
             facts |= _of_row(law, row, period)
             parts += _in_words(held.rows[row], facts, period, unit)
@@ -118,8 +83,7 @@ def bound_section(run: Run) -> Iterator[Section]:
         lines.append("; ".join(parts))
         values[name] = facts
         if not facts["inside"]:
-            told = _returning(run, law, name, facts).removeprefix(", outside: ")
-            findings.append(Finding("bounds", f"{name}: the start is outside (h = {h[i]:.4g}); {told}"))
+            findings.append(Finding("bounds", f"{name}: the start is outside (h = {h[i]:.4g}); the law returns inside"))
     if law.observed:
         lines.append(
             "law.observer acts on the task alone: a bound knows no disturbance (estimation: {kind: model} tells it, or "
@@ -128,26 +92,6 @@ def bound_section(run: Run) -> Iterator[Section]:
     if late:
         lines.append(f"commands act {1e3 * late:.4g} ms late: bounds are held at the state that sent commands lead to")
     yield Section("bounds", "bounds", shortened(lines), values, findings)
-
-
-def _returning(run: Run, law: AttachedConstraintFollowing, name: str, facts: dict[str, Any]) -> str:
-    """What follows from a start outside, in words; its time is added to the facts. Empty for a start inside."""
-    assert law.bounds is not None
-    if facts["inside"]:
-        return ""
-    rows = [i for i, row in enumerate(law.bounds.rows) if row.name == name]
-    times = []
-    if rows:
-        of = run.system.model.rows_of_bounds(run.start)
-        for i in rows:
-            h = float(of.violation[i] - law.bounds.margins[i])
-            numbers = float(of.violation_rate[i]), law.bounds.rates[i], law.bounds.braking[i], law.bounds.timing.period
-            times += [return_time(law.bounds.rows[i].kind, h, *numbers)] if h < 0.0 else []
-    known = [time for time in times if time is not None]
-    if not known:
-        return ", outside: the law returns inside"
-    facts["return_time"] = max(known)
-    return f", outside: the law brings it back by 99 % within {max(known):.3g} s while the inputs suffice"
 
 
 def _of_row(law: AttachedConstraintFollowing, row: int, period: float | None) -> dict[str, Any]:
