@@ -75,22 +75,24 @@ def film(trajectory: Trajectory, path: Path) -> Path:
 
 def images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     """Yields one image per instant, shape (height, width, 4); the background is drawn only once."""
-    t, lines = frames(trajectory)
+    t, _ = frames(trajectory)
     speed = (t[-1] - t[0]) * RATE / len(shown)
     faster = f"   {speed:.3g}×" if abs(speed - 1) > 0.05 else ""
     with drawing_style():
-        canvas, axes = _scene(trajectory)
-        pose = _Robots(axes, t, trajectory) if solids(trajectory) else _MovingLines(axes, t, lines)
-        shapes, holding = _Shapes(axes, t, trajectory), _Holding(axes, trajectory)
-        clock = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
+        machine = _Machine(trajectory)
+        canvas, axes = _scene(trajectory, machine)
         canvas.draw()
-        background = canvas.copy_from_bbox(canvas.figure.bbox)
+        background, before = canvas.copy_from_bbox(canvas.figure.bbox), -np.inf
         for instant in shown:
             canvas.restore_region(background)
-            clock.set_text(f"t = {instant:.2f} s{faster}")
-            for artist in (*holding.at(instant), *pose.at(instant), *shapes.at(instant), clock):
+            clock = f"t = {instant:.2f} s{faster}"
+            artists = machine.drawn(axes, before, instant)
+            artists.append(axes.text(1, 1.02, clock, fontsize=9, color=QUIET, ha="right", transform=axes.transAxes))
+            for artist in artists:
                 axes.draw_artist(artist)
+                artist.remove()
             yield np.array(canvas.buffer_rgba())
+            before = instant
 
 
 def _encode_gif(images: Iterator[Array], path: Path) -> None:
@@ -115,28 +117,67 @@ def _encode_mp4(images: Iterator[Array], path: Path) -> None:
         raise OSError(f"ffmpeg: {message.splitlines()[-1] if message else process.returncode}")
 
 
-def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
+class _Machine:
+    """What moves in the pictures of a run, on paper."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self.t, lines = frames(trajectory)
+        self.view = view(lines)
+        matrix = self.view.matrix
+        self.lines = {name: points @ matrix[:, : points.shape[-1]].T for name, points in lines.items()}
+        self.solids, self.shapes = solids(trajectory), list(moving_shapes(trajectory).values())
+        self.fixed = fixed_outlines(trajectory, matrix)
+        self._painter = FacePainter(self.solids, matrix) if self.solids else None
+        self._traces = {name: traced(points) for name, points in self.lines.items()}
+        if self.solids and (axes := frame_axes(trajectory)):
+            self._traces = {name: pose[:, 9:] @ matrix.T for name, pose in axes.items()}
+        self._shades = colours(self._traces)
+        self._rows, active = trajectory.t, trajectory.group("bound_active")
+        self._held = [
+            np.any([active[name] > 0.5 for name in each.bounds if name in active], axis=0) for each in self.fixed
+        ]
+
+    def drawn(self, axes: "Axes", before: float, instant: float) -> list["Artist"]:
+        """The artists in the frame nearest to an instant; bounds that held since the one before are drawn strong."""
+        i, shades = int(np.argmin(np.abs(self.t - instant))), self._shades
+        first, end = np.searchsorted(self._rows, (before, instant), "right")
+        artists: list[Artist] = [
+            axes.add_patch(each.patch(STRONG))
+            for each, held in zip(self.fixed, self._held, strict=True)
+            if np.any(held) and held[max(first, 0) : end].any()
+        ]
+        if self._painter is not None:
+            artists.append(axes.add_collection(self._painter.collection(i, zorder=2.8), autolim=False))
+        for name, path in self._traces.items():
+            alpha = 0.6 if self._painter is None else 0.8
+            artists += axes.plot(*path[: i + 1].T, color=shades[name], linewidth=0.9, alpha=alpha)
+        for name, points in {} if self._painter else self.lines.items():
+            several = points.shape[1] > 1
+            artists += axes.plot(
+                *points[i].T, "o-" if several else "o", color=shades[name], linewidth=2.2, markersize=4.5,
+                markerfacecolor="white" if several else shades[name], markeredgewidth=1.2,
+            )  # fmt: skip
+        return artists + [axes.add_patch(patch(shape[i], self.view.matrix, OWN, 3.2)) for shape in self.shapes]
+
+
+def _scene(trajectory: Trajectory, machine: _Machine) -> tuple[Any, "Axes"]:
     """The background on a canvas: supports, the path of the task, and axes wide enough for all instants."""
-    _, lines = frames(trajectory)
-    projection = view(lines)
-    paper = {name: points @ projection.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
     drawn = blank(*SIZE, dpi=DPI)
     axes = drawn.add_subplot()
     axes.set_title(str(trajectory.metadata.get("config") or ""), parse_math=False)
-    parts = solids(trajectory)
-    if not parts:
+    paper, (matrix, labels) = machine.lines, machine.view
+    if not machine.solids:
         draw_stands(axes, list(paper.values()))
-    draw_task(axes, trajectory, projection.matrix)
-    matrix, moving = projection.matrix, moving_shapes(trajectory)
+    draw_task(axes, trajectory, matrix)
     draw_fixed(axes, trajectory, matrix)
     count = calm_frames(paper)
     instants = range(0, count, -(-count // 20))
     corners = np.concatenate(
         [
             *(points[:count].reshape(-1, 2) for points in paper.values()),
-            *(part.at(i) @ matrix.T for part in parts.values() for i in instants),
-            *(each.corners for each in fixed_outlines(trajectory, matrix)),
-            *(outline(shape[i], matrix) for shape in moving.values() for i in instants),
+            *(part.at(i) @ matrix.T for part in machine.solids.values() for i in instants),
+            *(each.corners for each in machine.fixed),
+            *(outline(shape[i], matrix) for shape in machine.shapes for i in instants),
         ]
     )
     low, high = corners.min(axis=0), corners.max(axis=0)
@@ -144,99 +185,9 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     axes.set_xlim(low[0] - margin, high[0] + margin)
     axes.set_ylim(low[1] - margin, high[1] + margin)
     axes.set_aspect("equal")
-    if projection.labels is None:
+    if labels is None:
         axes.set_axis_off()
     else:
-        axes.set_xlabel(projection.labels[0])
-        axes.set_ylabel(projection.labels[1])
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
     return drawn.canvas, axes
-
-
-class _MovingLines:
-    """The moving lines."""
-
-    def __init__(self, axes: "Axes", t: Array, lines: dict[str, Array]) -> None:
-        self._t = t
-        matrix = view(lines).matrix
-        self._paper = {name: points @ matrix[:, : points.shape[-1]].T for name, points in lines.items()}
-        shades = colours(self._paper)
-        self._traces, self._lines = {}, {}
-        for name, points in self._paper.items():
-            (self._traces[name],) = axes.plot([], [], color=shades[name], linewidth=0.9, alpha=0.6, animated=True)
-            (self._lines[name],) = axes.plot(
-                [], [], "o-" if points.shape[1] > 1 else "o", color=shades[name], linewidth=2.2, markersize=4.5,
-                markerfacecolor="white" if points.shape[1] > 1 else shades[name], markeredgewidth=1.2, animated=True,
-            )  # fmt: skip
-
-    def at(self, instant: float) -> list["Artist"]:
-        """The lines in the frame nearest to a time [s]."""
-        i = int(np.argmin(np.abs(self._t - instant)))
-        for name, points in self._paper.items():
-            self._lines[name].set_data(*points[i].T)
-            self._traces[name].set_data(*traced(points)[: i + 1].T)
-        return [*self._traces.values(), *self._lines.values()]
-
-
-class _Robots:
-    """Moving surfaces, with traces and axes of the task's frames."""
-
-    def __init__(self, axes: "Axes", t: Array, trajectory: Trajectory) -> None:
-        _, lines = frames(trajectory)
-        self._t, self._axes, matrix = t, axes, view(lines).matrix
-        self._painter = FacePainter(solids(trajectory), matrix)
-        self._faces = self._painter.collection(0, zorder=2.8, animated=True)
-        axes.add_collection(self._faces, autolim=False)
-        ends = {name: pose[:, 9:] for name, pose in frame_axes(trajectory).items()}
-        ends = ends or {name: traced(points) for name, points in lines.items()}
-        self._ends = {name: points @ matrix.T for name, points in ends.items()}
-        shades = colours(self._ends)
-        self._traces = {
-            name: axes.plot([], [], color=shades[name], linewidth=0.9, alpha=0.8, animated=True)[0] for name in ends
-        }
-
-    def at(self, instant: float) -> list["Artist"]:
-        """The artists in the frame nearest to a time [s]."""
-        i = int(np.argmin(np.abs(self._t - instant)))
-        polygons, shades = self._painter.faces(i)
-        self._faces.set_verts(list(polygons))
-        self._faces.set_facecolor(list(shades))
-        for name, points in self._ends.items():
-            self._traces[name].set_data(*points[: i + 1].T)
-        return [self._faces, *self._traces.values()]
-
-
-class _Shapes:
-    """Moving spheres and capsules."""
-
-    def __init__(self, axes: "Axes", t: Array, trajectory: Trajectory) -> None:
-        _, lines = frames(trajectory)
-        self._t, self._matrix = t, view(lines).matrix
-        self._shapes = list(moving_shapes(trajectory).values())
-        self._drawn = [patch(shape[0], self._matrix, OWN, 3.2, animated=True) for shape in self._shapes]
-        for drawn in self._drawn:
-            axes.add_patch(drawn)
-
-    def at(self, instant: float) -> list["Artist"]:
-        """The outlines in the frame nearest to a time [s]."""
-        i = int(np.argmin(np.abs(self._t - instant)))
-        for drawn, shape in zip(self._drawn, self._shapes, strict=True):
-            drawn.set_xy(outline(shape[i], self._matrix))
-        return list(self._drawn)
-
-
-class _Holding:
-    """What bounds keep the machine away from, drawn strong while they hold the inputs."""
-
-    def __init__(self, axes: "Axes", trajectory: Trajectory) -> None:
-        self._times, self._before = trajectory.t, -np.inf
-        active = trajectory.group("bound_active")
-        self._drawn = []
-        for each in fixed_outlines(trajectory, view(frames(trajectory)[1]).matrix):
-            held = [active[name] > 0.5 for name in each.bounds if name in active]
-            self._drawn.append((axes.add_patch(each.patch(STRONG, animated=True)), np.any(held, axis=0)))
-
-    def at(self, instant: float) -> list["Artist"]:
-        """Those whose bound held at a row since the last call."""
-        first, end = np.searchsorted(self._times, (self._before, instant), "right")
-        self._before = instant
-        return [drawn for drawn, held in self._drawn if np.any(held) and held[max(first, 0) : end].any()]
