@@ -8,6 +8,7 @@ is exactly at the end.
 import math
 import time
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -74,8 +75,9 @@ def integrate(loop: Loop, x: Array, start: float, settings: Settings) -> Iterato
     try:
         spacing = integrator.fixed_step if period is None else period
         if spacing is not None:
-            rows = output_step if period is None else None
-            yield from fixed(loop, collector, x, Grid(start, end, spacing), step_of(loop, settings, start), rows)
+            times = Grid(start, end, spacing)
+            wanted = Wanted(times, output_step if period is None else None)
+            yield from FixedSteps(loop, collector, times, step_of(loop, settings, start), wanted).chunks(x)
         else:
             yield from adaptive(loop, collector, x, start, end, integrator, output_step)
     except ServoctlError as error:
@@ -85,122 +87,96 @@ def integrate(loop: Loop, x: Array, start: float, settings: Settings) -> Iterato
         raise
 
 
-def fixed(
-    loop: Loop,
-    collector: RowCollector,
-    x: Array,
-    times: Grid,
-    step: Step,
-    output_step: float | None,
-) -> Iterator[Chunk]:
-    """Runs a loop over the times: in C as far as possible, then step by step.
+@dataclass(frozen=True)
+class FixedSteps:
+    """A run of fixed steps over given times: in C as far as possible, then step by step."""
 
-    Args:
-        collector: Collects the rows.
-        x: q, v and memory at the first time.
-        times: Start of each step, and the end [s].
-    """
-    wanted = Wanted(times, output_step)
-    reached: tuple[int, Array] | None = (0, x)
-    while reached is not None:  # once more if C is ready only during the run
-        done, x = reached
-        library = loop.c_library(step.substeps)
-        if library is not None and wanted.only_steps:
-            done, x = yield from _stretches(loop, library, collector, x, times, step, wanted, done)
-        reached = yield from _stepped(loop, collector, x, times, step, wanted, done)
+    loop: Loop
+    collector: RowCollector  # collects the rows
+    times: Grid  # start of each step, and the end [s]
+    step: Step
+    wanted: "Wanted"  # which rows are written
 
+    def chunks(self, x: Array) -> Iterator[Chunk]:
+        """The rows of the run from q, v and memory at the first time."""
+        reached: tuple[int, Array] | None = (0, x)
+        while reached is not None:  # once more if C is ready only during the run
+            library = self.loop.c_library(self.step.substeps)
+            if library is not None and self.wanted.only_steps:
+                reached = yield from self._in_c(library, *reached)
+            reached = yield from self._one_by_one(*reached)
 
-def _stretches(
-    loop: Loop,
-    library: Library,
-    collector: RowCollector,
-    x: Array,
-    times: Grid,
-    step: Step,
-    wanted: "Wanted",
-    done: int,
-) -> Generator[Chunk, None, tuple[int, Array]]:
-    """Many steps at a time in C from the step `done` on; their number doubles until they take half a chunk's time.
+    def _in_c(self, library: Library, done: int, x: Array) -> Generator[Chunk, None, tuple[int, Array]]:
+        """Many steps at a time from the step `done` on; their number doubles until they take half a chunk's time.
 
-    C stops before a step that is not finite or has a status that ends the run; Python repeats it to say why.
+        C stops before a step that is not finite or has a status that ends the run; Python repeats it to say why.
 
-    Returns:
-        The step at which C stopped, or the number of steps, and the state there.
-    """
-    length, count = FIRST_STRETCH, len(times) - 1
-    stops, parameters = np.array(sorted(collector.stops), dtype=float), loop.step_parameters
-    while done < count:
-        began, asked = time.monotonic(), min(length, count - done)
-        moments, random = (
-            times[done : done + asked + 1],
-            None if step.ticks is None else step.ticks.several(done, asked),
-        )
-        states, rows = library.steps(x, moments, parameters, collector.status, stops, random)
-        good, x = len(rows), states[-1]
-        loop.evaluations += good * step.evaluations
-        kept = [k for k in range(good) if wanted.at(done + k)]
-        if kept:
-            yield Chunk(moments[kept], states[kept], rows[kept])
-        done += good
-        if good < asked:
-            break
-        if time.monotonic() - began < CHUNK_TIME / 2:
-            length = min(2 * length, LONGEST_STRETCH)
-    return done, x
+        Returns:
+            The step at which C stopped, or the number of steps, and the state there.
+        """
+        loop, step, collector = self.loop, self.step, self.collector
+        length, count = FIRST_STRETCH, len(self.times) - 1
+        stops, parameters = np.array(sorted(collector.stops), dtype=float), loop.step_parameters
+        while done < count:
+            began, asked = time.monotonic(), min(length, count - done)
+            moments = self.times[done : done + asked + 1]
+            random = None if step.ticks is None else step.ticks.several(done, asked)
+            states, rows = library.steps(x, moments, parameters, collector.status, stops, random)
+            good, x = len(rows), states[-1]
+            loop.evaluations += good * step.evaluations
+            kept = [k for k in range(good) if self.wanted.at(done + k)]
+            if kept:
+                yield Chunk(moments[kept], states[kept], rows[kept])
+            done += good
+            if good < asked:
+                break
+            if time.monotonic() - began < CHUNK_TIME / 2:
+                length = min(2 * length, LONGEST_STRETCH)
+        return done, x
 
+    def _one_by_one(self, done: int, x: Array) -> Generator[Chunk, None, tuple[int, Array] | None]:
+        """Runs from the step `done` on; with projection, each state returns to the passive constraints.
 
-def _stepped(
-    loop: Loop,
-    collector: RowCollector,
-    x: Array,
-    times: Grid,
-    step: Step,
-    wanted: "Wanted",
-    done: int,
-) -> Generator[Chunk, None, tuple[int, Array] | None]:
-    """Runs step by step from the step `done` on; with projection, each state returns to the passive constraints.
-
-    Returns:
-        The step before which the loop went over to C, and the state there; None: this was the rest of the run.
-    """
-    plant = loop.simulated()
-    for k in range(done, len(times) - 1):
-        t, h = times[k], times[k + 1] - times[k]
-        if loop.goes_over(t, step.substeps) and wanted.only_steps:
-            if collector.filled:
-                yield collector.chunk()
-            return k, x
-        try:
-            following, row = step(t, x, h)
-        except IntegrationError as error:
-            collector.add(t, x, step.row(t, x))
-            yield collector.chunk(str(error))
-            return None
-        stopped = collector.reason(t, row)
-        if wanted.at(k) or stopped is not None:
-            collector.add(t, x, row)
-            if stopped is not None:
-                yield collector.chunk(stopped)
+        Returns:
+            The step before which the loop went over to C, and the state there; None: this was the rest of the run.
+        """
+        loop, step, collector, times, wanted = self.loop, self.step, self.collector, self.times, self.wanted
+        plant = loop.simulated()
+        for k in range(done, len(times) - 1):
+            t, h = times[k], times[k + 1] - times[k]
+            if loop.goes_over(t, step.substeps) and wanted.only_steps:
+                if collector.filled:
+                    yield collector.chunk()
+                return k, x
+            try:
+                following, row = step(t, x, h)
+            except IntegrationError as error:
+                collector.add(t, x, step.row(t, x))
+                yield collector.chunk(str(error))
                 return None
-        for s in wanted.between(k):
-            if stopped is None and np.isfinite(following).all():
-                y = _between(loop, t, x, t + h, following, s)
-                stopped = collector.add(s, y, loop.rates(s, y)[1])
-        if stopped is None and not np.isfinite(following).all():
-            if not wanted.at(k):
+            stopped, culprit = collector.reason(t, row), None
+            if wanted.at(k) or stopped is not None:
                 collector.add(t, x, row)
-            stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
-            yield collector.chunk(stopped, step.culprit(t, x, h))
-            return None
-        if stopped is not None:
-            yield collector.chunk(stopped)
-            return None
-        x = plant.projected(t + h, following) if loop.projects else following
-        if collector.due():
-            yield collector.chunk()
-    end = times[-1]
-    yield collector.chunk(collector.add(end, x, step.row(end, x)))
-    return None
+            if stopped is None and np.isfinite(following).all():
+                for s in wanted.between(k):
+                    y = _between(loop, t, x, t + h, following, s)
+                    stopped = collector.add(s, y, loop.rates(s, y)[1])
+                    if stopped is not None:
+                        break
+            elif stopped is None:
+                if not wanted.at(k):
+                    collector.add(t, x, row)
+                stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
+                culprit = step.culprit(t, x, h)
+            if stopped is not None:
+                yield collector.chunk(stopped, culprit)
+                return None
+            x = plant.projected(t + h, following) if loop.projects else following
+            if collector.due():
+                yield collector.chunk()
+        end = times[-1]
+        yield collector.chunk(collector.add(end, x, step.row(end, x)))
+        return None
 
 
 class Wanted:
