@@ -330,7 +330,7 @@ def longest_spacing(row: RowFeedback, timing: Timing, method: str = "rk4") -> fl
     if _radius(row, timing, stable, method) >= 1.0:
         return 0.0
     points = (stable * 1.1**k for k in count())
-    return stable_range(lambda h: _radius(row, timing, h, method) < 1.0, points, 60)[0]
+    return stable_range(lambda h: _radius(row, timing, h, method) < 1.0, points, 40)[0]
 
 
 @lru_cache(KEPT)
