@@ -11,13 +11,15 @@ from scipy.linalg import expm
 
 import servoctl as sc
 from servoctl.assembly.context import run_timing
+from servoctl.assembly.gains import drives_spacing, gain_share, task_gains
+from servoctl.assembly.run import Run
 from servoctl.cli import main
-from servoctl.errors import TaskError
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
-from servoctl.linear import analyse, loop_margins, margins_at
+from servoctl.linear import analyse, margins_at
 from servoctl.linear.jacobians import local
+from servoctl.linear.margins_at import Margins
 from servoctl.linear.modes import Mode, modes
-from servoctl.linear.reserve import gain_margin
+from servoctl.linear.reserve import gain_margin, reserve
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import InternalDynamics
@@ -26,6 +28,11 @@ from servoctl.types import Array
 
 LATE = "realism={delay: 15*ms, lag: 20*ms}"
 REST = ["initial.v=0", "initial.q={x1: 0, x2: 0.5}", "task.distance.holonomic=x2 - x1 - l", "run.period=0.01"]
+
+
+def margins_of(run: Run) -> Margins:
+    """Those of the run in simulation."""
+    return analyse(run, change=0.0).margins[-1]
 
 
 def loop_at_start(run: sc.Run) -> LocalLoop:
@@ -117,10 +124,12 @@ def test_a_simulated_loop_decays_two_percent_below_the_gain_margin_and_grows_two
 
 
 def test_the_delay_margin_is_the_delay_at_which_the_loop_is_unstable() -> None:
-    margin = loop_margins(sc.load("two_mass_spring", [*REST, LATE], engine="vm"))
+    margin = margins_of(sc.load("two_mass_spring", [*REST, LATE], engine="vm"))
     for factor, stable in ((0.99, True), (1.01, False)):
-        late = f"realism={{delay: {0.015 + factor * margin.delay}, lag: 20*ms}}"
-        assert loop_margins(sc.load("two_mass_spring", [*REST, late], engine="vm", strict=False)).stable == stable
+        late = f"realism={{delay: {0.015 + factor * margin.delay_margin}, lag: 20*ms}}"
+        assert (
+            bool(margins_of(sc.load("two_mass_spring", [*REST, late], engine="vm", strict=False)).actuators) == stable
+        )
 
 
 def test_delays_of_many_periods_from_the_frequency_response_are_those_of_a_search(
@@ -129,10 +138,10 @@ def test_delays_of_many_periods_from_the_frequency_response_are_those_of_a_searc
     """Two masses are unstable from 0.16 s on: 40 and 80 periods."""
     for period in (0.004, 0.002):
         run = sc.load("two_mass_spring", [*REST[:3], f"run.period={period}"], engine="vm")
-        by_response = loop_margins(run).delay
+        by_response = margins_of(run).delay_margin
         with monkeypatch.context() as searching:
             searching.setattr(margins_at, "LONGEST", 1000)
-            assert by_response == pytest.approx(loop_margins(run).delay, rel=2e-4)
+            assert by_response == pytest.approx(margins_of(run).delay_margin, rel=2e-4)
         assert by_response > margins_at.LONGEST * period
 
 
@@ -140,7 +149,7 @@ def test_a_slow_crossing_has_a_delay_margin_of_thousands_of_periods() -> None:
     """A weak pull in a loop of 1 ms: a search would take matrices of thousands of states."""
     slow = ["run.period=1*ms", "law.correction={baumgarte: {alpha: 0.01, beta: 0.01}}", "plant.parameters.k=0"]
     run = sc.load("two_mass_spring", [*REST[:3], *slow], engine="vm")
-    found = loop_margins(run).delay
+    found = margins_of(run).delay_margin
     assert math.isfinite(found) and found > 1000 * 0.001
 
 
@@ -156,14 +165,16 @@ def test_the_delay_margin_of_all_actuators_is_below_that_of_each_and_a_neutral_p
 
 def test_the_factor_on_the_gains_is_another_than_that_on_a_torque() -> None:
     run = sc.load("two_mass_spring", [*REST, LATE], engine="vm")
-    found = loop_margins(run)
-    assert found.gain_factor is not None and abs(found.gain_factor / found.gain - 1.0) > 0.2
+    found = margins_of(run)
+    assert found.gain_factor is not None and abs(found.gain_factor / found.worst["gain"] - 1.0) > 0.2
     for factor, stable in ((0.99, True), (1.01, False)):
         alpha = 4.0 * factor * found.gain_factor
         gains = f"law.correction={{baumgarte: {{alpha: {alpha}, beta: {alpha}}}}}"
         other = sc.load("two_mass_spring", [*REST, LATE, gains], engine="vm", strict=False)
-        assert loop_margins(other).stable == stable
-    assert found.share == pytest.approx(1.0 / found.gain_factor, rel=0.01)  # `check` leaves the spring out of a hold
+        assert bool(margins_of(other).actuators) == stable
+    assert reserve(run).gain_share == pytest.approx(
+        1.0 / found.gain_factor, rel=0.01
+    )  # `check` leaves the spring out of a hold
 
 
 @pytest.mark.parametrize("more", [[], ["run.period=0.001"], ["run.period=0.02", "realism={delay: 10*ms}"]])
@@ -196,7 +207,7 @@ def test_dry_friction_is_left_out_with_a_note() -> None:
 
 def test_the_lag_of_each_actuator_is_its_own() -> None:
     case = CASES[3]
-    slow = [loop_margins(case.run(False)).gain]
+    slow = [margins_of(case.run(False)).worst["gain"]]
     for lag in ("{tau1: 20*ms}", "20*ms"):
         run = sc.load(case.config, [*case.overrides, f"realism={{lag: {lag}}}"], engine="vm")
         gains = {one.actuator: one.gain for one in analyse(run, change=0.0).margins[-1].actuators}
@@ -245,11 +256,13 @@ def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: s
         "hil.period=0.005",
         f"hil.emulation.current_lag={lag}",
     ]
-    found = loop_margins(sc.load("two_mass_spring_drive", given, engine="vm"), drives=True)
-    assert found.stable and found.gain_factor is not None
-    assert found.share * found.gain_factor == pytest.approx(1.0, rel=0.01)
-    assert ("velocities from positions" in found.timing) == (velocity == "filter")
-    assert ("lag 0.01 s" in found.timing) == (lag > 0.0)
+    run = sc.load("two_mass_spring_drive", given, engine="vm")
+    (found,) = [each for each in analyse(run, change=0.0).margins if each.timing.on_drives]
+    assert found.actuators and found.gain_factor is not None
+    share = gain_share(task_gains(run.system, drives_spacing(run.loaded, run.system.model.plant)))
+    assert share * found.gain_factor == pytest.approx(1.0, rel=0.01)
+    assert ("velocities from positions" in str(found.timing)) == (velocity == "filter")
+    assert ("lag 0.01 s" in str(found.timing)) == (lag > 0.0)
 
 
 def test_analyse_says_what_its_figures_on_drives_leave_out() -> None:
@@ -264,11 +277,6 @@ def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
     row = RowFeedback(8.0, 16.0)
     measured, filtered = (longest_spacing(row, Timing(1.0, velocity_filter=tau)) for tau in (None, 4.0))
     assert filtered < 0.6 * measured
-
-
-def test_margins_on_drives_are_refused_without_drives() -> None:
-    with pytest.raises(TaskError, match=r"loop_margins: the run has no drives \(nothing has margins\)"):
-        loop_margins(sc.load("two_mass_spring", engine="vm"), drives=True)
 
 
 @pytest.mark.parametrize("alpha", [5.0, 21.5443, 39.2, 100.0, 200.0])

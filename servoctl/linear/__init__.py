@@ -10,6 +10,5 @@ coordinates. A moving state is frozen: the eigenvalues are valid if the motion i
 
 from servoctl.linear.analyse import Analysis, analyse
 from servoctl.linear.convert import linearize, to_control
-from servoctl.linear.margins_at import LoopMargins, loop_margins
 
-__all__ = ["Analysis", "LoopMargins", "analyse", "linearize", "loop_margins", "to_control"]
+__all__ = ["Analysis", "analyse", "linearize", "to_control"]

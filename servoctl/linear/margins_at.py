@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import drives_spacing, gain_share, has_unknown_gains, task_gains, task_spacing
-from servoctl.errors import TaskError
+from servoctl.assembly.gains import has_unknown_gains
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import stable_range
 from servoctl.linear.convert import state_at
@@ -80,59 +79,6 @@ class Margins:
             "gain": min(one.gain for one in self.actuators), "gain_down": max(one.gain_down for one in self.actuators),
             "phase": min(one.phase for one in self.actuators), "delay": min(one.delay for one in self.actuators),
         }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class LoopMargins:
-    """The smallest margins of a loop over its actuators."""
-
-    timing: str  # period, delay and lag in words
-    stable: bool  # whether the loop is stable; if not, its margins are 1 and 0
-    # smallest factor above 1 on one actuator's torque at which it becomes unstable; infinite if there is none
-    gain: float
-    gain_down: float  # largest factor below 1 at which it becomes unstable; 0 if there is none
-    phase: float  # smallest phase margin [deg]; infinite if there is none
-    # additional delay at all actuators together at which it becomes unstable [s]; infinite if there is none
-    delay: float
-    gain_factor: float | None  # factor on all gains of the law at which it becomes unstable, as `Margins.gain_factor`
-    share: float  # period or step divided by the longest stable one of the gains, the largest over the rows
-
-
-def loop_margins(run: Run, at: State | float | None = None, drives: bool = False) -> LoopMargins:
-    """The smallest margins of a run's loop, in simulation or on drives.
-
-    Args:
-        run: A run with a law, whose plant can be compiled.
-        at: As of `linearize`.
-        drives: Whether on drives; the config needs `hil` then.
-
-    Raises:
-        TaskError: The plant cannot be differentiated, the run has no law or no drives, or stops before that time.
-    """
-    wanted = [timing for timing in timings(run) if timing.on_drives == drives]
-    if not wanted:
-        raise TaskError(f"loop_margins: the run has no {'drives' if drives else 'law'} (nothing has margins)")
-    state, memory = state_at(run, at)
-    found = [margins_at(run, state, memory, timing, exact=run.system.estimator is None) for timing in wanted]
-    stable = all(each.actuators for each in found)
-    worst = [each.worst for each in found]
-    return LoopMargins(
-        " and ".join(str(each.timing) for each in found),
-        stable,
-        min(each["gain"] for each in worst) if stable else 1.0,
-        max(each["gain_down"] for each in worst),
-        min(each["phase"] for each in worst),
-        min(each.delay_margin or 0.0 for each in found),
-        min((each.gain_factor for each in found if stable and each.gain_factor is not None), default=None),
-        _share(run, drives),
-    )
-
-
-def _share(run: Run, drives: bool) -> float:
-    if not drives:
-        return gain_share(task_gains(run.system, task_spacing(run.system, run.settings)))
-    spacing = None if run.loaded is None else drives_spacing(run.loaded, run.system.model.plant)
-    return 0.0 if spacing is None else gain_share(task_gains(run.system, spacing))
 
 
 def margins_at(
