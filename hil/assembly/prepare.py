@@ -16,6 +16,7 @@ from hil.bus.base import QUEUE
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
+from hil.safety.plan import START_AT_REST
 from hil.safety.rules import assumption_rules, rules_of
 from hil.sensing.gravity import GravityCompensation, falls_without_torque
 from hil.sensing.prediction import Prediction
@@ -105,6 +106,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
         gravity_compensation=compensation, falls=balance.falls, bounds=bounds, rules=rules, live_gains=live_gains,
         notes=tuple(notes),
     )  # fmt: skip
+    setup = replace(setup, notes=(*notes, *_starts_in_motion(loaded, setup)))
     if not all(drive.brake for drive in settings.drives):
         refuse_fall(setup, setup.task_states, "the task leads")
     return setup
@@ -174,6 +176,21 @@ def _full_queues(drives: Sequence[Drive]) -> list[str]:
         for bus, count in at_once.items()
         if count > QUEUE
     ]
+
+
+def _starts_in_motion(loaded: LoadedConfig, setup: RigSetup) -> list[str]:
+    """Notes on holonomic rows that move at the start of the task, so that a machine at rest cannot begin it."""
+    model, tolerance, notes = setup.loop.system.model, setup.settings.values.safety.engage_tolerance, []
+    names, (_, units, _) = [entry.name for entry in loaded.config.task], model.row_units
+    groups = {row.name: row.group for row in model.task_rows}
+    for row, (_, rate) in setup.task_errors(0.0, setup.start.q, setup.start.v).items():
+        if abs(rate) >= tolerance:  # NaN: the row has none
+            place = loaded.where("task", names.index(groups[row])) + (f": {row}" if row != groups[row] else "")
+            speed = f"{abs(rate):.3g} {units[row]}/s" if row in units else f"{abs(rate):.3g} 1/s"
+            notes.append(
+                f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
+            )
+    return notes
 
 
 def _real_buses(settings: HilSettings) -> set[str]:

@@ -110,6 +110,12 @@ class RigSetup:
         ]  # fmt: skip
         return min(FASTEST_POLE, DELAY_SHARE / (1.5 * period + max(filtered, default=0.0)))
 
+    def task_errors(self, t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
+        """Task row of priority 1 -> its violation and rate; the rate is NaN where the row has none."""
+        law = self.loop.system.law
+        others = () if law is None else law.low_priority_rows
+        return task_errors(self.loop.system.model, State(max(t, ENGAGE_TIME), q, v), others)
+
     def plan(self, stage: Stage, duration: float | None) -> RunPlan:
         """The plan for the stages of a run.
 
@@ -117,10 +123,6 @@ class RigSetup:
         """
         safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.law
         guided, held = stage is Stage.FLOAT, self.gravity_compensation(0.0, self.start.q).u
-
-        def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.low_priority_rows)
-
         nodes = (*self.drives, *self.sensors)
         return RunPlan(
             stage,
@@ -132,7 +134,7 @@ class RigSetup:
             stop_rate=self.stop_rate,
             stands=self.falls or guided,
             hold=self.gravity_compensation,
-            errors=errors,
+            errors=self.task_errors,
             stops_on=frozenset() if law is None else law.stops_on,
             resolved=resolved_steps(model, self.sensing, nodes, self.settings.values, self.start),
             guiding=guiding_of(safety, self.drives, held) if guided else None,

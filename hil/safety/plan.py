@@ -64,6 +64,9 @@ ENDING = (Phase.QUICK_STOP, Phase.BRAKING, Phase.DISABLING, Phase.OVER)
 LEARNING = 0.6  # shortest time in `ZERO` before `FLOAT` [s]: the feedback of the pose settles within it
 
 
+START_AT_REST = "let it start at rest, as 1 - cos(t) does, or set hil.safety.engage_tolerance above its rate"
+
+
 @dataclass(frozen=True)
 class RunPlan:
     """Stages, times and auxiliary torques of a run."""
@@ -109,6 +112,8 @@ class RunPlan:
             parts.append(f"{word} {size:.3g}" + (f", measured in steps of {step:.2g}" if step else ""))
             coarsest = max(coarsest, step if size >= tolerance else 0.0)
         remedy = "the pose that is held is not a start of the task: check initial.q and the gains"
+        if abs(error[0]) < tolerance:
+            remedy = f"the machine stands, and the task starts in motion: {START_AT_REST}"
         if coarsest >= tolerance:
             remedy = (
                 f"the tolerance is finer than the measurement: set engage_tolerance to {coarsest:.2g} or more, "

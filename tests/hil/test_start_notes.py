@@ -102,6 +102,30 @@ def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_
         assert detail.endswith(f"set engage_tolerance to {max(violation, rate):.2g} or more, or use finer encoders")
 
 
+@pytest.mark.parametrize(
+    ("equation", "rate"), [("0.02*sin(2*t)", 0.04), ("0.02*(1-cos(2*t))", 0.0), ("0.02*sin(0.2*t)", 0.004)]
+)
+def test_a_task_that_starts_in_motion_is_named_before_the_start_and_does_not_begin(
+    equation: str, rate: float, tmp_path: Path
+) -> None:
+    """A machine at rest has the rate d/dt of the equation at t = 0, and 5 mm/s are tolerated."""
+    sets = (f"task.distance.holonomic=x2 - x1 - l - {equation}",)
+    begun = start(Request("two_mass_spring_drive", sets, duration=0.05, engine="vm"))
+    said = [note for note in begun.notes if "stage full does not begin" in note]
+    ended = begun.run(tmp_path / "run", lambda event: None)
+    if rate < 0.005:
+        assert (said, ended.exit_code) == ([], 0)
+        return
+    (note,) = said
+    assert "task.distance: starts with 0.04 m/s, and the machine at rest" in note
+    assert ended.exit_code == 4
+    (event,) = [event for event in ended.events if event.kind is EventKind.NOT_ENGAGED]
+    assert "rate 0.04" in event.detail
+    assert event.detail.endswith(
+        "let it start at rest, as 1 - cos(t) does, or set hil.safety.engage_tolerance above its rate"
+    )
+
+
 def test_the_steps_of_a_row_are_those_of_its_encoders() -> None:
     """x2 - x1 - l, each measured in 2^14 steps a turn behind 50 rad/m; ODrives give speeds by themselves, in floats."""
     prepared = load("two_mass_spring_drive", (), "vm")
