@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from canopen.objectdictionary import ObjectDictionary, ODVariable
 
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -161,21 +160,6 @@ def bench(
     )
     rates = BusRates(1_000_000, 5_000_000, fd=True) if any(drive.fd for drive in drives) else None
     return Bench(Emulator.build(rig, rates and {"main": rates}))
-
-
-def dictionary() -> ObjectDictionary:
-    """Objects of the drive profile for python-canopen, as the tables have them."""
-    found = ObjectDictionary()
-    types = {"B": 5, "H": 6, "I": 7, "b": 2, "h": 3, "i": 4}
-    forms = {
-        "B": (0x1001,), "H": (0x1017, 0x6040, 0x6041, 0x6072), "I": (0x6076, 0x6502), "b": (0x6060, 0x6061),
-        "h": (0x6007, 0x6071), "i": (0x6064,),
-    }  # fmt: skip
-    for form, index in ((form, index) for form, indices in forms.items() for index in indices):
-        variable = ODVariable(f"{index:x}", index)
-        variable.data_type = types[form]
-        found.add_object(variable)
-    return found
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from typing import Any
 
 import canopen
 import pytest
-from emulation import MILLISECOND, Bench, bench, dictionary, drive_settings
+from canopen_objects import node_dictionary
+from emulation import MILLISECOND, Bench, bench, drive_settings
 
 from hil.codecs.cia402 import Cia402State
 from hil.emulator.cia402 import CiA402, following
@@ -345,7 +346,7 @@ class Wires(canopen.Network):
 def master() -> Iterator[tuple[Bench, canopen.RemoteNode, Wires]]:
     host = bench(drive_settings("cia402"))
     network = Wires(host)
-    node = canopen.RemoteNode(NODE, dictionary())
+    node = canopen.RemoteNode(NODE, node_dictionary())
     network.add_node(node)
     node.sdo.RESPONSE_TIMEOUT = 0.0
     network.pump(2.0)

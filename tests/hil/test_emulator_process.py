@@ -10,7 +10,8 @@ import canopen
 import numpy as np
 import pytest
 from canopen.profiles.p402 import BaseNode402
-from emulation import TURN, Axes, dictionary, drive_settings, served, system_of, target
+from canopen_objects import node_dictionary
+from emulation import TURN, Axes, drive_settings, served, system_of, target
 from interfaces import EACH, keys_of
 from odrive_database import odrive_database
 
@@ -180,7 +181,7 @@ def test_the_master_of_python_canopen_enables_the_drive_and_stops_it(interface: 
         network = canopen.Network()
         network.connect(**keys, ignore_config=True)
         try:
-            objects = dictionary()
+            objects = node_dictionary()
             for index in (0x1400, 0x1800):
                 objects.add_object(_communication(index))
                 objects.add_object(_mapping(index + 0x200))
