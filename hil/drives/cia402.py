@@ -24,7 +24,6 @@ from hil.drives.wire import (
     Encoding,
     Expects,
     Feeds,
-    FrameReads,
     Message,
     Operation,
     Reads,
@@ -47,7 +46,7 @@ class Cia402Encoder(TableNode):
         super().__init__(settings, period)
         count = settings.joint_rate(TURN / self._options.counts_per_turn)
         rate = settings.joint_rate(self._options.velocity_unit)
-        self.motion = FrameReads(
+        motion = (
             Reads(codec.POSITION, Quantity.POSITION, ((Operation.TIMES, count), (Operation.PLUS, settings.offset))),
             Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, rate),)),
         )
@@ -56,8 +55,9 @@ class Cia402Encoder(TableNode):
         self._sdo = Objects(settings.node)
         feedback, heartbeat = codec.TPDO1 + settings.node, codec.HEARTBEAT + settings.node
         operational = Expects(codec.STATE, codec.NMT_BITS, codec.OPERATIONAL)
+        self.motion = Message(feedback, codec.FEEDBACK_SIZE, motion, sample=True)
         self.messages = (
-            Message(feedback, codec.FEEDBACK_SIZE, self.motion.reads, sample=True),
+            self.motion,
             Message(heartbeat, 1, expects=(operational,), alive=True, every=setup.HEARTBEAT),
         )
         self.handlers = {
@@ -167,7 +167,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         super().__init__(settings, period)
         rated = settings.rated_torque or nan
         torque = (Operation.TIMES, rated), (Operation.OVER, 1000.0), *joint_torque(settings)
-        self._status = FrameReads(Reads(codec.TORQUE, Quantity.TORQUE, torque), WARNING)
         self.encoding = Encoding(
             Frame(codec.RPDO1 + settings.node, bytes(codec.COMMAND_SIZE)),
             codec.TARGET, (*motor_torque(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated)),
@@ -177,8 +176,9 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         node, status_every = settings.node, self._options.status_every * period
         answers = setup.answers(node, self._options.monitored, answered_every(self.polls, period))
         enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
-        status = Message(codec.TPDO2 + node, codec.STATUS_SIZE, self._status.reads, (enabled,), every=status_every)
-        self.messages += (status, *answers)
+        reads = Reads(codec.TORQUE, Quantity.TORQUE, torque), WARNING
+        self._status = Message(codec.TPDO2 + node, codec.STATUS_SIZE, reads, (enabled,), every=status_every)
+        self.messages += (self._status, *answers)
         masters = (*(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
         self.handlers |= dict.fromkeys((codec.SYNC, *masters, codec.HEARTBEAT + self._options.master), self._on_foreign)
         self.handlers |= {

@@ -19,7 +19,6 @@ from hil.drives.table import TableDrive
 from hil.drives.wire import (
     Chain,
     Encoding,
-    FrameReads,
     Operation,
     Reads,
     Rounding,
@@ -130,12 +129,11 @@ class LinearDrive(TableDrive):
         position, velocity, torque = (
             linear(largest, field) for largest, field in zip(ranges[:3], fields[:3], strict=True)
         )
-        self.motion = FrameReads(
+        self.reads = (  # of a reply
             Reads(fields.position, Quantity.POSITION, (*position, follow, *joint(settings))),
             Reads(fields.velocity, Quantity.VELOCITY, (*velocity, *joint_rate(settings))),
             Reads(fields.torque, Quantity.TORQUE, (*torque, *joint_torque(settings))),
             *gauges,
-            unwrapping=self.unwrapping,
         )
         field, largest = fields.command_torque, ranges.torque
         steps = (Operation.PLUS, largest), (Operation.TIMES, field.mask), (Operation.OVER, 2 * largest)

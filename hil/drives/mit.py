@@ -84,10 +84,9 @@ class MitDrive(LinearDrive):
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         mask = 0xF if options.status == "damiao" else 0xFF
         self._own = Expects(codec.FIRST, mask, settings.node & mask)
-        reads, working = self.motion.reads, WORKING[options.status]
-        self.messages = tuple(
-            Message(self._host, size, reads, working, (self._own,), True, True) for size in self._lengths
-        )
+        reply = Message(self._host, 0, self.reads, WORKING[options.status], (self._own,), sample=True, alive=True)
+        self.messages = tuple(reply._replace(length=length) for length in self._lengths)
+        self.motion = self.messages[0]
         self.handlers = {self._host: self._on_reply, settings.node: self._on_foreign}
         self.enabling = self._special(codec.ENABLE)
         self._watched = options.drive_watchdog  # None: the config does not say

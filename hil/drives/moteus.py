@@ -22,7 +22,7 @@ from hil.drives.guard import after, answered_every, first_answers, polls, silent
 from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
-from hil.drives.wire import TURN, Encoding, Expects, FrameReads, Message, Reads, Rounding, joint_torque, motor_torque
+from hil.drives.wire import TURN, Encoding, Expects, Message, Reads, Rounding, joint_torque, motor_torque
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
@@ -70,7 +70,7 @@ _CONDITIONS = {  # mode -> condition; in every other mode it is unknown what mov
 _MOTION_REGISTERS = (codec.POSITION, codec.VELOCITY, codec.TORQUE)
 _mode, _fault = codec.STATE_MODE.reader(), codec.STATE_FAULT.reader()
 
-GAUGES = FrameReads(  # what the answer to `codec.GAUGES` brings
+GAUGES = (  # what the answer to `codec.GAUGES` brings
     Reads(codec.GAUGE_VOLTAGE, Quantity.SUPPLY, ()),
     Reads(codec.GAUGE_TEMPERATURE, Quantity.TEMPERATURE, ()),
     Reads(codec.GAUGE_MOTOR, Quantity.MOTOR_TEMPERATURE, ()),
@@ -90,9 +90,7 @@ class MoteusDrive(TurnNode, TableDrive):
     _options: MoteusOptions
     enabled_by_command, ramps, ramp_needs_encoder = True, True, False
     ramp_time = 1.0  # shorted phases brake by the motor's own time constant
-    gauge_needs: ClassVar[Mapping[Quantity, str]] = dict.fromkeys(
-        (reads.quantity for reads in GAUGES.reads), "monitor_period"
-    )
+    gauge_needs: ClassVar[Mapping[Quantity, str]] = dict.fromkeys((each.quantity for each in GAUGES), "monitor_period")
     stop_steps = StopSteps(
         "mode 15: it shorts its phases, which brakes without supply, the less the slower; it does not hold against "
         "gravity",
@@ -109,15 +107,15 @@ class MoteusDrive(TurnNode, TableDrive):
         self.bits = options.encoder_bits
         self.farthest = max(1.0, *(abs(settings.motor(limit)) / TURN for limit in settings.position_limits))
         torque = Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings))
-        self._read_turns(codec.STATE_POSITION, codec.STATE_VELOCITY, torque)
+        reads = (*self._turns(codec.STATE_POSITION, codec.STATE_VELOCITY), torque)
         self._command_id = codec.identifier(settings.node, options.source)
         reply = codec.reply_identifier(settings.node, options.source)
         working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
         self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
-        state = Message(reply, codec.STATE_SIZE, self.motion.reads, _expected(working), sample=True, alive=True)
+        self.motion = Message(reply, codec.STATE_SIZE, reads, _expected(working), sample=True, alive=True)
         every = answered_every(self.polls, period)
-        gauges = Message(reply, codec.GAUGE_SIZE, GAUGES.reads, _expected(codec.GAUGE_HEADS), every=every)
-        self.messages = (state, gauges) if self.polls else (state,)
+        self._gauges = Message(reply, codec.GAUGE_SIZE, GAUGES, _expected(codec.GAUGE_HEADS), every=every)
+        self.messages = (self.motion, self._gauges) if self.polls else (self.motion,)
         foreign = codec.command_identifiers(settings.node, options.source)
         self.handlers = {reply: self._on_reply, **dict.fromkeys(foreign, self._on_command)}
         self.encoding = self._encoding(settings.watchdog)
@@ -172,7 +170,7 @@ class MoteusDrive(TurnNode, TableDrive):
         if len(data) == codec.STATE_SIZE and codec.has_heads(data, codec.STATE_HEADS):
             self._take(int(_mode(data)), int(_fault(data)), self.motion.values(data), frame.time)
         elif len(data) == codec.GAUGE_SIZE and codec.has_heads(data, codec.GAUGE_HEADS):
-            self._show(GAUGES.values(data))
+            self._show(self._gauges.values(data))
         elif (text := codec.console_text(data)) is not None:
             self._text += text
             self._polled += 1

@@ -46,12 +46,13 @@ class OdriveEncoder(TurnNode):
     def __init__(self, settings: SensorSettings, period: float) -> None:
         super().__init__(settings, period)
         self.bits = self._options.encoder_bits
-        self._read_turns(codec.POSITION, codec.VELOCITY)
         self._version = b""  # its answer to Get_Version
         self._times: list[int] = []
         estimates = self._id(codec.GET_ENCODER_ESTIMATES)
         every = self._options.feedback_period
-        self.messages = (Message(estimates, codec.SIZE, self.motion.reads, sample=True, every=every),)
+        turns = self._turns(codec.POSITION, codec.VELOCITY)
+        self.motion = Message(estimates, codec.SIZE, turns, sample=True, every=every)
+        self.messages = (self.motion,)
         self.handlers = {
             estimates: self._on_estimate,
             self._id(codec.GET_VERSION): self._on_version,

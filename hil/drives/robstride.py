@@ -63,10 +63,10 @@ class RobstrideDrive(LinearDrive):
         answer = codec.identifier(codec.READ, node, host)
         working = codec.feedback_identifier(node, host, codec.RUN)  # its id holds mode and faults
         asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
-        feedback = Message(working, codec.SIZE, self.motion.reads, sample=True, alive=True)
+        self.motion = Message(working, codec.SIZE, self.reads, sample=True, alive=True)
         supply, every = (Reads(codec.VALUE, Quantity.SUPPLY, ()),), answered_every(self.polls, period)
         voltage = Message(answer, codec.SIZE, supply, selects=(asked,), every=every)
-        self.messages = (feedback, voltage) if self.polls else (feedback,)
+        self.messages = (self.motion, voltage) if self.polls else (self.motion,)
         self._by_family: dict[IdFamily, Handler] = {
             IdFamily(codec.FEEDBACK_BITS, codec.feedback_identifier(node, host)): self._on_feedback,
             IdFamily(codec.FEEDBACK_BITS, answer): self._on_parameter,

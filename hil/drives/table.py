@@ -16,7 +16,6 @@ from hil.drives.wire import (
     TURN,
     Encoding,
     Feeds,
-    FrameReads,
     Message,
     Operation,
     Reads,
@@ -33,7 +32,7 @@ Handler = Callable[[Frame], bool]  # takes a frame; returns whether it is valid
 class TableNode(Node):
     """A node whose samples are read by its table."""
 
-    motion: FrameReads  # the numbers in the frame of a sample
+    motion: Message  # the frame of a sample
     messages: tuple[Message, ...]  # the frames that it sends while it works
     handlers: dict[int, Handler]  # id -> what takes its frames
     _options: Any
@@ -57,7 +56,7 @@ class TableNode(Node):
 
     def _take_sample(self, frame: Frame) -> bool:
         """Takes the sample in a frame; returns whether its motion is finite, else nothing changes."""
-        return self._take_values(self.motion.values(frame.data), frame.time)
+        return self._take_values(self.motion.values(frame.data, self.unwrapping), frame.time)
 
     def _take_values(self, values: Mapping[Quantity, float], time: int) -> bool:
         position, velocity = values[Quantity.POSITION], values[Quantity.VELOCITY]
@@ -94,14 +93,14 @@ class TurnNode(TableNode):
     bits: int | None  # per turn of its encoder; None: the config does not say
     farthest = 1.0  # [turn] how far from zero the resolution counts where no bits are given
 
-    def _read_turns(self, position: Field, velocity: Field, *more: Reads) -> None:
+    def _turns(self, position: Field, velocity: Field) -> tuple[Reads, ...]:
+        """The reads of both, from turns of the motor."""
         settings = self.settings
         self._turn = settings.sign * TURN / settings.gear  # [joint unit/turn]
         turn = (Operation.TIMES, self._turn)
-        self.motion = FrameReads(
+        return (
             Reads(position, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
             Reads(velocity, Quantity.VELOCITY, (turn,)),
-            *more,
         )
 
     def quantum(self) -> tuple[float, float, float]:
@@ -146,7 +145,7 @@ class TableDrive(TableNode, Drive):
         for message in self.messages:
             fits = (message.id, message.length) == (frame.id, len(frame.data))
             if fits and all(each.holds(frame.data) for each in message.selects):
-                self._show(FrameReads(*message.reads).values(frame.data))
+                self._show(message.values(frame.data))
 
     def _show(self, values: Mapping[Quantity, float]) -> None:
         for quantity, value in values.items():

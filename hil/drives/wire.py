@@ -130,6 +130,17 @@ class Message(NamedTuple):
         """What messages have in common of which only one comes at a time: its id, and what it brings."""
         return self.id, frozenset(reads.quantity for reads in self.reads)
 
+    def values(self, data: bytes, unwrapping: Unwrapping | None = None) -> dict[Quantity, float]:
+        """What a payload says of the joint and of gauges; `unwrapping` follows the position over its ends."""
+        return self.scaled([reads.field.number(data) for reads in self.reads], unwrapping)
+
+    def scaled(self, numbers: Iterable[float], unwrapping: Unwrapping | None = None) -> dict[Quantity, float]:
+        """What these numbers say, in the order of `reads`."""
+        return {
+            reads.quantity: chained(reads.chain, float(number), unwrapping)
+            for reads, number in zip(self.reads, numbers, strict=True)
+        }
+
 
 class Encoding(NamedTuple):
     frame: Frame  # the frame of zero torque, with the present state of the driver
@@ -222,22 +233,3 @@ def joint_rate(settings: SensorSettings) -> Chain:
 def joint(settings: SensorSettings) -> Chain:
     """As `SensorSettings.joint`."""
     return (*joint_rate(settings), (Operation.PLUS, settings.offset))
-
-
-class FrameReads:
-    """Reads the numbers in one kind of frame."""
-
-    def __init__(self, *reads: Reads, unwrapping: Unwrapping | None = None) -> None:
-        self.reads = reads  # where they are, and from there to the joint, or to the unit of a gauge
-        self._unwrapping = unwrapping  # follows the position over the ends of its range; None: nothing does
-        self._readers = [each.field.reader() for each in reads]
-
-    def values(self, data: bytes) -> dict[Quantity, float]:
-        return self.scaled([reader(data) for reader in self._readers])
-
-    def scaled(self, numbers: Iterable[float]) -> dict[Quantity, float]:
-        """What these numbers say, in the order of `reads`."""
-        return {
-            reads.quantity: chained(reads.chain, float(number), self._unwrapping)
-            for reads, number in zip(self.reads, numbers, strict=True)
-        }

@@ -104,15 +104,14 @@ class EmulatorServer:
         self.outlets = {name: Outlet(world, bus) for name, bus in self._buses.items()}
         # the drives and the machine
         self.emulator = Emulator(self._rig, world, plant, self.outlets)
-        drives = [node for node in self.emulator.nodes.values() if isinstance(node, EmulatedDrive)]
-        self._motors = [drive.motor for drive in drives]
-        for drive in drives:
-            drive.motor.told = partial(self._tell, self._tell_line, drive.settings)
+        for drive in self.emulator.nodes.values():
+            if isinstance(drive, EmulatedDrive):
+                drive.motor.told = partial(self._tell, drive.settings)
 
     def _asked(self) -> bool:
         """Whether another loop has the drives; if one had them before, they are powered on again."""
         heard, now = max(outlet.heard for outlet in self.outlets.values()), self.emulator.world.now
-        if any(motor.enabled for motor in self._motors) or (heard and now - heard < QUIET):
+        if any(motor.enabled for motor in self.emulator.motors) or (heard and now - heard < QUIET):
             return True
         if heard:
             self._tell_line(f"{now / SECOND:9.4f} s  a new loop: the drives are powered on again, at the start pose")
@@ -159,10 +158,11 @@ class EmulatorServer:
                         self.outlets[name].deliver(frame)
                     frame = bus.receive(0)
 
-    def _tell(self, tell: Callable[[str], None], settings: SensorSettings, word: str) -> None:
+    def _tell(self, settings: SensorSettings, word: str) -> None:
         now = self.emulator.world.now
         silence = (now - self.outlets[settings.bus].heard) / 1e6
-        tell(f"{now / SECOND:9.4f} s  {settings.name}: {word}, {silence:.1f} ms after the last frame on {settings.bus}")
+        since = f"{silence:.1f} ms after the last frame on {settings.bus}"
+        self._tell_line(f"{now / SECOND:9.4f} s  {settings.name}: {word}, {since}")
 
     def _follow(self) -> None:
         """Advances the drives' time to that of the clock, less long pauses of this process."""
