@@ -87,29 +87,21 @@ class HostFaults:
     """The faults of the loop that act now."""
 
     def __init__(self) -> None:
-        self._stall = 0
-        self._outputs: list[tuple[str, float]] = []
+        self.stalled = 0  # [ns] time for which the loop must stall at its next tick; faults set it and the following
+        # what becomes of its torques: `nan`, `inf`, or `step` and what is added [actuator units]; None: nothing
+        self.output: tuple[str, float] | None = None
 
     def stall(self) -> int:
         """Time for which the loop must stall now [ns], usually 0; the stall is over afterwards."""
-        stall, self._stall = self._stall, 0
+        stall, self.stalled = self.stalled, 0
         return stall
 
     @property
     def tampers(self) -> bool:
-        return bool(self._outputs)
+        return self.output is not None
 
     def tamper(self, u: Array) -> Array:
-        for value, step in self._outputs:
-            u = u + step if value == "step" else np.full_like(u, float(value))
-        return u
-
-    def begin_stall(self, duration: int) -> None:
-        """Makes the loop stall at its next tick [ns]."""
-        self._stall = duration
-
-    def begin_output(self, value: str, step: float) -> Callable[[], None]:
-        """Sends `nan`, `inf`, or with `step` a step more [actuator units], until the returned function is called."""
-        entry = (value, step)
-        self._outputs.append(entry)
-        return lambda: self._outputs.remove(entry)
+        if self.output is None:
+            return u
+        value, step = self.output
+        return u + step if value == "step" else np.full_like(u, float(value))

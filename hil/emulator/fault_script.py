@@ -14,7 +14,7 @@ from servoctl.tree.fields import in_words
 
 TIMES = {  # parameters that every kind has
     "at": time("when it begins [s]", 0.0),
-    "for": number("how long it lasts [s]; left out: to the end of the run", "a positive time [s]", None, above=0.0),
+    "for": number("how long it lasts [s]; left out: to the end of the run", None, "a positive time [s]", above=0.0),
     "since": word(
         "what `at` counts from: `engaged`, the start of the task, or `power_on`", ("power_on", "engaged"), "engaged"
     ),

@@ -41,20 +41,15 @@ class FaultKind(NamedTuple):
 SPECIAL = True
 
 
-def number(meaning: str, expected: str, default: float | None, **bounds: Any) -> Option:
+def number(meaning: str, default: float | None, expected: str, **bounds: Any) -> Option:
     return Option(NumberField(expected, **bounds).read, default, meaning)
 
 
-def time(meaning: str, default: float | None) -> Option:
-    """A time from 0 on [s]."""
-    return number(meaning, "a time >= 0 [s]", default, least=0.0)
-
-
 def word(meaning: str, known: tuple[str, ...], default: str) -> Option:
-    return _value(meaning, f"{', '.join(known[:-1])} or {known[-1]}", default, known.__contains__)
+    return _value(meaning, default, f"{', '.join(known[:-1])} or {known[-1]}", known.__contains__)
 
 
-def _value(meaning: str, expected: str, default: Any, fits: Callable[[Any], bool]) -> Option:
+def _value(meaning: str, default: Any, expected: str, fits: Callable[[Any], bool]) -> Option:
     def read(value: Any) -> Any:
         if fits(value):
             return value
@@ -63,32 +58,21 @@ def _value(meaning: str, expected: str, default: Any, fits: Callable[[Any], bool
     return Option(read, default, meaning)
 
 
-def _share(meaning: str, default: float) -> Option:
-    return number(meaning, "a share from 0 to 1", default, least=0.0, below=1.0 + 1e-12)
-
-
-def _count(meaning: str) -> Option:
-    return number(meaning, "a number >= 1", 1, least=1, whole=True)
-
-
-def _identity(meaning: str, default: int | None) -> Option:
-    return number(meaning, "an id from 0 to 0x1FFFFFFF", default, least=0, below=1 << 29, whole=True)
-
-
-def _code(meaning: str, default: int | None) -> Option:
-    return number(meaning, "an error code of the protocol", default, least=0, below=1 << 32, whole=True)
-
-
-def _flag(meaning: str, default: bool) -> Option:
-    return _value(meaning, "true or false", default, lambda value: isinstance(value, bool))
-
+time = partial(number, expected="a time >= 0 [s]", least=0.0)
+_share = partial(number, expected="a share from 0 to 1", least=0.0, below=1.0 + 1e-12)
+_count = partial(number, default=1, expected="a number >= 1", least=1, whole=True)
+_identity = partial(number, expected="an id from 0 to 0x1FFFFFFF", least=0, below=1 << 29, whole=True)
+_code = partial(number, expected="an error code of the protocol", least=0, below=1 << 32, whole=True)
+_flag = partial(_value, expected="true or false", fits=lambda value: isinstance(value, bool))
 
 _LONG = f"{', '.join(map(str, FD_SIZES[9:-1]))} or {FD_SIZES[-1]}"
 
 
-def _size(meaning: str, default: int) -> Option:
-    expected = f"a number of bytes from 0 to {CLASSIC_SIZE}, or of an FD frame {_LONG}"
-    return _value(meaning, expected, default, lambda value: type(value) is int and value in FD_SIZES)
+_size = partial(
+    _value,
+    expected=f"a number of bytes from 0 to {CLASSIC_SIZE}, or of an FD frame {_LONG}",
+    fits=lambda value: type(value) is int and value in FD_SIZES,
+)
 
 
 def _payload(meaning: str) -> Option:
@@ -98,7 +82,7 @@ def _payload(meaning: str) -> Option:
         except ValueError:
             return False
 
-    return _value(meaning, f"up to {CLASSIC_SIZE} bytes, or with fd {_LONG}, in hexadecimal, quoted", "", fits)
+    return _value(meaning, "", f"up to {CLASSIC_SIZE} bytes, or with fd {_LONG}, in hexadecimal, quoted", fits)
 
 
 _P = _share("share of the frames", 1.0)
@@ -106,7 +90,7 @@ _FD = _flag("whether they are FD frames", False)
 _WHICH = {
     "direction": word("which frames: `any`, `to_host` or `from_host`", ("any", "to_host", "from_host"), "any"),
     "id": _identity("only frames with this id; left out: all", None),
-    "mask": number("which bits of the id count", "a mask of id bits", 0x7FF, least=0, below=1 << 29, whole=True),
+    "mask": number("which bits of the id count", 0x7FF, "a mask of id bits", least=0, below=1 << 29, whole=True),
 }
 
 
@@ -180,6 +164,10 @@ def _derating(at: FaultInjector, factor: float) -> End:
     return at.set(motor.actuator, motor.refresh, derating=factor)
 
 
+def _stall(at: FaultInjector) -> None:
+    at.emulator.host_faults.stalled = nanoseconds(at.fault.duration or 0.0)
+
+
 def _clock_step(at: FaultInjector, step: float) -> End:
     buses = [at.emulator.buses[wire.name] for wire in at.wires]
     return each_of(at.set(bus, clock_step=nanoseconds(step)) for bus in buses)
@@ -229,7 +217,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
         "bus", "frames of an unknown node", _foreign_frames,
         id=_identity("their id", 0x7F0), data=_payload("their bytes in hexadecimal, quoted"),
         extended=_flag("whether the id has 29 bits", False), fd=_FD,
-        period=number("time from one to the next [s]", "a positive time [s]", 0.01, above=0.0),
+        period=number("time from one to the next [s]", 0.01, "a positive time [s]", above=0.0),
     ),
     "id_clash": _kind(
         "node", "a second node answers under the same ids", _id_clash,
@@ -254,7 +242,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "sdo_abort": _kind(
         "node", "an object of the dictionary refuses access", _sdo_abort, SPECIAL,
-        index=number("index of the object", "an index", None, least=0, below=1 << 16, whole=True),
+        index=number("index of the object", None, "an index", least=0, below=1 << 16, whole=True),
         code=_code("SDO abort code", 0x0800_0020),
     ),
     "silent": _kind("node", "the node sends nothing", lambda at: at.set(at.node, silent=True)),
@@ -264,7 +252,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "clock_drift": _kind(
         "node", "the clock of the node is slow", lambda at, ppm: at.set(at.node, at.node.follow_clock, drift=ppm),
-        ppm=number("by how much [parts per million]", "parts per million", 100.0),
+        ppm=number("by how much [parts per million]", 100.0, "parts per million"),
     ),
     "heartbeat_loss": _kind(
         "node", "heartbeats are lost", _heartbeat_loss, SPECIAL,
@@ -274,7 +262,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     "encoder_jump": _kind(
         "node", "the encoder's zero jumps",
         lambda at, delta: at.set(at.node.encoder, jump=at.node.encoder.jump + delta),
-        delta=number("by how much [joint unit]", "a displacement of the joint", 0.1),
+        delta=number("by how much [joint unit]", 0.1, "a displacement of the joint"),
     ),
     "encoder_stuck": _kind(
         "node", "the encoder's value stands still", lambda at: at.set(at.node.encoder, stuck=True),
@@ -285,7 +273,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "encoder_wrap": _kind(
         "node", "the encoder's value wraps round", lambda at, range: at.set(at.node.encoder, wrap=range),
-        range=number("after this angle of the motor [rad]", "a positive angle of the motor [rad]", 25, above=0),
+        range=number("after this angle of the motor [rad]", 25, "a positive angle of the motor [rad]", above=0),
     ),
     "encoder_flip": _kind(
         "node", "the encoder counts the other way round", lambda at: at.set(at.node.encoder, flipped=True),
@@ -293,7 +281,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     "encoder_drift": _kind(
         "node", "the encoder's zero drifts",
         lambda at, rate: at.set(at.node.encoder, drift=rate, drifting=at.world.now),
-        rate=number("how fast [joint unit/s]", "a rate of the joint", 0.1),
+        rate=number("how fast [joint unit/s]", 0.1, "a rate of the joint"),
     ),
     # in an actuator
     "derating": _kind(
@@ -303,7 +291,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     "torque_constant": _kind(
         "drive", "the motor gives another torque than the drive says",
         lambda at, factor: at.set(at.motor, at.motor.refresh_constant, constant=factor),
-        factor=number("how many times as much [-]", "a number", 0.5),
+        factor=number("how many times as much [-]", 0.5, "a number"),
     ),
     "no_torque": _kind(
         "drive", "the motor makes no torque, and the drive says nothing of it",
@@ -312,7 +300,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     "torque_table": _kind(
         "drive", "the drive reads commands by another torque range",
         lambda at, factor: at.set(at.node, torque_table=factor),
-        factor=number("how many times as large [-]", "a positive number", 2.0, above=0.0),
+        factor=number("how many times as large [-]", 2.0, "a positive number", above=0.0),
     ),
     # at the machine
     "brake_stuck": _kind(
@@ -325,21 +313,18 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     "blocked": _kind("drive", "a joint is blocked", lambda at: at.at_motor(at.emulator.plant.brake, True, False)),
     "push": _kind(
         "drive", "a hand pushes a joint", lambda at, torque: at.at_motor(at.emulator.plant.push, torque, -torque),
-        torque=number("its torque or force [actuator unit]", "a torque or force at the joint", 1.0),
+        torque=number("its torque or force [actuator unit]", 1.0, "a torque or force at the joint"),
     ),
     # in the host: the loop asks for them
-    "stall": _kind(
-        "host", "the loop stands still for `for`, which is required",
-        lambda at: at.emulator.host_faults.begin_stall(nanoseconds(at.fault.duration or 0.0)),
-    ),
+    "stall": _kind("host", "the loop stands still for `for`, which is required", _stall),
     "output": _kind(
         "host", "the law's output is wrong",
-        lambda at, value, step: at.emulator.host_faults.begin_output(value, step),
+        lambda at, value, step: at.set(at.emulator.host_faults, output=(value, step)),
         value=word("`nan`, `inf`, or `step`", ("nan", "inf", "step"), "nan"),
-        step=number("what is added for `step` [actuator unit]", "a torque at the joint", 1.0),
+        step=number("what is added for `step` [actuator unit]", 1.0, "a torque at the joint"),
     ),
     "clock_step": _kind(
         "bus", "the time stamps of received frames jump", _clock_step,
-        step=number("by how much [s]", "a time [s]", 1.0),
+        step=number("by how much [s]", 1.0, "a time [s]"),
     ),
 }  # fmt: skip
