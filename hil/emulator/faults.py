@@ -158,10 +158,9 @@ def _heartbeat_loss(at: FaultInjector, of: str) -> End:
 
 
 def _derating(at: FaultInjector, factor: float) -> End:
-    motor, settings = at.motor, at.drive.settings
-    if motor.actuator.limit == float("inf"):
-        motor.limit(abs(settings.motor_torque(settings.torque_limit)))
-    return at.set(motor.actuator, motor.refresh, derating=factor)
+    settings = at.drive.settings
+    most = abs(settings.motor_torque(settings.torque_limit))
+    return at.set(at.motor.actuator, at.motor.refresh, limit=factor * most)
 
 
 def _stall(at: FaultInjector) -> None:

@@ -186,10 +186,6 @@ class Motor:
     def braked(self) -> bool:
         return self._pressed > 0.0
 
-    def limit(self, torque: float) -> None:
-        self.actuator.limit = torque
-        self.refresh()
-
     def refresh_constant(self) -> None:
         self._plant.scale(self.index, self.constant, self._world.now)
 

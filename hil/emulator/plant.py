@@ -31,15 +31,13 @@ from servoctl.types import Array, State
 class Actuator:
     """The torque of one motor: a first-order lag behind the command, `lag T' = target - T`, integrated exactly."""
 
-    __slots__ = ("_asked", "_impulse", "_lag", "_since", "_target", "_torque", "derating", "limit", "powered",
-                 "saturated")  # fmt: skip
+    __slots__ = ("_asked", "_impulse", "_lag", "_since", "_target", "_torque", "limit", "powered", "saturated")
 
     def __init__(self, lag: float) -> None:
         """Starts at rest, without torque; `lag`: time constant of the current loop [s]."""
         self._lag = lag
         self.limit = inf  # [N m] largest torque of the motor; infinite where only the drive limits it
-        self.derating = 1.0  # fraction of the limit that is available; a fault sets it
-        self.powered = True  # whether it makes torque at all; a fault sets it
+        self.powered = True  # whether it makes torque at all; faults set both
         self.saturated = False  # whether the last command was above the limit
         self._asked = self._target = 0.0
         self._torque = self._impulse = (
@@ -52,7 +50,7 @@ class Actuator:
         if torque != torque:
             torque = 0.0
         self._asked = torque
-        limit = self.limit * self.derating
+        limit = self.limit
         self.saturated = not -limit <= torque <= limit
         if self.saturated:
             torque = limit if torque > limit else -limit
