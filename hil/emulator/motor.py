@@ -217,7 +217,7 @@ class Motor:
 
     def joint_torque(self) -> float:
         """Torque or force that the motor makes at the joint now [actuator unit]."""
-        return self._settings.joint_torque(self.torque()) * float(self._plant.factors[self.index])
+        return self._settings.joint_torque(self.torque()) * self.constant
 
     @property
     def settled(self) -> bool:

@@ -172,7 +172,6 @@ class SimulatedPlant:
         self._rest = self._machine.start(self._origin, self._start)
         self.actuators = [Actuator(self._lag) for _ in self._usual_gains]  # one per input, in the plant's order
         self._x, self._now = self._start.copy(), 0
-        self.factors = np.ones(self.model.m)  # true torque per torque of each motor: 1 unless a fault changes it
         self._gains = list(self._usual_gains)  # torque or force at each joint per torque of the motor
         self._pushes = [0.0 for _ in self._gains]  # [actuator unit] torque or force of a hand at each joint
         self._guide = None
@@ -196,8 +195,7 @@ class SimulatedPlant:
     def scale(self, index: int, factor: float, now: int) -> None:
         """Makes the true torque of a motor a multiple of what its drive makes of it."""
         self.advance(now)
-        self.factors[index], self._asleep = factor, None
-        self._gains[index] = factor * self._usual_gains[index]
+        self._gains[index], self._asleep = factor * self._usual_gains[index], None
 
     def push(self, index: int, torque: float, now: int) -> None:
         """Adds a torque or force of a hand at the joint of an actuator from now on [actuator unit]."""
