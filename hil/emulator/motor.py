@@ -137,9 +137,7 @@ class Motor:
     def command(self, torque: float) -> None:
         """Commands a torque [N m], if the motor is enabled."""
         if self.enabled:
-            now = self._world.now
-            self._plant.advance(now)
-            self.actuator.command(torque, now)
+            self._plant.command(self.index, torque, self._world.now)
 
     def disable(self) -> None:
         """Switches torque off; the brake closes after its time, unless it closes already."""

@@ -184,8 +184,7 @@ class SimulatedPlant:
 
     def command(self, index: int, torque: float, now: int) -> None:
         """Commands a torque of an actuator's motor [N m]."""
-        if now >= self._now + self.step:
-            self.advance(now)
+        self.advance(now)
         self.actuators[index].command(torque, now)
 
     def refresh(self, index: int, now: int) -> None:
