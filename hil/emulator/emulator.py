@@ -201,16 +201,14 @@ class EmulatedRig:
 
     def plant(self) -> SimulatedPlant:
         """The machine, at rest in its start pose."""
-        settings = {drive.name: drive for drive in self.drives}
-        names = list(self.system.model.plant.actuators)
-        known = [settings.get(name) for name in names]
+        gains = {drive.name: drive.sign * drive.gear for drive in self.drives}
         return SimulatedPlant(
             self.system,
             self.start,
             max(1, nanoseconds(self.period) // STEPS_PER_PERIOD),
             self.engine,
             self.options,
-            [1.0 if drive is None else drive.sign * drive.gear for drive in known],
+            [gains.get(name, 1.0) for name in self.system.model.plant.actuators],
         )
 
 

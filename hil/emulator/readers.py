@@ -126,7 +126,8 @@ class MoteusReader(CommandReader):
 
     @property
     def identities(self) -> Collection[int]:
-        return [1 << 29 | 0x8000 | self.drive.node, self.drive.node]
+        number = int(constant(self.drive.options.get("source") or 0)) << 8 | self.drive.node
+        return [each | (each > 0x7FF) << 29 for each in (0x8000 | number, number)]
 
     def read(self, frame: Frame) -> None:
         data = frame.data

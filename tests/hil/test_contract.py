@@ -31,6 +31,7 @@ from hil.drives.settings import DriveSettings
 from hil.drives.table import TableDrive
 from hil.drives.wire import Message
 from hil.emulator.commands import CommandFindings
+from hil.emulator.station import key
 from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
 from hil.loop import nanoseconds
@@ -46,7 +47,7 @@ CASES: dict[str, DriveSettings] = {
     "mit": drive_settings("mit", options={"motor": "ak80-9"}),
     "cubemars": drive_settings("mit", options={"motor": "ak80-9", "status": "cubemars"}),
     "damiao": drive_settings("mit", options=DAMIAO),
-    "moteus": drive_settings("moteus"),
+    "moteus": drive_settings("moteus", options={"source": 9}),
     "robstride": drive_settings("robstride"),
     "acme": replace(drive_settings("mit"), protocol="acme", node=3, options={}),
 }
@@ -167,7 +168,7 @@ FOREIGN = {
     "odrive": [Frame(0x02E, bytes(8)), Frame(0x027, bytes(8)), Frame(0x029, remote=True, length=8)],
     "mit": [Frame(1, bytes.fromhex("ff" * 7 + "fc"))],
     "moteus": [
-        Frame(identity, bytes.fromhex("01000a"), extended=identity > 0x7FF, fd=True) for identity in (0x8001, 0x8501, 1)
+        Frame(identity, bytes.fromhex("01000a"), extended=True, fd=True) for identity in (0x8001, 0x8501, 0x901)
     ],
     "robstride": [
         Frame(identity, bytes(8), extended=True) for identity in (0x0180_0001, 0x0300_AA01, 0x0400_FD01, 0x1200_FD01)
@@ -199,6 +200,7 @@ def test_the_reader_reads_what_the_driver_sends(settings: DriveSettings) -> None
     for torque in torques(limit):
         findings = CommandFindings(largest={settings.name: 0.0})
         reader = twins([settings])[settings.protocol].reader(findings, replace(settings, torque_rate_limit=math.inf))
+        assert reader.takes(key(drive.command(torque)))
         reader.enable()
         reader.read(drive.command(torque))
         assert not findings.violations and findings.commands == 1
