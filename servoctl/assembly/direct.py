@@ -27,7 +27,9 @@ from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import ADAPTIVE, Integrator, Settings
@@ -172,9 +174,8 @@ def simulate(
     settings = sections.run
     context = Context(plant, settings, sections.realism, sections.estimation, problems, NO_SIGNALS)
     check_loop(context)
-    tolerance = sections.passive_rank_tolerance
-    if tolerance is None:
-        tolerance = (law if isinstance(law, ConstraintFollowing) else ConstraintFollowing).passive_rank_tolerance
+    following = law if isinstance(law, ConstraintFollowing) else ConstraintFollowing
+    tolerance = sections.passive_rank_tolerance or following.passive_rank_tolerance
     law = _for_loop(law, bounds, tolerance, context)
     problems.check()
     if passive_correction != "auto":
@@ -188,12 +189,18 @@ def simulate(
     problems.check()
     loop = make_loop(context.estimating(system, start), engine)
     task_map = None if law is None else starts.look_at_reach(loop.system, start)
-    wrong_starts = starts.check_start(loop, start, np.inf)
-    wrong_starts += starts.unreachable(task_map, loop.system.law) if task_map is not None else []
-    check_settings(loop, settings, problems, on_drives=False)
-    if wrong_starts or problems.found:
-        raise TaskError("\n".join(map(str, [*wrong_starts, *problems.found])))
+    _check_start(loop, start, task_map, context)
     return Run(name, loop, start, settings, lambda: task_map, engine=engine).simulate(out)
+
+
+def _check_start(loop: Loop, start: State, task_map: TaskMap | None, context: Context) -> None:
+    """Raises TaskError for a start, a task or gains that are impossible; lists all that is wrong."""
+    problems = context.problems
+    wrong = starts.check_start(loop, start, np.inf)
+    wrong += starts.unreachable(task_map, loop.system.law) if task_map is not None else []
+    check_settings(loop, context.run, problems, on_drives=False)
+    if wrong or problems.found:
+        raise TaskError("\n".join(map(str, [*wrong, *problems.found])))
 
 
 def _section(leaves: Mapping[str, Any]) -> dict[str, Any]:

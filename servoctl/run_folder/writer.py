@@ -173,11 +173,11 @@ class RunFolder:
         """Adds rows; they are on disk at the latest `FLUSH_INTERVAL` after the previous flush.
 
         Args:
-            columns: Name -> values, shape (rows,) or scalar. The first call sets the names and types.
+            columns: Name -> values, shape (rows,) or scalar, copied; the same names each time. The first call sets the
+                types.
 
         Raises:
-            RunFolderError: The columns differ from those of the first call or in length, the folder is closed, or rows
-                cannot be written.
+            RunFolderError: The folder is closed, or rows cannot be written.
         """
         with self._lock:
             if self._closed:
@@ -186,7 +186,12 @@ class RunFolder:
                 raise self._error
             if not columns:
                 return
-            self._pending.append(self._checked(columns))
+            rows = {name: np.array(x, ndmin=1) for name, x in columns.items()}
+            self._columns = self._columns or {name: x.dtype for name, x in rows.items()}
+            types = self._columns.items()
+            self._pending.append(
+                {name: rows[name].astype(kind, casting="same_kind", copy=False) for name, kind in types}
+            )
             due = self._flushed + FLUSH_INTERVAL - self._clock()
             if due <= 0:
                 self._flush()
@@ -265,23 +270,6 @@ class RunFolder:
         with contextlib.suppress(OSError):
             self._place.follow()
         say_end(self.path, self._metadata | trajectory_metadata, self._units)
-
-    def _checked(self, columns: dict[str, Array]) -> dict[str, Array]:
-        """The columns, checked; copies, since the caller may reuse its arrays."""
-        rows = {name: np.array(x, ndmin=1) for name, x in columns.items()}
-        types = self._columns or {name: x.dtype for name, x in rows.items()}
-        if rows.keys() != types.keys():
-            wrong = ", ".join(sorted(rows.keys() ^ types.keys()))
-            raise RunFolderError(f"{self.path}: append: columns differ from those of the first call in: {wrong}")
-        shape = next((x.shape for x in rows.values()), (0,))
-        for name, x in rows.items():
-            if x.ndim != 1 or x.shape != shape:
-                raise RunFolderError(f"{self.path}: append: {name}: expected shape {shape[:1]}, got {x.shape}")
-            fits = x.dtype == types[name] or np.can_cast(x.dtype, types[name], "same_kind")
-            if not fits or x.dtype.kind not in "biuf":
-                raise RunFolderError(f"{self.path}: append: {name}: expected {types[name]} numbers, got {x.dtype}")
-        self._columns = types
-        return {name: rows[name].astype(dtype, copy=False) for name, dtype in types.items()}
 
     def _flush(self) -> None:
         if self._timer is not None:

@@ -223,6 +223,7 @@ def test_a_joint_brakes_with_what_its_motor_gives_and_no_more() -> None:
 REFUSED = [
     ({"wall": sc.Bound(sc.Holonomic("2 - a"), rate=500.0)}, "bounds.wall.rate: 500 1/s times the period of 0.005 s is"),
     ({"wall": sc.Bound(sc.Holonomic("2 - a"), rate=-1.0)}, "bounds.wall.rate: expected a positive number [1/s]"),
+    ({"wall": sc.Bound(sc.Holonomic("2 - a"), margin="wide")}, "bounds.wall.margin: expected a margin >= 0"),  # type: ignore[arg-type]
     ({"j": sc.CoordinateRange.of({"c": (0.0, 1.0)})}, "j: there is no coordinate 'c'"),
     ({"j": sc.CoordinateRange.of({"a": (-1.0, 1.0)})}, "bounds.j.a: no acceleration to brake a with"),
     ({"rope": sc.ReactionBound("cable", 0.0)}, "bounds.rope.reaction: there is no mechanism row 'cable'"),
