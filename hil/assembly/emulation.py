@@ -19,7 +19,7 @@ from hil.assembly.settings import true_settings
 from hil.assembly.setup import RigSetup
 from hil.bus import Bus
 from hil.bus.load import BusRates
-from hil.calibration.calibrate import pose_at
+from hil.calibration import pose_at
 from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import EmulatedRig, Emulator
@@ -161,7 +161,7 @@ class TamperedController(Controller):
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:
         self.tick.u[:] = self._faults.tamper(super().command(task_time, q, v))
-        return self._inputs()
+        return self.tick.u.copy()
 
 
 @dataclass(frozen=True)

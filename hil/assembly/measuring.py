@@ -4,11 +4,13 @@ are tested, and how they brake by themselves."""
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 
 from hil.assembly.settings import HilSettings
 from hil.drives.base import Drive, Node
+from hil.drives.settings import DriveSettings
 from hil.safety.drive_test import LetGo
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
@@ -80,11 +82,21 @@ def make_sensing(
     fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
     channels = []
     for node, position, speed in zip(nodes, positions.tolist(), speeds.tolist(), strict=True):
-        channel, name = channel_of(node, values.period), node.settings.name
-        if not isinstance(node, Drive):
-            channel = replace(channel, speed_limit=fastest[name], leap=node.settings.start_tolerance)
-        seen = max(position, channel.visible)
-        channels.append(replace(channel, held=held[name], position_error=seen, speed_error=float(np.nan_to_num(speed))))
+        settings, quantum, encoder = node.settings, node.quantum(), not isinstance(node, Drive)
+        channels.append(
+            Channel(
+                settings.name, quantum[0], encoder,
+                fastest[settings.name] if encoder else cast(DriveSettings, settings).speed_limit,
+                leap=settings.start_tolerance if encoder else np.inf,
+                interval=values.period,
+                feedback=node.feedback,
+                visible=node.visible(),
+                held=held[settings.name],
+                torque_step=float(np.nan_to_num(quantum[2])),
+                position_error=max(position, node.visible()),
+                speed_error=float(np.nan_to_num(speed)),
+            )
+        )  # fmt: skip
     observer = DisturbanceObserver(model, rank_tolerance, engine)
     tracking = TrackingMonitor(
         observer, channels[: len(drives)], limits, values.safety.tracking, values.period, estimated
@@ -118,22 +130,6 @@ def _rate_errors(sensing: Sensing, largest: Array, t: float, q: Array) -> Array:
     """Errors of v at a pose by each sample's largest rate error `largest` [joint unit/s], shape (nodes, n)."""
     errors: Array = (sensing.coordinates.inverse(t, q) * largest).T
     return errors
-
-
-def channel_of(node: Node, period: float) -> Channel:
-    """The channel of a node, by the node alone."""
-    settings = node.settings
-    limit = node.settings.speed_limit if isinstance(node, Drive) else np.inf
-    return Channel(
-        settings.name,
-        node.quantum()[0],
-        encoder=not isinstance(node, Drive),
-        speed_limit=limit,
-        interval=period,
-        feedback=node.feedback,
-        visible=node.visible(),
-        torque_step=float(np.nan_to_num(node.quantum()[2])),
-    )
 
 
 def resolved_steps(

@@ -1,6 +1,5 @@
 """Turns a config into everything that a run on drives needs, before anything is sent."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from hil.assembly.measuring import check_fall, check_limits, make_sensing, posit
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import refuse_fall
-from hil.bus.base import QUEUE
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
@@ -73,7 +71,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     compensation = GravityCompensation(model, tolerance, engine)
     settings = with_decelerations(settings, compensation(start.t, start.q))
     drives, sensors = settings.build()
-    notes += [*_full_queues(drives), *_unreadable(settings, drives)]
+    notes += _unreadable(settings, drives)
     notes += [f"{drive.settings.name}: {drive.assumption}" for drive in drives if drive.assumption]
     prediction = Prediction(model, tolerance, engine)
     try:
@@ -159,23 +157,6 @@ def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
     if problems:
         raise ConfigError(problems)
     return warnings
-
-
-def _full_queues(drives: Sequence[Drive]) -> list[str]:
-    """Notes on buses on which more frames go out at once than the queue of a controller usually holds."""
-    at_once: dict[str, int] = {}
-    for bus in {drive.settings.bus: None for drive in drives}:
-        here = [drive for drive in drives if drive.settings.bus == bus]
-        feeds = {feed for drive in here if (wire := drive.wire()) for feed in wire.feeds or ()}
-        polls = {poll for drive in here for poll in drive.polls}
-        together = Counter((poll.every, poll.at) for poll in polls)
-        at_once[bus] = len(here) + len({feed.frame for feed in feeds - polls}) + max(together.values(), default=0)
-    return [
-        f"bus {bus}: {count} frames go out at once, and a queue usually holds {QUEUE}: the loop waits to send the rest "
-        f"(on SocketCAN: ip link set NAME txqueuelen {2 * count})"
-        for bus, count in at_once.items()
-        if count > QUEUE
-    ]
 
 
 def _starts_in_motion(loaded: LoadedConfig, setup: RigSetup) -> list[str]:

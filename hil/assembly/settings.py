@@ -9,7 +9,7 @@ from itertools import combinations
 from math import inf, pi
 from typing import Any, TypeVar, cast
 
-from hil.bus.load import BusLoad, BusRates, FrameTraffic, describe_load
+from hil.bus.load import BusLoad, BusRates, FrameTraffic
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
@@ -403,4 +403,4 @@ def _load(name: str, rates: BusRates, values: Hil, nodes: list[SensorSettings]) 
         frames = [each for kind, node in here for each in kind.traffic(node, period)]
         return [*frames, FrameTraffic(0, 1 / period)] if synced else frames
 
-    return describe_load(traffic, values.period, rates, values.max_bus_load)
+    return BusLoad(traffic, values.period, rates, values.max_bus_load)

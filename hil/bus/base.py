@@ -136,33 +136,6 @@ _PROTOCOL = (
     (0x40, "active error announced"),
     (0x80, "while sending"),
 )
-_POSITIONS = {
-    0x03: "start of frame",
-    **dict.fromkeys((0x02, 0x06, 0x07, 0x0F, 0x0E), "id"),
-    0x04: "substitute RTR bit",
-    0x05: "IDE bit",
-    0x0C: "RTR bit",
-    **dict.fromkeys((0x0D, 0x09), "reserved bit"),
-    0x0B: "length",
-    0x0A: "data",
-    0x08: "CRC",
-    0x18: "CRC delimiter",
-    0x19: "acknowledge slot",
-    0x1B: "acknowledge delimiter",
-    0x1A: "end of frame",
-    0x12: "intermission",
-}
-_WIRES = {
-    0x04: "CAN high: no wire",
-    0x05: "CAN high: short to battery",
-    0x06: "CAN high: short to supply",
-    0x07: "CAN high: short to ground",
-    0x40: "CAN low: no wire",
-    0x50: "CAN low: short to battery",
-    0x60: "CAN low: short to supply",
-    0x70: "CAN low: short to ground",
-    0x80: "CAN low: short to CAN high",
-}
 _SEVERITY = {link: severity for severity, link in enumerate(Link)}
 
 
@@ -198,9 +171,10 @@ def report(frame: Frame) -> Report:
     if classes & NO_ACKNOWLEDGEMENT:
         sentences.append("no acknowledgement: no other node on the bus, or a broken cable")
     if classes & PROTOCOL:
-        sentences.append(_protocol(data))
+        kinds = ", ".join(words for bit, words in _PROTOCOL if data[2] & bit)
+        sentences.append(f"protocol error: {kinds or 'unspecified'}")
     if classes & TRANSCEIVER:
-        sentences.append(f"transceiver: {_WIRES.get(data[4], 'unspecified')}")
+        sentences.append("the transceiver reports a fault of the wires")
     if classes & LOST_ARBITRATION:
         sentences.append(f"arbitration lost in bit {data[0]}" if data[0] else "arbitration lost")
     if classes & BUS_ERROR:
@@ -210,9 +184,3 @@ def report(frame: Frame) -> Report:
     if classes & COUNTERS:
         sentences.append(f"{data[6]} transmit and {data[7]} receive errors counted")
     return Report(link, "; ".join(sentences) or f"error frame of unknown class 0x{classes:X}")
-
-
-def _protocol(data: bytes) -> str:
-    kinds = [words for bit, words in _PROTOCOL if data[2] & bit]
-    position = f" in {_POSITIONS[data[3]]}" if data[3] in _POSITIONS else ""
-    return f"protocol error: {', '.join(kinds) or 'unspecified'}{position}"

@@ -102,14 +102,26 @@ def worst_load(traffic: Iterable[FrameTraffic], rates: BusRates) -> float:
 
 @dataclass(frozen=True)
 class BusLoad:
-    """Load of a bus, against what is allowed; the rate that still fits is searched when it is asked for."""
+    """Load of a bus in the worst case, against what is allowed; the rate that still fits is searched when asked for."""
 
-    load: float  # worst-case fraction of the bus that is used
-    frames: float  # [1/s] frames per second
-    allowed: float  # largest fraction that may be used
+    traffic: Callable[[float], Iterable[FrameTraffic]] = field(compare=False)  # period of the loop [s] -> its frames
     period: float  # [s] of the loop
     rates: BusRates
-    load_at: Callable[[float], float] = field(compare=False)  # rate of the loop [Hz] -> load
+    allowed: float  # largest fraction that may be used
+
+    def load_at(self, rate: float) -> float:
+        """Fraction of the bus that is used at a rate of the loop [Hz]."""
+        return worst_load(self.traffic(1.0 / rate), self.rates)
+
+    @cached_property
+    def load(self) -> float:
+        """Fraction of the bus that is used."""
+        return self.load_at(1.0 / self.period)
+
+    @property
+    def frames(self) -> float:
+        """Frames per second [1/s]."""
+        return sum(each.rate for each in self.traffic(self.period))
 
     @property
     def fits(self) -> bool:
@@ -136,18 +148,6 @@ class BusLoad:
             remedies.append("a higher data_bitrate")
         most = f"at most {math.floor(highest)} Hz fit" if highest >= 1 else "no rate fits"
         return f"{start}: {most} ({', or '.join(remedies)})"
-
-
-def describe_load(
-    traffic: Callable[[float], Iterable[FrameTraffic]], period: float, rates: BusRates, max_bus_load: float
-) -> BusLoad:
-    """Worst-case load of a bus; `traffic`: period of the loop [s] -> its frames."""
-
-    def load_at(rate: float) -> float:
-        return worst_load(traffic(1.0 / rate), rates)
-
-    frames = sum(each.rate for each in traffic(period))
-    return BusLoad(load_at(1.0 / period), frames, max_bus_load, period, rates, load_at)
 
 
 def _highest(load: Callable[[float], float], rate: float, allowed: float) -> float:

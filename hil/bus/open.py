@@ -20,7 +20,7 @@ from can.interfaces import BACKENDS
 
 from hil.bus.base import Bus, BusError, close_all
 from hil.bus.load import BusRates
-from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
+from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import Clock, nanoseconds
 from servoctl.errors import in_one_line, suggestion
@@ -111,7 +111,6 @@ def open_bus(
     # python-can takes for this interface
     keys: Mapping[str, Any],
     clock: Clock,  # the run's clock
-    receive_buffer: int = RECEIVE_BUFFER,  # size to ask of the kernel [byte]
 ) -> PythonCanBus:
     """Opens one bus and sends nothing on it; BusError with the reason and the remedy if it cannot be opened."""
     where = f"bus {name}"
@@ -144,7 +143,6 @@ def open_bus(
             clock,
             echoes=bool(keys.get("receive_own_messages")) or interface == "udp_multicast",
             system_time=interface in _SYSTEM_TIME and not keys.get("preserve_timestamps"),
-            receive_buffer=receive_buffer,
             socketcan=interface == "socketcan" and not keys.get("preserve_timestamps"),
             fd=rates.fd,
         )

@@ -184,7 +184,6 @@ class PythonCanBus(Bus):
         *,
         echoes: bool = False,  # whether the interface returns what is sent on it
         system_time: bool = False,  # whether it stamps frames with the system time of their arrival
-        receive_buffer: int = RECEIVE_BUFFER,  # size to ask of the kernel [byte]
         socketcan: bool = False,  # whether frames go straight through the bus's socket, which is one of SocketCAN
         fd: bool = False,  # whether the bus carries FD frames
     ) -> None:
@@ -200,7 +199,7 @@ class PythonCanBus(Bus):
             descriptor: int | None = bus.fileno()
         except NotImplementedError:
             descriptor = None
-        self._socket = _socket_of(descriptor, receive_buffer)
+        self._socket = _socket_of(descriptor)
         self._channel: PythonCanChannel | SocketCanChannel
         if socketcan and self._socket is not None:
             self._channel = SocketCanChannel(self._socket)
@@ -360,7 +359,7 @@ class PythonCanBus(Bus):
         return BusError(f"bus {self.name}: {self._reason}")
 
 
-def _socket_of(descriptor: int | None, receive_buffer: int) -> socket.socket | None:
+def _socket_of(descriptor: int | None) -> socket.socket | None:
     """The socket under a bus, with a larger receive buffer; None if there is no socket, or it is not Linux's."""
     if descriptor is None or sys.platform != "linux":
         return None
@@ -371,10 +370,10 @@ def _socket_of(descriptor: int | None, receive_buffer: int) -> socket.socket | N
         os.close(copy)  # not a socket: a serial line
         return None
     try:
-        opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, receive_buffer)
+        opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
     except OSError:  # only root may exceed the system's limit
         with suppress(OSError):
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
     if opened.family == socket.AF_INET:
         with suppress(OSError):  # otherwise it also receives the groups that other processes have joined on this port
             opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)

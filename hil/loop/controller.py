@@ -1,10 +1,7 @@
 """How a law is evaluated tick by tick, with the memory that it integrates in between.
 
-Design: evaluations reuse the same arrays, which is the fastest way to the law; results equal those of `Loop.control`
-to the bit.
+Design: evaluations reuse the same arrays, which C shares; results equal those of `Loop.control` to the bit.
 """
-
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +19,6 @@ class Controller:
         self._slices = loop.layout.slices
         # tick: the law with its arrays
         tick = self.tick = loop.control_tick()
-        # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
-        self._time: Any = tick.t.data
-        self._q, self._v, self._inputs = tick.q, tick.v, tick.u.copy
-        self._evaluate = tick.evaluate
-        self._remembers = len(loop.memory_start) > 0
-        self._commands = 0  # counted here: adding to the loop's own number costs a tick a third of the law's time
         # estimating: whether a part of the memory belongs to an estimator
         law, self.estimating = loop.system.law, loop.system.estimator is not None
         self._memory_period = loop.memory_period
@@ -52,16 +43,13 @@ class Controller:
             q: Coordinates, shape (n,).
             v: Velocities, shape (n,).
         """
-        if self._remembers:
-            self.tick.memory[:] = self.memory
-            if self.estimating:
-                self.tick.memory[self.elapsed_at] = self.elapsed
-        self._time[0] = task_time
-        self._q[...] = q
-        self._v[...] = v
-        self._evaluate()
-        self._commands += 1
-        return self._inputs()
+        tick = self.tick
+        tick.memory[:] = self.memory
+        if self.estimating:
+            tick.memory[self.elapsed_at] = self.elapsed
+        tick.t[0], tick.q[:], tick.v[:] = task_time, q, v
+        tick.evaluate()
+        return self.evaluated()
 
     @property
     def direct(self) -> bool:
@@ -69,14 +57,9 @@ class Controller:
         return True
 
     def evaluated(self, count: int = 1) -> Array:
-        """Takes note of commands that the tick in C has evaluated on the same arrays; returns the last inputs."""
-        self._commands += count
-        return self._inputs()
-
-    @property
-    def evaluations(self) -> int:
-        """Number of evaluations of the loop so far, these commands included."""
-        return self.loop.evaluations + self._commands
+        """Takes note of commands that were evaluated on these arrays, by the tick in C too; returns the last inputs."""
+        self.loop.evaluations += count
+        return self.tick.u.copy()
 
     def take_law(self, law: AttachedLaw) -> None:
         """Continues with another law that differs in its parameters only; the memory stays."""
@@ -85,12 +68,11 @@ class Controller:
 
     def nothing(self, q: Array, v: Array) -> Array:
         """The command if the state is unknown: NaN, with the status NON_FINITE; arguments as of `command`."""
-        self._q[...] = q
-        self._v[...] = v
+        self.tick.q[:], self.tick.v[:] = q, v
         self.row.fill(np.nan)
         self.row[self._slices["status"]] = Status.NON_FINITE.code
         self.row[self._slices["rank"]] = 0
-        return self._inputs()
+        return self.tick.u.copy()
 
     def remember(self, elapsed: float) -> None:
         """Integrates the law's memory over the time that has really passed [s], with the rate of the last command.

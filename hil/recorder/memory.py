@@ -111,14 +111,18 @@ class Ring:
 
     def take(self) -> bytes:
         """Consumer: takes the records that were there at the previous call."""
-        start, count = self._tail % self.capacity, self._seen - self._tail
-        first = min(count, self.capacity - start)
-        data = bytes(self.slots[start * self.size : (start + first) * self.size])
-        data += bytes(self.slots[: (count - first) * self.size])
+        data = self.copy(self._tail, self._seen)
         self._tail = self._seen
         self._counts[RING_TAIL] = self._tail
         self._seen = self._counts[RING_HEAD]
         return data
+
+    def copy(self, first: int, end: int) -> bytes:
+        """The records from one number to another, both counted like `head`."""
+        start, count = first % self.capacity, end - first
+        here = min(count, self.capacity - start)
+        data = bytes(self.slots[start * self.size : (start + here) * self.size])
+        return data + bytes(self.slots[: (count - here) * self.size])
 
     def drop(self, count: int) -> None:
         """Consumer: counts records that it took and could not write."""

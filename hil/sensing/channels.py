@@ -44,28 +44,17 @@ class Displacements:
         around: State at which the motor displacements are checked.
 
     Raises:
-        ConfigError: A channel names no actuator or coordinate, or its resolution is not positive.
+        ConfigError: The resolution of a channel is not positive.
         PlantError: The displacements of the plant's motors are not known, or not conjugate to the inputs.
     """
 
     def __init__(self, plant: Plant, channels: Sequence[Channel], around: State) -> None:
         self.channels = tuple(channels)  # in order
         actuators, coordinates = list(plant.actuators), list(plant.coordinates)
-        problems = []
-        for c in channels:
-            section, kind, names = (
-                ("sensors", "coordinate", coordinates) if c.encoder else ("drives", "actuator", actuators)
-            )
-            if c.name not in names:
-                problems.append(
-                    f"hil.{section}: {c.name}: no such {kind} (the plant has: {', '.join(names) or 'none'})"
-                )
-            if not 0.0 < c.resolution < np.inf:
-                problems.append(
-                    f"hil: {c.name}: resolution: expected a positive number [joint unit], got {c.resolution:g}"
-                )
-        if problems:
-            raise ConfigError(problems)
+        wrong = [c for c in channels if not 0.0 < c.resolution < np.inf]
+        if wrong:
+            what = "resolution: expected a positive number [joint unit], got"
+            raise ConfigError([f"hil: {c.name}: {what} {c.resolution:g}" for c in wrong])
         self._coordinates = [coordinates.index(c.name) for c in channels if c.encoder]
         self._motors = [actuators.index(c.name) for c in channels if not c.encoder]
         # h is stacked as drives, then encoders; this order brings it back to that of the channels

@@ -8,7 +8,7 @@ import numpy as np
 import yaml
 
 from hil.assembly.setup import RigSetup
-from hil.calibration.calibrate import CalibratedAxis, Calibrator, HandMotion
+from hil.calibration import CalibratedAxis, Calibrator, HandMotion
 from hil.safety.plan import Phase
 from hil.sensing.channels import Displacements
 from servoctl.errors import ConfigError, RunFolderError, WriteError

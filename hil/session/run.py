@@ -17,7 +17,7 @@ import numpy as np
 from hil.assembly.emulation import Environment, TamperedController
 from hil.assembly.setup import RigSetup
 from hil.bus import Health, close_all
-from hil.calibration.calibrate import CalibratedAxis
+from hil.calibration import CalibratedAxis
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
 from hil.loop.controller import Controller
@@ -96,6 +96,7 @@ class HilRun:
         self._period = nanoseconds(setup.settings.values.period)
         self._wait = round(WAIT_SHARE * self._period)  # [ns] longest wait for samples from the beginning of a tick
         self._ticks = 0  # ticks that are done
+        self._evaluated = setup.loop.evaluations  # before this run
         self._wall_time = self._cpu_time = 0.0  # [s] of all ticks
         self._task_span: list[float] = []  # [s] first and last time in the task; empty before it begins
         self._began = self._engaged = False
@@ -400,7 +401,7 @@ class HilRun:
             **self.facts,
             "timing": timing,
             "steps": ticks,
-            "evaluations": self.controller.evaluations,
+            "evaluations": self.setup.loop.evaluations - self._evaluated,
             "duration": duration,
             "wall_time": wall,
             "realtime_factor": duration / wall if wall else None,

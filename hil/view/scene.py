@@ -31,13 +31,11 @@ class RingReader:
         """Records that were complete at the previous look, and the number of missed records before them."""
         ring, end = self._ring, self._seen
         first = max(self._next, min(end, ring.head - ring.capacity + MARGIN))
-        size, start, count = ring.size, first % ring.capacity, end - first
-        here = min(count, ring.capacity - start)
-        data = bytes(ring.slots[start * size : (start + here) * size]) + bytes(ring.slots[: (count - here) * size])
+        data = ring.copy(first, end)
         self._seen = ring.head
         whole = max(first, min(end, self._seen - ring.capacity + MARGIN))
         missed, self._next = whole - self._next, end
-        return data[(whole - first) * size :], missed
+        return data[(whole - first) * ring.size :], missed
 
 
 class MachineDrawing:

@@ -160,9 +160,10 @@ def wait_until(done: Any) -> None:
     pytest.fail("candump did not keep up within 30 s")
 
 
-def test_frames_without_room_in_the_receive_buffer_are_counted(keys: Keys) -> None:
+def test_frames_without_room_in_the_receive_buffer_are_counted(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = WallClock()
-    slow, sender = open_bus("slow", keys, clock, receive_buffer=SMALL), open_bus("sender", keys, clock)
+    monkeypatch.setattr("hil.bus.python_can.RECEIVE_BUFFER", SMALL)
+    slow, sender = open_bus("slow", keys, clock), open_bus("sender", keys, clock)
     for i in range(500):
         sender.send(Frame(i))
     received = 0

@@ -11,7 +11,7 @@ import pytest
 from hil.assembly.emulation import hand_of, make_emulator
 from hil.assembly.prepare import load, prepare
 from hil.assembly.setup import RigSetup
-from hil.calibration.calibrate import CalibratedAxis, HandMotion, fitting_signs, zero_by_stops
+from hil.calibration import CalibratedAxis, HandMotion, fitting_signs, zero_by_stops
 from hil.drives.base import Sample
 from hil.recorder.files import read_frames
 from hil.safety import EventKind

@@ -19,7 +19,7 @@ from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
     """What a run leaves, and its summary."""
     setup = load("two_mass_spring_drive", [*SHORT, *sets], engine)
-    emulator, evaluated = make_emulator(setup, "vm"), setup.loop.evaluations
+    emulator = make_emulator(setup, "vm")
     begun = partial(emulator.world.after, 50_300_000, engaged)
     with ticks(tick):
         ended, frames = frames_of(lambda: on_rig(setup, emulator, duration=0.15, engaged=begun))
@@ -29,7 +29,7 @@ def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda:
     left = {
         "columns": {name: column[:last].tobytes() for name, column in columns}, "frames": frames,
         "events": ended.events, "code": ended.exit_code, "timing": facts["timing"],
-        "evaluations": facts["evaluations"] - evaluated,
+        "evaluations": facts["evaluations"],
     }  # fmt: skip
     return left, facts
 

@@ -60,7 +60,7 @@ function begin() {
   if (unexplained.length) new Strip("disturbance", unexplained.map(([name]) => name), (p) => unexplained.map(([, column]) => p.row[column]), {});
   if (named("estimate.sigma.").length) head($("sigmas"), ["disturbance of", "now", "sigma"]);
   $("bounds").hidden = !named("bound.").length;
-  head($("bounds").querySelector("table"), ["bound", "h", "holds the inputs"]);
+  head($("bounds").querySelector("table"), ["bound", "h", "holds the inputs; tasks give up [unit/s²]"]);
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
   $("lateness").closest("section").hidden = about.lockstep; // virtual time: lateness does not apply
   for (const name of inputs) addGauge($("torques"), name);

@@ -1,1 +1,0 @@
-"""Signs, zeros and ranges of encoders from a motion by hand, without torque."""
