@@ -13,7 +13,7 @@ from hil.codecs.field import Field, LinearFields
 from hil.codecs.mit import gain_bits
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Steps
 from hil.drives.guard import damping_of, outlasted, refuse_fault, silent
-from hil.drives.options import MaybeFlag, Word, options_of
+from hil.drives.options import Word, options_of
 from hil.drives.settings import DriveSettings, Quantity
 from hil.drives.table import TableDrive
 from hil.drives.wire import (
@@ -71,15 +71,6 @@ class RangeOptions(Section):
         return tables()[self.motor]
 
 
-class MitOptions(RangeOptions):
-    # id of its replies, as it is set in the motor; on one bus each motor needs another
-    host: Annotated[int, NumberField("an id from 0 to 2047", least=0, below=2048, whole=True)] = 0
-    # kind of status in a reply: `cubemars`, `damiao` or `none`
-    status: Annotated[str, Word("cubemars, damiao or none", ("cubemars", "damiao", "none"))] = "none"
-    # whether the drive stops by itself when commands stop; None: unknown, which is refused on a real bus
-    drive_watchdog: MaybeFlag = None
-
-
 UNREADABLE = (  # note on a drive whose ranges are only in the config
     "the ranges of its frames cannot be read back: wrong ranges scale every torque, and only the motion shows it "
     "(compare motor or ranges with its data sheet)"
@@ -116,7 +107,6 @@ class LinearDrive(TableDrive):
     Options: ClassVar[type[RangeOptions]]
     unverified = UNREADABLE
     ramps = True
-
     _options: RangeOptions
 
     def __init__(self, settings: DriveSettings, period: float, command: int, no_motion: bytes, *gauges: Reads) -> None:

@@ -11,16 +11,17 @@ changed behind the back of another program would scale its torques.
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isclose
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from hil.codecs import mit as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.linear_ranges import LinearDrive, MitOptions, range_problems
-from hil.drives.options import address_problems, options_of
+from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
+from hil.drives.options import MaybeFlag, Word, address_problems, options_of
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, Message, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
+from servoctl.tree.fields import NumberField
 
 RANGE_TOLERANCE = 1e-3  # largest relative difference of a range: the register may hold 12.566 for 4 pi
 
@@ -50,6 +51,15 @@ WORKING = {  # kind of status -> what it says of a motor that is enabled and wit
     "cubemars": (Expects(codec.ERROR, 0xFF, 0),),
     "damiao": (Expects(codec.FIRST, 0xF0, codec.DAMIAO_ENABLED << 4),),
 }
+
+
+class MitOptions(RangeOptions):
+    # id of its replies, as it is set in the motor; on one bus each motor needs another
+    host: Annotated[int, NumberField("an id from 0 to 2047", least=0, below=2048, whole=True)] = 0
+    # kind of status in a reply: `cubemars`, `damiao` or `none`
+    status: Annotated[str, Word("cubemars, damiao or none", ("cubemars", "damiao", "none"))] = "none"
+    # whether the drive stops by itself when commands stop; None: unknown, which is refused on a real bus
+    drive_watchdog: MaybeFlag = None
 
 
 class MitDrive(LinearDrive):
