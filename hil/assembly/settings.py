@@ -13,8 +13,7 @@ from hil.bus.load import BusLoad, BusRates, FrameTraffic
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
-from hil.emulator.fault_script import read_faults
-from hil.emulator.node import targets
+from hil.emulator.fault_script import read_faults, targets
 from hil.protocols.registry import build, classic_problem, node_class, options_problems, twins
 from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
 from hil.emulator.faults import KINDS, FaultKind, Option, number, time, word
-from hil.emulator.node import Target
+from hil.emulator.node import Twin
 from hil.frame import CLASSIC_SIZE
 from servoctl.config.document import Problem
 from servoctl.errors import remedy
@@ -21,6 +22,38 @@ TIMES = {  # parameters that every kind has
 }
 
 _COMMON = ("kind", *TIMES, "drive", "bus")
+
+
+class Target(NamedTuple):
+    """A node that a fault can act on."""
+
+    node: SensorSettings
+    twin: Twin | None  # None: its protocol is not known, and it may have every fault
+
+    @property
+    def drive(self) -> bool:
+        return isinstance(self.node, DriveSettings)
+
+    def has(self, kind: str) -> bool:
+        """Whether it can have a kind of fault that not every node can have."""
+        if self.twin is None:
+            return True
+        emulated = self.twin.drive if self.drive else self.twin.sensor
+        return emulated is not None and kind in emulated.special_faults
+
+    def unfit_code(self, code: int) -> str | None:
+        """Why the protocol cannot report an error code as a fault; None if it can."""
+        protocol, status = self.node.protocol, self.node.options.get("status")
+        first, last = (code, code) if self.twin is None else self.twin.drive.error_codes(self.node)
+        if first <= code <= last:
+            return None
+        spoken = f"{protocol} with status {status}" if status else protocol
+        return f"expected an error code of {spoken}, {first} to {last}, got {code}"
+
+
+def targets(nodes: Iterable[SensorSettings], twins: Mapping[str, Twin]) -> dict[str, Target]:
+    """Name of each node -> what a fault script must know of it."""
+    return {node.name: Target(node, twins.get(node.protocol)) for node in nodes}
 
 
 def read_faults(

@@ -1,4 +1,4 @@
-"""The common part of emulated drives and encoder nodes, for all protocols, and what a fault script must know of one.
+"""The common part of emulated drives and encoder nodes, for all protocols.
 
 Design: a node is a state machine, driven by frames and timers. It has a controller on the bus, an encoder and, if it is
 a drive, a motor with a brake. Faults set its attributes and nothing else.
@@ -10,7 +10,7 @@ A drive that brakes by itself goes down a ramp to standstill, where it holds its
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -246,35 +246,3 @@ class Twin(NamedTuple):
     drive: type[EmulatedDrive]  # class of an emulated drive
     reader: type[CommandReader]  # class that reads the loop's commands to a drive; it shares no code with `drive`
     sensor: type[EmulatedNode] | None = None  # class of an emulated encoder node; None if the protocol has none
-
-
-class Target(NamedTuple):
-    """A node that a fault can act on."""
-
-    node: SensorSettings
-    twin: Twin | None  # None: its protocol is not known, and it may have every fault
-
-    @property
-    def drive(self) -> bool:
-        return isinstance(self.node, DriveSettings)
-
-    def has(self, kind: str) -> bool:
-        """Whether it can have a kind of fault that not every node can have."""
-        if self.twin is None:
-            return True
-        emulated = self.twin.drive if self.drive else self.twin.sensor
-        return emulated is not None and kind in emulated.special_faults
-
-    def unfit_code(self, code: int) -> str | None:
-        """Why the protocol cannot report an error code as a fault; None if it can."""
-        protocol, status = self.node.protocol, self.node.options.get("status")
-        first, last = (code, code) if self.twin is None else self.twin.drive.error_codes(self.node)
-        if first <= code <= last:
-            return None
-        spoken = f"{protocol} with status {status}" if status else protocol
-        return f"expected an error code of {spoken}, {first} to {last}, got {code}"
-
-
-def targets(nodes: Iterable[SensorSettings], twins: Mapping[str, Twin]) -> dict[str, Target]:
-    """Name of each node -> what a fault script must know of it."""
-    return {node.name: Target(node, twins.get(node.protocol)) for node in nodes}

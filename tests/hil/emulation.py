@@ -13,8 +13,7 @@ from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.table import TableDrive
 from hil.emulator.emulator import EmulatedRig, Emulator
-from hil.emulator.fault_script import read_faults
-from hil.emulator.node import Target, targets
+from hil.emulator.fault_script import Target, read_faults, targets
 from hil.emulator.process import EmulatorServer
 from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
