@@ -18,10 +18,10 @@ from test_sweep_ends import BALL, CONFIG, begin
 from servoctl.assembly.classes import files_of
 from servoctl.cli import main
 from servoctl.config import load_config
-from servoctl.study.store import SWEEP
+from servoctl.study.store import RowStore
 from tests.faces import exit_code
 
-FILE = SWEEP.file
+FILE = RowStore.file
 
 GRID = "plant.parameters.m=1:2:7"
 

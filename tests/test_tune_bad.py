@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from servoctl.study.trials import STUDY
+from servoctl.study.trials import TrialStore
 from tests.faces import answer
 from tests.refused import Base, Case, assert_refused, cases
 
@@ -122,7 +122,7 @@ def test_an_altered_trial_is_refused_with_its_line_and_left_alone(
     config: Path, capsys: pytest.CaptureFixture[str], row: object
 ) -> None:
     assert said(capsys, "--out", "study", "--trials", "2")[0] in (0, 4)
-    file = config.parent / "study" / STUDY.file
+    file = config.parent / "study" / TrialStore.file
     head, _, last = file.read_text().splitlines()
     altered = "\n".join([head, json.dumps({"run": 0, "seconds": 0.0, "row": row}), last, ""])
     file.write_text(altered)

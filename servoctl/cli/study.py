@@ -93,7 +93,7 @@ def sweep(
     from servoctl.assembly import load
     from servoctl.study import sweep as sweeps
     from servoctl.study.points import points_of, read_varies
-    from servoctl.study.store import SWEEP, RowStore
+    from servoctl.study.store import RowStore
     from servoctl.study.sweep_files import save
 
     phases = Phases()
@@ -102,7 +102,7 @@ def sweep(
     phases.end("loading and tracing")
     varies = read_varies(vary or (), loaded)
     shown = sweeps.plan(loaded, metric)
-    folder = _folder(f"{loaded.name}-sweep", out, resume, SWEEP.file)
+    folder = _folder(f"{loaded.name}-sweep", out, resume, RowStore.file)
     points = points_of(varies, sample, samples, seed)
     identity = sweeps.identity(loaded, varies, sample, seed, len(points))
     with (
@@ -148,7 +148,7 @@ def tune(
     from servoctl.study.search import require_packages
     from servoctl.study.search import tune as run_tune
     from servoctl.study.search_files import save
-    from servoctl.study.trials import STUDY
+    from servoctl.study.trials import TrialStore
 
     require_packages()
     lengths = {"trials": trials, "refine": refine}
@@ -159,7 +159,7 @@ def tune(
         loaded = load(config, changes, engine=engine)
         problem = read_problem(loaded)
     phases.end("loading and tracing")
-    folder = _folder(f"{loaded.name}-tune", out, resume, STUDY.file)
+    folder = _folder(f"{loaded.name}-tune", out, resume, TrialStore.file)
     waiting = "compiling and running the baseline"
     with _connected(cluster, jobs) as workers, ProgressBar(loaded.name, waiting) as progress:
         tuning = run_tune(problem, folder, jobs, resume, workers, progress)
@@ -174,7 +174,7 @@ def tune(
 
     after = None if tuning.best is None else f"servoctl run {quote(str(folder / 'best.yaml'))}"
     summary = tuning.summary() | {"times": phases.seconds}
-    _end(summary, folder, [STUDY.file, *names], as_json, tell, bad=tuning.best is None, after=after)
+    _end(summary, folder, [TrialStore.file, *names], as_json, tell, bad=tuning.best is None, after=after)
 
 
 def _connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster | None]":

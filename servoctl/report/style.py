@@ -208,14 +208,11 @@ def _place_labels(axes: "Axes", texts: list["Text"]) -> None:
 
 def spread(wanted: list[float], gap: float) -> list[float]:
     """Positions nearest to the wanted ones (ascending, 0 to 1) at least a gap apart; closer if there is no room."""
+    from scipy.optimize import isotonic_regression
+
     count = len(wanted)
     gap = min(gap, 1.0 / max(count - 1, 1))
-    pools: list[tuple[float, int]] = []  # (mean, size); isotonic least squares: pool adjacent violators
-    for i, height in enumerate(wanted):
-        mean, size = height - i * gap, 1
-        while pools and pools[-1][0] > mean:
-            other, others = pools.pop()
-            mean, size = (mean * size + other * others) / (size + others), size + others
-        pools.append((mean, size))
-    means = [mean for mean, size in pools for _ in range(size)]
-    return [min(max(mean, 0.0), 1.0 - (count - 1) * gap) + i * gap for i, mean in enumerate(means)]
+    slots = gap * np.arange(count)
+    rising = isotonic_regression(np.array(wanted) - slots).x if count else slots
+    positions: list[float] = (np.clip(rising, 0.0, 1.0 - (count - 1) * gap) + slots).tolist()
+    return positions

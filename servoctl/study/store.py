@@ -6,8 +6,7 @@ written so that they are read back to the bit.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -20,28 +19,14 @@ from servoctl.study.metrics import Row
 from servoctl.version import VERSION
 
 
-@dataclass(frozen=True)
-class Stored:
-    """Names of what a store keeps."""
-
-    file: str
-    noun: str
-    rows: str  # what a row is of, in the plural
-
-
-SWEEP = Stored("sweep.jsonl", "sweep", "runs")
-
-
 class RowStore:
-    """The rows of one sweep or search; a context manager that closes the file.
+    """The rows of one sweep; a context manager that closes the file.
 
     Args:
         folder: The folder; without `resume`, it is created if it is missing.
         identity: What identifies it, as by `identity_of`.
         planned: Number of rows when it is complete; None: there may always be more.
         resume: Whether to keep existing rows; False: they are replaced, unless they belong to an unfinished sweep.
-        stored: What the rows are of.
-        valid: Whether a row could have been written.
 
     Raises:
         ConfigError: With `resume`: there are no rows, or those of another sweep. Without: those of an unfinished one,
@@ -49,19 +34,13 @@ class RowStore:
         RunFolderError: The file is damaged, in use by another program, or cannot be written.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        identity: dict[str, Any],
-        planned: int | None,
-        resume: bool,
-        stored: Stored = SWEEP,
-        valid: Callable[[Row], bool] = lambda row: True,
-    ) -> None:
-        if resume and not (folder / stored.file).exists():
-            raise _nothing_to_resume(folder, stored.noun)
+    file, noun, kind = "sweep.jsonl", "sweep", "runs"  # its name, what it is of, and what a row is of, in the plural
+
+    def __init__(self, folder: Path, identity: dict[str, Any], planned: int | None, resume: bool) -> None:
+        self.path = folder / self.file
+        if resume and not self.path.exists():
+            raise self._nothing_to_resume()
         study_folder(folder)
-        self.path, self._stored, self._valid = folder / stored.file, stored, valid
         self.rows: list[Row] = []  # the rows so far, in order
         self.seconds = 0.0  # [s] time that they took, in all sessions together
         try:
@@ -86,7 +65,7 @@ class RowStore:
             self._refuse_unfinished(lines, planned)
             lines = []
         elif not lines and planned is not None:
-            raise _nothing_to_resume(self.path.parent, self._stored.noun)
+            raise self._nothing_to_resume()
         entries = [self._read(number, line) for number, line in enumerate(lines, 1)]
         if entries:
             self._check_same(entries[0], identity)
@@ -95,25 +74,32 @@ class RowStore:
                 seconds: Any = entry.get("seconds")
                 valid = isinstance(row, dict) and isinstance(seconds, float) and (planned is None or number < planned)
                 valid = valid and isinstance(row.get("status"), str) and entry.get("run") == number
-                if not valid or not self._valid(row):
+                if not valid or not self.fits(row):
                     raise self._damaged(number + 2)
                 self.rows.append(row)
                 self.seconds = seconds
         self._file.truncate(sum(len(line) + 1 for line in lines))
         self._header = None if entries else identity
 
+    def fits(self, row: Row) -> bool:
+        """Whether a row could have been written."""
+        return True
+
+    def _nothing_to_resume(self) -> ConfigError:
+        return ConfigError(f"--resume: {self.path.parent} holds no {self.noun} that can continue (leave --resume out)")
+
     def _refuse_unfinished(self, lines: Sequence[bytes], planned: int | None) -> None:
         runs = None if planned is None else _runs(lines)
         if len(lines) > 1 and (planned is None or (runs is not None and len(lines) <= runs)):
-            count = f"{len(lines) - 1}{'' if runs is None else f' of {runs}'} {self._stored.rows}"
+            count = f"{len(lines) - 1}{'' if runs is None else f' of {runs}'} {self.kind}"
             raise ConfigError(
-                f"{self.path}: holds {count} of a {self._stored.noun} (continue with --resume, or choose another --out)"
+                f"{self.path}: holds {count} of a {self.noun} (continue with --resume, or choose another --out)"
             )
 
     def _check_same(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         if (change := difference(before, now)) is not None:
             raise ConfigError(
-                f"--resume: {self.path}: is of another {self._stored.noun}: {change} (give the same arguments, or "
+                f"--resume: {self.path}: is of another {self.noun}: {change} (give the same arguments, or "
                 "another --out without --resume)"
             )
 
@@ -127,7 +113,7 @@ class RowStore:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WriteError(
-                f"{self.path}: another program works on this {self._stored.noun} (wait until it ends, or stop it)"
+                f"{self.path}: another program works on this {self.noun} (wait until it ends, or stop it)"
             ) from error
 
     def _read(self, number: int, line: bytes) -> dict[str, Any]:
@@ -141,8 +127,7 @@ class RowStore:
 
     def _damaged(self, number: int) -> RunFolderError:
         return RunFolderError(
-            f"{self.path}: line {number} is damaged (restore the file, or run the {self._stored.noun} again "
-            "with another --out)"
+            f"{self.path}: line {number} is damaged (restore the file, or run the {self.noun} again with another --out)"
         )
 
     def add(self, row: Row, seconds: float = 0.0) -> None:
@@ -190,10 +175,6 @@ def identity_of(run: Run, **details: Any) -> dict[str, Any]:
         values.get("tune", {}).pop(length, None)
     identity = {"servoctl": VERSION, **details, "files": hashes_of(run.loaded), "config": values}
     return dict(json.loads(json.dumps(identity)))
-
-
-def _nothing_to_resume(folder: Path, noun: str) -> ConfigError:
-    return ConfigError(f"--resume: {folder} holds no {noun} that can continue (leave --resume out)")
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:

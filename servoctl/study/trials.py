@@ -14,7 +14,7 @@ from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation
 from servoctl.study.metrics import Row
 from servoctl.study.points import Point
 from servoctl.study.problem import SearchProblem
-from servoctl.study.store import RowStore, Stored, identity_of
+from servoctl.study.store import RowStore, identity_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -105,9 +105,6 @@ def distributions(tune: Tune) -> "dict[str, BaseDistribution]":
     return space
 
 
-STUDY = Stored("study.jsonl", "study", "trials")
-
-
 class TrialStore(RowStore):
     """The finished trials of a study; a context manager that closes the file.
 
@@ -120,9 +117,11 @@ class TrialStore(RowStore):
         RunFolderError: The file is damaged, in use by another search, or cannot be written.
     """
 
+    file, noun, kind = "study.jsonl", "study", "trials"
+
     def __init__(self, folder: Path, problem: SearchProblem, resume: bool) -> None:
         self._problem = problem
-        super().__init__(folder, identity_of(problem.run), None, resume, STUDY, self._fits)
+        super().__init__(folder, identity_of(problem.run), None, resume)
         self.trials = [Trial.of_row(number, row) for number, row in enumerate(self.rows)]  # all trials, in order
 
     @property
@@ -139,8 +138,7 @@ class TrialStore(RowStore):
         self.add(trial.row)
         self.trials.append(trial)
 
-    def _fits(self, row: Row) -> bool:
-        """Whether a search could have written this row."""
+    def fits(self, row: Row) -> bool:
         try:
             trial = Trial.of_row(0, row)
             frozen(trial, self._problem.tune)
