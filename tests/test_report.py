@@ -15,8 +15,8 @@ from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report import DPI, FIGURES, PRINTED, figure, gives, plot, report
 from servoctl.report.film import RATE, film
 from servoctl.report.path import frames, view
-from servoctl.report.stages import stage_spans
 from servoctl.report.style import NAMED, chosen, colours, envelope, spread
+from servoctl.report.timing import stage_spans
 from servoctl.run_folder.trajectory import Trajectory
 
 

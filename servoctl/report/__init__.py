@@ -13,9 +13,8 @@ from servoctl.errors import RunFolderError
 from servoctl.report.panels import by_unit, draw_bounds, draw_group, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.shapes import draw_last_pose, draw_shapes
-from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
-from servoctl.report.timing import draw_timing, timing_groups
+from servoctl.report.timing import draw_timing, first_stop, timing_groups
 from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory
 

@@ -17,7 +17,7 @@ import numpy as np
 from servoctl.report.path import frames, task_paths
 from servoctl.report.shapes import enclosures, frame_axes, moving_shapes, obstacles, solids
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
-from servoctl.report.stages import STOPS, TASK, stage_spans
+from servoctl.report.timing import STOPS, TASK, stage_spans
 from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.files import replace, unwritable
 from servoctl.run_folder.metrics import TASK_METRICS

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from servoctl.report.scales import calm_range
-from servoctl.report.stages import of_task, shade_stages
-from servoctl.report.style import NAMED, QUIET, axis_label, colours, draw_lines, drawable, envelope
+from servoctl.report.style import NAMED, QUIET, axis_label, colours, draw_lines, drawable, envelope, time_axis
+from servoctl.report.timing import of_task, shade_stages
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
@@ -28,13 +28,6 @@ def by_unit(trajectory: Trajectory, prefix: str) -> dict[str, dict[str, Array]]:
     for name, x in trajectory.group(prefix).items():
         groups.setdefault(trajectory.units.get(f"{prefix}.{name}", ""), {})[name] = x
     return groups
-
-
-def time_axis(axes: "Axes", t: Array) -> None:
-    """Makes the time axis span the run."""
-    axes.set_xlabel("t [s]")
-    if len(t) > 1 and t[-1] > t[0]:
-        axes.set_xlim(float(t[0]), float(t[-1]))
 
 
 def leave_out_runaway(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> None:

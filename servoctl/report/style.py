@@ -109,6 +109,13 @@ def draw_lines(axes: "Axes", t: Array, lines: dict[str, Array], shades: dict[str
         axes.plot(*points, linestyle, color=shades[name], linewidth=width, gid=name, marker=marker, markersize=4)
 
 
+def time_axis(axes: "Axes", t: Array) -> None:
+    """Makes the time axis span the run."""
+    axes.set_xlabel("t [s]")
+    if len(t) > 1 and t[-1] > t[0]:
+        axes.set_xlim(float(t[0]), float(t[-1]))
+
+
 def show_scale(axes: "Axes", scale: Scale, axis: Literal["x", "y"] = "y") -> None:
     """Sets the scale of an axis, and writes how many values lie outside."""
     log = scale.kind == "log"

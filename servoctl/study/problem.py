@@ -14,8 +14,7 @@ from servoctl.expression import constant
 from servoctl.linear.reserve import bounds_of
 from servoctl.run_folder.metrics import greatest_is_best
 from servoctl.study.metrics import metric_names, no_such_metric
-from servoctl.study.paths import check_path, leaves
-from servoctl.study.points import Point
+from servoctl.study.points import Point, check_path, leaves
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
 

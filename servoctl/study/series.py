@@ -36,8 +36,7 @@ from servoctl.simulation.realism import tick_noise
 from servoctl.simulation.side_by_side import plan_of, summary_of
 from servoctl.simulation.simulate import simulate_loop
 from servoctl.study.metrics import Row, metrics_of
-from servoctl.study.paths import brief
-from servoctl.study.points import Point
+from servoctl.study.points import Point, brief
 from servoctl.types import Array
 
 MOST_RANDOM = 2**24
