@@ -54,12 +54,12 @@ function panel(box, group, runs, { title, notes: initialNotes = [], ...spec }) {
 }
 
 /** Tables and lines of some columns of all runs; pick(run) -> [[name, values], ...]. */
-function overlay(runs, pick, { step = false, of } = {}) {
+function overlay(runs, pick, { step = false, of, time = (run) => run.columns.t } = {}) {
   const tables = [], lines = [], names = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => name)))];
   runs.forEach((run, r) => {
     const columns = pick(run);
     if (!columns.length) return;
-    tables.push([Array.from(run.columns.t), ...columns.map(([, x]) => gapped(x, of))]);
+    tables.push([Array.from(time(run)), ...columns.map(([, x]) => gapped(x, of))]);
     for (const [name] of columns) {
       lines.push({
         name: runs.length > 1 ? `${name} · ${run.name}` : name, run: run.name, step,
@@ -73,12 +73,11 @@ function overlay(runs, pick, { step = false, of } = {}) {
 
 const rainbow = (share) => `hsl(${Math.round(200 + 150 * share)} 60% ${Math.round(38 + 24 * share)}%)`;
 
-/** One panel per unit of a group of columns. */
-function byUnit(box, group, runs, columns, title, more = () => ({})) {
-  const units = [...new Set(runs.flatMap((run) => groupOf(run, columns).map(([name]) => run.units[`${columns}.${name}`] ?? "")))];
-  for (const unit of units) {
-    const pick = (run) => groupOf(run, columns).filter(([name]) => (run.units[`${columns}.${name}`] ?? "") === unit);
-    const drawn = overlay(runs, pick);
+/** One panel per unit of a group of columns; more(pick, drawn) -> what else the panel has. */
+function byUnit(box, group, runs, columns, title, { rows = (run) => groupOf(run, columns), more = () => ({}) } = {}) {
+  const unitOf = (run, name) => run.units[`${columns}.${name}`] ?? "";
+  for (const unit of new Set(runs.flatMap((run) => rows(run).map(([name]) => unitOf(run, name))))) {
+    const pick = (run) => rows(run).filter(([name]) => unitOf(run, name) === unit), drawn = overlay(runs, pick);
     if (drawn.lines.length) panel(box, group, runs, { title, unit, ...drawn, ...more(pick, drawn) });
   }
 }
@@ -89,7 +88,7 @@ function motion(box, group, runs) {
 }
 
 function inputs(box, group, runs) {
-  byUnit(box, group, runs, "u", "Inputs", (pick, drawn) => {
+  byUnit(box, group, runs, "u", "Inputs", { more: (pick, drawn) => {
     const limits = runs.flatMap((run) => pick(run).flatMap(([name, u], i) => (run.limits[name] ?? []).map((value, end) => {
       const side = end ? 1 : -1, most = u.reduce((a, y) => Math.max(a, side * (y || 0)), 0);
       return { value, side, colour: drawn.lines[i].colour, near: value !== null && Math.abs(value) <= NEAR * most };
@@ -106,7 +105,7 @@ function inputs(box, group, runs) {
     if (near.length) notes.push(`hatched: ${alike ? `limits ${list(near)}` : "limits in the colour of their input"}`);
     if (far.length) notes.push(`limits far from the inputs: ${list(far)}`);
     return { limits: drawnLimits, notes };
-  });
+  } });
 }
 
 /** Errors of task rows and of the mechanism's own, by unit; rows at round-off are only counted. */
@@ -119,15 +118,8 @@ function violations(box, group, runs, { task_stage: task }) {
       largest.set(name, x.reduce((most, y) => (Number.isNaN(y) ? most : Math.max(most, Math.abs(y))), largest.get(name) ?? 0));
     }
     const exact = [...largest].filter(([, most]) => most < ROUND_OFF).length;
-    const note = `${exact} ${exact === 1 ? "row" : "rows"} below 1e-9: round-off`;
-    const unitOf = (run, name) => run.units[`${columns}.${name}`] ?? "";
-    const shownRows = (run) => all(run).filter(([name]) => !(largest.get(name) < ROUND_OFF));
-    const units = [...new Set(runs.flatMap((run) => shownRows(run).map(([name]) => unitOf(run, name))))];
-    units.forEach((unit, i) => {
-      const drawn = overlay(runs, (run) => shownRows(run).filter(([name]) => unitOf(run, name) === unit));
-      panel(box, group, runs, { title, unit, notes: exact && i === units.length - 1 ? [note] : [], ...drawn });
-    });
-    if (exact && !units.length) box.insertAdjacentHTML("beforeend", `<div class="panel"><header><h3>${title}</h3></header><p class="note">${note}</p></div>`);
+    byUnit(box, group, runs, columns, title, { rows: (run) => all(run).filter(([name]) => !(largest.get(name) < ROUND_OFF)) });
+    if (exact) box.insertAdjacentHTML("beforeend", `<p class="panel note">${title}: ${exact} ${exact === 1 ? "row" : "rows"} below 1e-9: round-off</p>`);
   }
 }
 
@@ -212,13 +204,8 @@ function statusBands(run, statuses) {
 }
 
 function forces(box, group, runs) {
-  const having = runs.filter((run) => run.energy);
-  if (having.length) {
-    const tables = having.map((run) => [Array.from(run.energy.t), gapped(run.energy.x)]);
-    const lines = having.map((run) => ({ name: runs.length > 1 ? `energy · ${run.name}` : "energy", run: run.name, colour: "--c0",
-      dash: runs.length > 1 ? DASHES[runs.indexOf(run) % 4] : [] }));
-    panel(box, group, runs, { title: "Mechanical energy", unit: "J", tables, lines, tight: true });
-  }
+  const energy = overlay(runs, (run) => (run.energy ? [["energy", run.energy.x]] : []), { time: (run) => run.energy.t });
+  if (energy.lines.length) panel(box, group, runs, { title: "Mechanical energy", unit: "J", ...energy });
   byUnit(box, group, runs, "servo_force", "Servo forces B u, by coordinate");
   byUnit(box, group, runs, "passive_force", "Forces of mechanism constraints, by coordinate");
 }
@@ -226,21 +213,18 @@ function forces(box, group, runs) {
 /** The observer's disturbance of each task row, and the estimator's of each coordinate between its limits of 2 sigma. */
 function disturbances(box, group, runs) {
   byUnit(box, group, runs, "disturbance", "Disturbance that the observer sees, by task row");
-  const estimates = (run) => groupOf(run, "estimate.disturbance");
-  for (const unit of new Set(runs.flatMap((run) => estimates(run).map(([name]) => run.units[`estimate.disturbance.${name}`] ?? "")))) {
-    const own = (run) => estimates(run).filter(([name]) => (run.units[`estimate.disturbance.${name}`] ?? "") === unit);
-    const edges = (run) => own(run).filter(([name]) => `estimate.sigma.${name}` in run.columns).flatMap(([name, d]) => {
+  byUnit(box, group, runs, "estimate.disturbance", "Disturbance that the estimator sees, by coordinate", { more: (pick, drawn) => {
+    const around = overlay(runs, (run) => pick(run).filter(([name]) => `estimate.sigma.${name}` in run.columns).flatMap(([name, d]) => {
       const sigma = run.columns[`estimate.sigma.${name}`];
       return [-2, 2].map((side) => [`${name} ${side < 0 ? "-" : "+"} 2 sigma`, d.map((x, i) => x + side * sigma[i])]);
-    });
-    const drawn = overlay(runs, own), around = overlay(runs, edges);
+    }));
     around.lines.forEach((line) => {
       const of = drawn.lines.find(({ name, run }) => run === line.run && line.name.startsWith(`${name.split(" · ")[0]} `));
       Object.assign(line, { colour: of.colour, width: 0.6, dash: [2, 3] });
     });
-    panel(box, group, runs, { title: "Disturbance that the estimator sees, by coordinate", unit, notes: around.lines.length ? ["dotted: 2 sigma around it"] : [],
-      tables: [...drawn.tables, ...around.tables], lines: [...drawn.lines, ...around.lines] });
-  }
+    const notes = around.lines.length ? ["dotted: 2 sigma around it"] : [];
+    return { notes, tables: [...drawn.tables, ...around.tables], lines: [...drawn.lines, ...around.lines] };
+  } });
 }
 
 /** A strip with the text of every event; equal events at the same time share a line. */
