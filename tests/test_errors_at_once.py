@@ -205,30 +205,6 @@ class Row(sc.Plant):
 '''
 
 
-BAD_TUNE = """
-tune:
-  search: {law.correction.baumgarte.alphaa: [1, 5]}
-  objective: {minimise: rmss_violation}
-"""
-
-
-def test_check_names_what_is_wrong_with_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import servoctl as sc
-
-    text = Path(sc.load("two_mass_spring", strict=False).loaded.path).read_text()  # type: ignore[union-attr]
-    (tmp_path / "c.yaml").write_text(text.split("\ntune:")[0] + BAD_TUNE)
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(tmp_path / "c.yaml")])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "tune.search.law.correction.baumgarte.alphaa: the config has no such number (did you mean" in said
-    wrong = "tune.objective.minimise: rmss_violation: there is no such metric (did you mean 'rms_violation'?"
-    assert wrong in said
-    assert main(["run", str(tmp_path / "c.yaml"), "--out", str(tmp_path / "out")]) == 2
-    assert not (tmp_path / "out").exists()
-    assert wrong in capsys.readouterr().err
-
-
 SECOND_ORDER = "law.correction={second_order: {damping: 20, stiffness: 100}}"
 
 
@@ -247,26 +223,3 @@ def test_paths_of_a_search_that_another_correction_may_have_removed_are_a_warnin
     said = capsys.readouterr().err
     assert f"{'error' if code else 'warning'}: {tmp_path}/c.yaml:" in said and "tune.search.law.correction" in said
     assert ("with this --set: `tune` would refuse it" in said) is (code == 0)
-
-
-def test_a_wrong_class_of_a_task_is_named_beside_a_wrong_class_of_the_plant(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "c.yaml").write_text(
-        'plant: {class: "none.py:Plant"}\ninitial: {q: {x: 0}, v: 0}\n'
-        'task: [{name: a, class: "nothing.py:Task"}]\nlaw: {}\nrun: {duration: 1}\n'
-    )
-    assert main(["check", str(tmp_path / "c.yaml")]) == 2
-    said = capsys.readouterr().err
-    assert "plant.class: " in said and "none.py: there is no such file" in said
-    assert "task.a.class: " in said and "nothing.py: there is no such file" in said
-
-
-def test_a_tolerance_of_another_method_hides_no_step_that_does_not_divide_the_period(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = "duration: 0.1, period: 5*ms, integrator: {step: 3*ms, rtol: 1e-6}"
-    text = RIGHT.replace("duration: 0.1, period: 0.001", run)
-    assert [line.partition(": ")[2].partition(":")[0] for line in told("run", text, tmp_path, capsys)] == [
-        "run.integrator.step", "run.integrator.rtol",
-    ]  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shipped import LOADED, RAISED
+from shipped import RAISED
 
 import servoctl
 from plants.two_mass_spring import TwoMassSpring
@@ -36,11 +36,7 @@ ROUNDING = 1e-12
 LAST_PLACE = 1e-7
 """Residual of a row whose 4th derivative is up to 1e8, as a stiff spring makes it."""
 
-LARGE = {"three_rrr"}
-"""Takes more than five seconds to load twice and to compile."""
-
-
-OPTIMISED = {
+OPTIMISED = (
     "arm_obstacle",
     "chain",
     "coordinated_robots",
@@ -52,12 +48,13 @@ OPTIMISED = {
     "scara_path",
     "swarm",
     "two_mass_spring",
-}
-"""Their C is optimised: every kind of law and plant is among them; of all others only its numbers are new."""
+)
+"""Shipped configs with every kind of law and plant; of all others only the numbers are new."""
 
-MARKS = {**dict.fromkeys(OPTIMISED, pytest.mark.optimised), **dict.fromkeys(LARGE, pytest.mark.slow)}
-NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in LOADED if name != "swarm_50"]
-"""The robots of `swarm_50` are those of `swarm`, compiled one by one."""
+FROM_FILES = ("arm_path", "quadruped_stand", "two_arms_box")
+"""Robots from files, whose C is compiled without optimisation: it takes less time."""
+
+NAMES = [*(pytest.param(name, marks=pytest.mark.optimised) for name in OPTIMISED), *FROM_FILES]
 
 
 @pytest.fixture(autouse=True)

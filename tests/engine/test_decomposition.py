@@ -72,21 +72,6 @@ ENGINES = pytest.mark.parametrize("engine", ["numbers", "symbols"])
 
 @ENGINES
 @FEW
-@given(matrices(), st.integers(-150, 150))
-def test_the_pseudoinverse_meets_the_four_conditions_of_penrose(
-    engine: str, case: tuple[Array, int], power: int
-) -> None:
-    A, rank = case
-    P = pinv_of(engine, A * 10.0**power) * 10.0**power
-    small = 100 * EPS * condition(A, rank)  # backward stable: the error of A^+ is its condition times rounding
-    assert np.abs(A @ P @ A - A).max() <= small
-    assert np.abs(P @ A @ P - P).max() <= small * max(1.0, np.abs(P).max())
-    assert np.abs(A @ P - (A @ P).T).max() <= small
-    assert np.abs(P @ A - (P @ A).T).max() <= small
-
-
-@ENGINES
-@FEW
 @given(matrices(smallest=1e-3))
 def test_the_pseudoinverse_equals_that_of_numpy(engine: str, case: tuple[Array, int]) -> None:
     A, rank = case

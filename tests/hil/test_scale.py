@@ -88,7 +88,7 @@ def test_counts_that_are_four_times_too_few_are_named_in_ordinary_ticks_in_c(mon
     assert [event.subject for event in c["events"] if event.kind is EventKind.ENCODER] == ["a"]
 
 
-@pytest.mark.parametrize("rig", ["A", "S", "mixed", "two arms"])
+@pytest.mark.parametrize("rig", ["A", "S", "mixed"])
 def test_right_scales_are_never_named(rig: str) -> None:
     played = play(rig, "hil.emulation.encoder_noise=1e-4", duration=1.0)
     assert not [each for each in played.events if "its position moves by" in each.detail]

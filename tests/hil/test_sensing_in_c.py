@@ -211,7 +211,7 @@ def test_samples_in_c_are_judged_and_combined_as_the_textbook_does_it(name: str)
         "coordinated robots": (CoordinatedRobots(), robots(0.2), []),
     }
     machine, counts = Machine(*machines[name]), Counter[Found]()
-    for seed in range(24):
+    for seed in range(12):
         read(machine, seed, counts)
     expected = {Found.POSITION, Found.VELOCITY, Found.JUMP, Found.STUCK, Found.SCALE}
     assert set(counts) >= expected | ({Found.CONTRADICTION} if name == "coordinated robots" else set())

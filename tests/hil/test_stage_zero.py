@@ -131,10 +131,10 @@ def test_a_vertical_axis_with_a_weak_motor_is_braked_at_once(speeds: str) -> Non
 
 @pytest.fixture(scope="module")
 def strangers() -> list[Machine]:
-    return list(machines(12, seed=2, noise=False))
+    return list(machines(6, seed=2, noise=False))
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(6))
 def test_sound_drives_of_machines_that_differ_from_their_models_are_not_accused(
     strangers: list[Machine], number: int
 ) -> None:

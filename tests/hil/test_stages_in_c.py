@@ -110,9 +110,7 @@ def compare(machine: str, stage: Stage, *faults: Mapping[str, Any], **more: Any)
         ("robots", Stage.ZERO, "zero"),
         ("V rack mit", Stage.ZERO, "zero"),
         ("robots, estimated", Stage.RAMP, "ramp"),
-        ("V rack odrive", Stage.RAMP, "ramp"),
         ("robots", Stage.FLOAT, "float"),
-        ("L", Stage.FLOAT, "float"),
         ("V rack moteus", Stage.FULL, "stopping"),
         ("robots, estimated", Stage.FULL, "stopping"),
     ],
@@ -155,17 +153,13 @@ def _phases(machine: str) -> dict[str, float]:
 
 
 FAULTS = [
-    ("samples lost", "robots", "zero", {"kind": "silent", "for": 0.03}),
     ("drive fault", "V rack mit", "ramp", {"kind": "drive_fault"}),
     ("encoder jump", "robots", "full", {"kind": "encoder_jump", "delta": 0.3}),
-    ("encoder stuck", "robots", "stopping", {"kind": "encoder_stuck"}),
     ("no torque", "V rack mit", "zero", {"kind": "no_torque"}),
     ("wrong length", "robots", "standing", {"kind": "wrong_length", "length": 3}),
     ("stall", "V rack mit", "enabling", {"kind": "stall", "for": 0.03}),
-    ("stall", "robots", "ramp", {"kind": "stall", "for": 0.03}),
     ("host's bus-off", "V rack robstride", "zero", {"kind": "bus_off"}),
     ("frames lost", "V rack moteus", "stopping", {"kind": "lost", "for": 0.005}),
-    ("cable off", "L", "stopping", {"kind": "cut"}),
 ]
 
 
@@ -182,7 +176,7 @@ def test_a_fault_in_each_stage_has_its_reaction_at_the_same_instant(machine: str
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "factor", "when"),
-    [("V rack mit", -1.0, 0.0), ("A", -0.3, 0.5), ("A", 3.0, 0.5), ("robots", 0.2, 0.2), ("two arms", 1.8, 0.2)],
+    [("V rack mit", -1.0, 0.0), ("A", -0.3, 0.5), ("robots", 0.2, 0.2)],
 )
 def test_what_the_test_of_the_drives_finds_is_found_at_the_same_instant(
     machine: str, factor: float, when: float

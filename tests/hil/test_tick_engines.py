@@ -46,14 +46,12 @@ def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) 
 @pytest.mark.parametrize(
     ("engine", "sets"),
     [
-        ("vm", ()),
         ("numpy", ()),
         ("auto", (PLANT,)),
         ("auto", (TERM,)),
         ("auto", (CRANK,)),
-        ("vm", ("hil.prediction=true",)),
     ],
-    ids=["vm", "numpy", "opaque plant", "opaque law", "motor that acts by the pose", "predicted"],
+    ids=["numpy", "opaque plant", "opaque law", "motor that acts by the pose"],
 )
 def test_on_every_engine_c_decides_the_ticks_of_the_same_run(engine: str, sets: tuple[str, ...]) -> None:
     left, facts = compare(engine, *sets)
@@ -61,7 +59,6 @@ def test_on_every_engine_c_decides_the_ticks_of_the_same_run(engine: str, sets: 
 
 
 FAILURES = {
-    "a plant": (Awkward, ArithmeticError("a model that fails")),
     "a law": (Grumpy, LookupError("a term that fails")),
     "a plant that ends the program": (Awkward, SystemExit(0)),
 }

@@ -64,10 +64,10 @@ def compare(config: str, *overrides: str, duration: float = 0.3) -> dict[str, An
 
 @pytest.mark.slow
 @pytest.mark.optimised
-def test_ten_seconds_of_coordinated_robots_are_equal_to_the_bit() -> None:
-    left = compare("coordinated_robots", "hil.emulation.encoder_noise=2e-5", duration=10.0)
+def test_three_seconds_of_coordinated_robots_are_equal_to_the_bit() -> None:
+    left = compare("coordinated_robots", "hil.emulation.encoder_noise=2e-5", duration=3.0)
     assert left["code"] == 0
-    assert left["ticks"] > 3900 and left["given_back"] == {}
+    assert left["ticks"] > 1150 and left["given_back"] == {}
 
 
 @pytest.mark.slow
@@ -118,12 +118,11 @@ BOUNDS = "bounds=[{name: joint, position: {theta1: [0, 62*deg]}, acceleration: 2
     "changes",
     [
         ["estimation.kind=model"],
-        ["estimation.kind=alpha_beta"],
         [BOUNDS],
         ["law.observer=auto", "hil.emulation.parameters.m=1.05"],
         ["law.adaptive={kind: leakage, rate: 20, leak: 1, width: 0.15}"],
     ],
-    ids=["model", "alpha_beta", "bounds", "observer", "adaptive"],
+    ids=["model", "bounds", "observer", "adaptive"],
 )
 def test_laws_with_memory_and_bounds_are_equal_to_the_bit(changes: list[str]) -> None:
     left = compare("coordinated_robots", *changes, duration=0.2)

@@ -150,14 +150,12 @@ def test_half_the_torque_is_missed_where_it_is_needed() -> None:
     assert next(event.kind.name for event in ended.events if event.kind.reaction >= 2) == "TRACKING"
 
 
-@pytest.mark.parametrize("friction", [0.2, 1.0])
-def test_friction_within_the_share_that_is_declared_stops_nothing(friction: float) -> None:
+def test_friction_within_the_share_that_is_declared_stops_nothing() -> None:
     """0.9 N of friction at a force limit of 10 N are within a share of 0.1, and not within 0.02."""
-    config, worn = "two_mass_spring_drive", f"hil.emulation.coulomb_friction={0.9 * friction}"
-    allowed = run(config, worn, f"hil.safety.tracking={0.1 * friction}", "run.duration=2")
+    config, worn = "two_mass_spring_drive", "hil.emulation.coulomb_friction=0.9"
+    allowed = run(config, worn, "hil.safety.tracking=0.1", "run.duration=2")
     assert not [event for event in allowed.events if event.kind.name == "TRACKING"]
-    if friction == 1.0:
-        assert [event for event in run(config, worn, "run.duration=2").events if event.kind.name == "TRACKING"]
+    assert [event for event in run(config, worn, "run.duration=2").events if event.kind.name == "TRACKING"]
 
 
 def test_an_odrive_in_a_wrong_mode_that_no_frame_tells_of_stops_by_how_it_moves() -> None:

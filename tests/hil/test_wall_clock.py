@@ -97,7 +97,7 @@ def test_a_signal_is_a_controlled_stop(tmp_path: Path) -> None:
     with keys_of("udp_multicast") as keys:
         config = write_config(tmp_path / "cart.yaml", "cia402", keys, 60.0)
         with emulated(tmp_path, config) as emulator:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGINT, signal.SIGTERM):
                 folder = tmp_path / number.name
                 folder.mkdir()
                 with looping(folder, config) as loop:

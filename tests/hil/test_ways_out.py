@@ -20,18 +20,18 @@ from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
 CONFIGS = {
-    name: loaded.hil.drives[0].actuator
+    (first := loaded.hil.drives[0]).protocol: (name, first.actuator)
     for name in shipped_configs()
     if (loaded := load_config(name).config).hil is not None
 }
-"""Shipped config -> its first drive."""
+"""Protocol -> a shipped config, and its first drive."""
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("protocol", CONFIGS)
 def test_a_bring_up_that_fails_ends_with_exit_3_and_its_own_sentence(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    protocol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drive = CONFIGS[name]
+    name, drive = CONFIGS[protocol]
     silent = f"hil.faults=[{{kind: silent, drive: {drive}, since: power_on, at: 0.0}}]"
     assert exit_code("hil", name, "--engine", "vm", "--set", silent, "--out", tmp_path / "run") == 3
     out, err = capsys.readouterr()

@@ -110,19 +110,6 @@ def test_rows_that_are_met_leave_the_answer_the_same_to_the_bit() -> None:
             assert found.iterations == 0 and not found.binding.any() and not found.slack.any()
 
 
-def test_rows_that_never_bind_change_nothing() -> None:
-    """Rows without a bound, and rows so far away that they are met all the way of the search."""
-    random = np.random.default_rng(6)
-    for _ in range(100):
-        problem = any_problem(random)
-        alone = problem.solve()
-        more = random.standard_normal((3, len(problem.s)))
-        G, g = np.vstack([problem.G, more]), np.concatenate([problem.g, [-np.inf, -1e3, -1e3]])
-        found = within_limits(problem.levels, problem.lower, problem.upper, problem.s, inequalities=(G, g))
-        np.testing.assert_allclose(found.u, alone.u, rtol=0, atol=1e-12)
-        assert found.binding[-3:].tolist() == [0.0] * 3 and found.iterations == alone.iterations
-
-
 @pytest.mark.parametrize("started", [False, True])
 def test_no_limits_are_the_same_as_infinite_ones(started: bool) -> None:
     random = np.random.default_rng(11)

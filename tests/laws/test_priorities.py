@@ -9,7 +9,7 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.make import make_system
 from servoctl.engine import compiler
-from servoctl.engine.decomposition import decompose, frobenius
+from servoctl.engine.decomposition import frobenius
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import product
 from servoctl.laws.configured import ConstraintFollowing
@@ -99,25 +99,6 @@ def test_the_inputs_are_those_of_nested_least_squares(levels: Problem) -> None:
 
 
 @PROBLEMS
-def test_a_lower_level_does_not_change_higher_ones(levels: Problem) -> None:
-    whole = prioritised(levels, TOLERANCE)
-    for k in range(1, len(levels)):
-        alone = prioritised(levels[:k], TOLERANCE)
-        for left, same in zip(whole.residuals, alone.residuals, strict=False):
-            np.testing.assert_allclose(left, same, rtol=0, atol=ROUNDING)
-        assert whole.ranks[:k] == alone.ranks
-
-
-@PROBLEMS
-def test_each_level_is_met_by_least_squares_in_the_remaining_space(levels: Problem) -> None:
-    """The gradient of |e - T u|^2 vanishes along everything that the higher levels leave free."""
-    for k, (T, _) in enumerate(levels):
-        free = prioritised(levels[:k], TOLERANCE).free if k else np.eye(6)
-        left = prioritised(levels, TOLERANCE).residuals[k]
-        np.testing.assert_allclose((T @ free).T @ left, 0.0, atol=ROUNDING)
-
-
-@PROBLEMS
 def test_the_free_space_is_a_projector_without_effect_on_any_level(levels: Problem) -> None:
     found = prioritised(levels, TOLERANCE)
     every = np.concatenate([T for T, _ in levels])
@@ -139,23 +120,6 @@ def test_a_measure_selects_among_inputs_of_the_same_effect(levels: Problem) -> N
         np.testing.assert_allclose((measure @ found.free).T @ (measure @ found.u), 0.0, atol=ROUNDING)
         if len(measure) >= 6:
             np.testing.assert_allclose(found.u, nested(levels, measure), rtol=0, atol=ROUNDING)
-
-
-def test_one_level_is_the_pseudoinverse() -> None:
-    ((T, e),) = levels = problem(((4, 3),), 1)
-    found = prioritised(levels, TOLERANCE)
-    split = decompose(T, TOLERANCE)
-    np.testing.assert_allclose(found.u, split.solve(e), rtol=0, atol=1e-14)
-    np.testing.assert_allclose(found.free, np.eye(6) - split.row_projector(), rtol=0, atol=1e-14)
-    assert (found.rank, found.pivot_min) == (split.rank, split.pivot_min)
-
-
-def test_two_levels_are_the_published_formula() -> None:
-    (T1, e1), (T2, e2) = levels = problem(((2, 2), (3, 2)), 4)
-    first = np.linalg.pinv(T1)
-    N1 = np.eye(6) - first @ T1
-    expected = first @ e1 + np.linalg.pinv(T2 @ N1, rcond=1e-9) @ (e2 - T2 @ first @ e1)
-    np.testing.assert_allclose(prioritised(levels, TOLERANCE).u, expected, rtol=0, atol=ROUNDING)
 
 
 def test_a_level_without_room_changes_nothing_and_has_rank_0() -> None:

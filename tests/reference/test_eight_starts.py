@@ -40,9 +40,9 @@ def test_the_default_is_right_from_every_start(start: tuple[float, float], integ
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", EIGHT_STARTS)
+@pytest.mark.parametrize("start", EIGHT_STARTS[::3])
 @pytest.mark.parametrize("integrator", SLOW.values(), ids=SLOW)
-def test_the_default_is_right_from_every_start_by_every_method(start: tuple[float, float], integrator: str) -> None:
+def test_the_default_is_right_by_slow_methods_too(start: tuple[float, float], integrator: str) -> None:
     run = simulated(start, integrator, SEVERAL_SWINGS)
     assert (run.metadata["status"], run.t[-1]) == ("done", 7.0)
     assert error_of(run, *start) < 1e-3
