@@ -1,4 +1,6 @@
-"""The environment of a run; the emulated drives of a config and the simulated plant behind them, in virtual time.
+"""The environment of a run; the emulated drives of a config and the simulated plant behind them.
+
+They are in virtual time in the process of a run, or are served on buses that a loop in another process can open.
 
 For a calibration a hand moves the machine without torque: each axis in turn, first in its positive direction. An axis
 with stops is pushed against them; if only one is known, twice.
@@ -9,27 +11,34 @@ constraints to 1e-12; between them it errs by less than the finest encoder step.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hil.assembly.prepare import load
 from hil.assembly.settings import true_settings
 from hil.assembly.setup import RigSetup
-from hil.bus import Bus
+from hil.bus import Bus, close_all
 from hil.bus.load import BusRates
+from hil.bus.open import is_loopback
 from hil.calibration import pose_at
 from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.plant import SimulatedPlant
-from hil.loop import Clock, nanoseconds
+from hil.emulator.process import EmulatorServer, open_for_emulation
+from hil.loop import Clock, WallClock, nanoseconds
 from hil.loop.controller import Controller
+from hil.loop.realtime import PRIORITY, StopSignals, prepare
 from hil.protocols.registry import node_class, twins
 from hil.sensing.channels import Displacements
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
+from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
@@ -277,3 +286,77 @@ def simulated_system(setup: RigSetup) -> System:
         return make_run(setup.run.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
     except ServoctlError as error:
         raise ConfigError(f"hil.emulation.parameters: {error}") from error
+
+
+class Served:
+    """Emulated drives, powered on, on open buses."""
+
+    def __init__(self, setup: RigSetup, server: EmulatorServer, buses: dict[str, Bus]) -> None:
+        self._server, self._buses = server, buses
+        self.notes = [_line(setup, name) for name in buses]  # one line per bus with the drives on it
+
+    def run(self, say: Callable[[str], None]) -> None:
+        """Serves until a signal ends it, with real-time priority where granted (below the priority of a loop).
+
+        `say`: called with each real-time right that is not granted.
+
+        Raises BusError if a bus is down.
+        """
+        try:
+            with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as granted:
+                for grant in granted.missing:
+                    say(f"note: {grant.sentence}")
+                self._server.serve(lambda: bool(signals.first))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        close_all(self._buses.values())
+
+
+def serve(
+    config: str | Path,  # a path, or the bare name of a shipped config
+    overrides: Sequence[Override] = (),  # `PATH=VALUE`
+    engine: str = "auto",  # engine of the simulated plant: `auto`, `c`, `vm` or `numpy`
+    vcan: bool = False,  # whether virtual SocketCAN interfaces may be used too
+    # called with a line when a drive starts or stops making torque, or brakes; it must not block
+    tell: Callable[[str], None] = lambda line: None,
+) -> Served:
+    """Powers the emulated drives of a config on.
+
+    Raises ConfigError if the config is wrong, or a bus may be a physical one, or reaches no other process. BusError if
+    a bus cannot be opened.
+    """
+    setup, clock = load(config, overrides, engine), WallClock()
+    settings = setup.settings
+    inside = [name for name, keys in settings.buses.items() if keys["interface"] == "virtual"]
+    if inside:
+        raise ConfigError(
+            [
+                f"hil.buses.{name}: virtual reaches no other process (use udp_multicast with hop_limit: 0)"
+                for name in inside
+            ]
+        )
+    buses = open_for_emulation(settings.buses, clock, vcan)
+    try:
+        rig = emulated_rig(setup, engine)
+        if any(fault.since == "engaged" for fault in rig.faults) and not all(map(is_loopback, settings.buses.values())):
+            raise ConfigError(
+                "hil.faults: on vcan the emulator does not learn when the loop engages (set since: power_on)"
+            )
+        server = EmulatorServer(rig, buses, clock, tell, partial(hand_of, setup))
+    except BaseException:
+        close_all(buses.values())
+        raise
+    return Served(setup, server, buses)
+
+
+def _line(setup: RigSetup, bus: str) -> str:
+    settings = setup.settings
+    keys = settings.buses[bus]
+    nodes = [
+        f"{each.name} ({each.protocol} {each.node})"
+        for each in (*settings.drives, *settings.sensors)
+        if each.bus == bus
+    ]
+    return f"{bus}: {keys['interface']} {keys['channel']}: {', '.join(nodes)}"

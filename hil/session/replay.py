@@ -23,7 +23,7 @@ from hil.drives.base import Node, Sample
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 from hil.recorder import read_frames
-from hil.recorder.columns import LIVE
+from hil.rig.logbook import LIVE
 from hil.safety.plan import WORKING, Phase
 from servoctl.assembly.make import make_run
 from servoctl.config import load_config

@@ -24,9 +24,8 @@ from hil.loop.controller import Controller
 from hil.loop.realtime import StopSignals, bare_lateness, prepare, without_collector
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
-from hil.recorder.columns import STAGES, ColumnLayout
 from hil.rig.dispatch import Dispatch
-from hil.rig.logbook import Logbook
+from hil.rig.logbook import STAGES, ColumnLayout, Logbook
 from hil.rig.rig import CanRig
 from hil.rig.sockets import SocketTicks
 from hil.safety import Event, EventKind, Limits, Monitor

@@ -245,7 +245,7 @@ def emulate(
 
     A physical bus is refused.
     """
-    from hil.session.serve import serve
+    from hil.assembly.emulation import serve
 
     with Announcer("") as announcer:
         served = serve(config, changes_of(set_file, overrides), engine, vcan, announcer.say)

@@ -16,7 +16,7 @@ from hil.assembly.setup import RigSetup
 from hil.emulator.emulator import Emulator
 from hil.emulator.plant import SimulatedPlant
 from hil.loop import nanoseconds
-from hil.recorder.columns import STAGES
+from hil.rig.logbook import STAGES
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.run import HilRun

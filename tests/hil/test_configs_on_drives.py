@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.recorder.columns import STAGES
+from hil.rig.logbook import STAGES
 from hil.safety.events import EventKind
 from hil.sensing.gravity import task_errors
 from hil.session.replay import replay

@@ -9,7 +9,7 @@ import pytest
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.loop import SECOND
-from hil.recorder.columns import STAGES
+from hil.rig.logbook import STAGES
 from hil.safety import Reaction
 from hil.sensing.gravity import task_errors
 from hil.session.run import RunResult

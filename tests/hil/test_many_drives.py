@@ -20,8 +20,8 @@ from hil.frame import Frame
 from hil.loop import VirtualClock
 from hil.loop.clock import World
 from hil.recorder import read_frames
-from hil.recorder.columns import STAGES
 from hil.rig.dispatch import Dispatch
+from hil.rig.logbook import STAGES
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config

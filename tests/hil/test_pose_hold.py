@@ -14,7 +14,7 @@ from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.core.constants import Torques
 from hil.loop import Reading
-from hil.recorder.columns import STAGES
+from hil.rig.logbook import STAGES
 from hil.safety import Limits
 from hil.safety.plan import Phase, Stage
 from hil.safety.pose_hold import ANCHOR, FASTEST_POLE, LARGEST_BIAS, POLE_SHARE, WALL, Guiding, PoseHold

@@ -19,7 +19,7 @@ from hil.assembly.prepare import load
 from hil.bus import BusError
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import WallClock
-from hil.recorder.columns import STAGES
+from hil.rig.logbook import STAGES
 from hil.safety.plan import Stage
 from hil.session.run import RunResult
 from hil.session.start import Request, start

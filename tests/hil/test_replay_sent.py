@@ -10,8 +10,8 @@ import pytest
 from hil.assembly.prepare import load
 from hil.frame import SENT
 from hil.recorder import read_frames
-from hil.recorder.columns import STAGES
 from hil.recorder.files import FrameLog
+from hil.rig.logbook import STAGES
 from hil.session.replay import replay
 from servoctl.cli import main
 from servoctl.run_folder import load_run, save

@@ -23,8 +23,8 @@ from hil.core.constants import GIVEN_BACK
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Ahead, Tick, WallClock
 from hil.recorder import read_frames
-from hil.recorder.columns import STAGES
 from hil.recorder.memory import FRAME, unpacked
+from hil.rig.logbook import STAGES
 from hil.safety import EventKind
 from hil.safety.plan import Phase, Stage
 from hil.session.replay import replay

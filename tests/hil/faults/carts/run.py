@@ -14,7 +14,7 @@ from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import Emulator
 from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
-from hil.recorder.columns import STAGES
+from hil.rig.logbook import STAGES
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
