@@ -69,26 +69,18 @@ def zero_by_stops(
     if isfinite(lower):
         touched.append([lower + touch for touch in touches(-y, NEAR * span)])
     zeros = [zero for each in touched for zero in each]
-    zero, spread = (max(zeros) + min(zeros)) / 2, max(zeros) - min(zeros)
-    found = StopZero(zero, spread / 2)
+    spread, problem = max(zeros) - min(zeros), ""
     if len(zeros) < 2:
         where = lower if isfinite(lower) else upper
-        return StopZero(
-            zero, 0.0, f"touched its stop at {where:.4g} only once (push it there twice, and move it away in between)"
-        )
-    if spread <= (max(AGREE * span, TOUCHES * step) if tolerance is None else tolerance):
-        return found
-    if len(touched) == 2:
-        apart = float(np.ptp(y))
-        return StopZero(
-            zero, found.residual,
-            f"moved over {apart:.5g} from end to end, but its stops are {upper - lower:.5g} apart (push it against "
-            "both stops; are gear and stops right?)",
-        )  # fmt: skip
-    return StopZero(
-        zero, found.residual,
-        f"its ends near the stop differ by {spread:.3g} (push it firmly against the stop each time)",
-    )  # fmt: skip
+        problem = f"touched its stop at {where:.4g} only once (push it there twice, and move it away in between)"
+    elif spread > (max(AGREE * span, TOUCHES * step) if tolerance is None else tolerance):
+        problem = f"its ends near the stop differ by {spread:.3g} (push it firmly against the stop each time)"
+        if len(touched) == 2:
+            problem = (
+                f"moved over {float(np.ptp(y)):.5g} from end to end, but its stops are {upper - lower:.5g} apart (push "
+                "it against both stops; are gear and stops right?)"
+            )
+    return StopZero((max(zeros) + min(zeros)) / 2, spread / 2, problem)
 
 
 def touches(y: Array, near: float) -> Sequence[float]:
@@ -360,13 +352,17 @@ class Calibrator:
         """What the motion shows, for each drive."""
         motors, begin = motion.motors, motion.at_start()
         if len(motors) < COARSE:
-            what = "no samples of all nodes together came (see the events)"
-            return [self._unknown(drive, what) for drive in self._drives]
+            why = "no samples of all nodes together came (see the events)"
+            return [
+                CalibratedAxis(drive.name, drive.sign, drive.offset, drive.position_limits, np.nan, np.nan, "", why)
+                for drive in self._drives
+            ]
         count = len(self._drives)
         travel = motors - begin
         first, direction = self._first_moves(motion.t, travel[:, :count])
         begins = self._beginning(motion, travel)
-        signs = np.concatenate([np.where(direction == 0.0, 1.0, direction), self._given_signs(motion)])
+        given = [float(node.sign) for node in motion.settings[count:]]
+        signs = np.concatenate([np.where(direction == 0.0, 1.0, direction), given])
         judged = [i for i in range(count) if self._checked[i] and not isnan(first[i])]
         fit, residual, excess = self._fit(motion, travel, begins, signs, judged)
         y0, _ = begins(fit.signs)
@@ -411,12 +407,6 @@ class Calibrator:
         room = CLEAR * _span(drive)
         least, most = max(float(y.min()), lower + room), min(float(y.max()), upper - room)
         return floor(least * DIGITS) / DIGITS, ceil(most * DIGITS) / DIGITS
-
-    def _given_signs(self, motion: HandMotion) -> Array:
-        return np.array([float(each.sign) for each in motion.settings[len(self._drives) :]])
-
-    def _unknown(self, drive: DriveSettings, why: str) -> CalibratedAxis:
-        return CalibratedAxis(drive.name, drive.sign, drive.offset, drive.position_limits, np.nan, np.nan, "", why)
 
     def _first_moves(self, t: Array, travel: Array) -> tuple[Array, Array]:
         """Time of each drive's first move [s], NaN if it never moved, and the direction of its motor then."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +60,21 @@ STILL = 0.06  # [share of the whole] time at the start in which the machine stan
 Motion = Callable[[float], tuple[Array, Array]]  # time since the hand began [s] -> q and v
 
 
-def hand_motion(
-    model: Model,
-    displacements: Displacements,  # those of the drives, then of encoder nodes
-    start: State,
-    limits: Sequence[tuple[float, float]],  # lower and upper position limit of each drive [joint unit]
-    duration: float,  # time of the whole motion [s]
-    # lower and upper stop of each drive [joint unit], infinite where it is not known; None: none is
-    stops: Sequence[tuple[float, float]] | None = None,
-) -> Motion:
-    """The motion of a hand, which ends at the start pose."""
+def hand_of(setup: RigSetup, duration: float) -> Motion:
+    """The motion of a hand that moves every axis of the machine in a time [s], and ends at the start pose."""
     from scipy.interpolate import CubicSpline
 
-    sweeps = []
-    room = _finite(stops, limits)
+    model, displacements, start = setup.loop.system.model.plain, setup.sensing.displacements, setup.start
+    drives, sweeps = setup.settings.drives, []
+    limits, stops = [drive.position_limits for drive in drives], [drive.stops for drive in drives]
+    pairs = zip(stops, limits, strict=True)
+    room = [  # the stops; where there is none, the limit
+        (low if isfinite(low) else lower, high if isfinite(high) else upper) for (low, high), (lower, upper) in pairs
+    ]
     for axis, (lower, upper) in enumerate(limits):
         here = float(displacements(model.plant, start.q)[axis])
         reach = REACH * (upper - lower)
-        low, high = (-inf, inf) if stops is None else stops[axis]
+        low, high = stops[axis]
         ends = [
             high - here if isfinite(high) else min(reach, (1 - MARGIN) * (upper - here)),
             low - here if isfinite(low) else -min(reach, (1 - MARGIN) * (here - lower)),
@@ -103,17 +100,6 @@ def hand_motion(
         return q, slope * rate / share
 
     return motion
-
-
-def _finite(
-    stops: Sequence[tuple[float, float]] | None, limits: Sequence[tuple[float, float]]
-) -> list[tuple[float, float]]:
-    """The stops; where there is none, the limit."""
-    given = stops or [(-inf, inf)] * len(limits)
-    return [
-        (low if isfinite(low) else lower, high if isfinite(high) else upper)
-        for (low, high), (lower, upper) in zip(given, limits, strict=True)
-    ]
 
 
 def _to_and_fro(phase: float, corners: Sequence[float]) -> tuple[float, float]:
@@ -230,13 +216,6 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
         emulator.buses, emulator.clock, emulated=True, lockstep=True, truth=emulator.truth,
         settled=emulator.settled, facts=facts, engaged=emulator.engaged, faults=emulator.host_faults, guided=guided,
     )  # fmt: skip
-
-
-def hand_of(setup: RigSetup, duration: float) -> Motion:
-    """A hand that moves every axis of the machine in a time [s]."""
-    drives = setup.settings.drives
-    limits, stops = [drive.position_limits for drive in drives], [drive.stops for drive in drives]
-    return hand_motion(setup.loop.system.model.plain, setup.sensing.displacements, setup.start, limits, duration, stops)
 
 
 def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:

@@ -142,13 +142,17 @@ def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True)
         lock: Whether to lock the memory, so that it is not paged out.
     """
     with ExitStack() as undo:
-        grants = [_still(undo), _exact_timers(undo)]
-        if lock:
-            grants.append(_locked(undo))
-        if cpu is not None:
-            grants.append(_bound(undo, cpu))
-        if priority:
-            grants.append(_first(undo, priority))
+        grants = [_still(undo)]
+        if not sys.platform.startswith("linux"):
+            grants.append(Grant("system", False, "timers, memory, CPU and priority are set on Linux only"))
+        else:
+            grants.append(_exact_timers(undo))
+            if lock:
+                grants.append(_locked(undo))
+            if cpu is not None:
+                grants.append(_bound(undo, cpu))
+            if priority:
+                grants.append(_first(undo, priority))
         yield Granted(tuple(grants))
 
 
@@ -224,8 +228,6 @@ def _exact_timers(undo: ExitStack) -> Grant:
 
 
 def _locked(undo: ExitStack) -> Grant:
-    if not sys.platform.startswith("linux"):
-        return Grant("memory", False, "memory can be locked on Linux only")
     limit = _lock_limit()
     if limit is not None:
         return Grant("memory", False, f"memory may be paged out: only {limit >> 10} kB may be locked ({_LIMITS})")
@@ -251,8 +253,6 @@ def _lock_limit() -> int | None:
 
 
 def _bound(undo: ExitStack, cpu: int) -> Grant:
-    if not sys.platform.startswith("linux"):
-        return Grant("cpu", False, "a thread can be bound to a CPU on Linux only")
     before = os.sched_getaffinity(0)
     if cpu not in before:
         there_are = ", ".join(map(str, sorted(before)))
@@ -263,8 +263,6 @@ def _bound(undo: ExitStack, cpu: int) -> Grant:
 
 
 def _first(undo: ExitStack, priority: int) -> Grant:
-    if not sys.platform.startswith("linux"):
-        return Grant("priority", False, "SCHED_FIFO exists on Linux only")
     policy, before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))

@@ -78,7 +78,13 @@ class HandCalibration:
 
     def judge(self) -> list[tuple[str, str]]:
         """Drive and reason for each drive whose calibration is refused."""
-        self.axes = calibrated(self._setup, self._motion)
+        setup, safety = self._setup, self._setup.settings.values.safety
+        calibrator = Calibrator(
+            setup.loop.system.model.plain, setup.sensing, setup.start, [drive.settings for drive in setup.drives],
+            safety.residual_tolerance, min(settings.start_tolerance for settings in self._motion.settings),
+            setup.settings.values.period,
+        )  # fmt: skip
+        self.axes = calibrator(self._motion)
         return [(axis.name, axis.problem) for axis in self.axes if axis.problem]
 
     def write(self, folder: Path | None) -> Path | None:
@@ -91,31 +97,20 @@ class HandCalibration:
         return write_calibration(folder, self._setup.run.name, self.axes, self._setup.sensing.displacements)
 
 
-def calibrated(setup: RigSetup, motion: HandMotion) -> list[CalibratedAxis]:
-    """What the motion shows about each drive."""
-    values = setup.settings.values
-    start_tolerance = min(node.settings.start_tolerance for node in (*setup.drives, *setup.sensors))
-    calibrator = Calibrator(
-        setup.loop.system.model.plain, setup.sensing, setup.start, [drive.settings for drive in setup.drives],
-        values.safety.residual_tolerance, start_tolerance, values.period,
-    )  # fmt: skip
-    return calibrator(motion)
-
-
 def as_facts(axes: Sequence[CalibratedAxis]) -> dict[str, dict[str, Any]]:
     """Drive -> what was found, for the summary; what is not known is None."""
+
+    def known(value: float) -> float | None:
+        return value if np.isfinite(value) else None
+
     return {
         axis.name: {
             "sign": axis.sign, "offset": axis.offset, "position_limits": list(axis.position_limits),
-            "residual_steps": _known(axis.residual), "moved_at": _known(axis.moved_at),
+            "residual_steps": known(axis.residual), "moved_at": known(axis.moved_at),
             "sign_from": axis.evidence, "zero_from": axis.zero_from, "problem": axis.problem,
         }
         for axis in axes
     }  # fmt: skip
-
-
-def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def write_calibration(folder: Path, name: str, axes: Sequence[CalibratedAxis], displacements: Displacements) -> Path:

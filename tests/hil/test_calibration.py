@@ -11,12 +11,12 @@ import pytest
 from hil.assembly.emulation import hand_of, make_emulator
 from hil.assembly.prepare import load, prepare
 from hil.assembly.setup import RigSetup
-from hil.calibration import CalibratedAxis, HandMotion, fitting_signs, zero_by_stops
+from hil.calibration import CalibratedAxis, fitting_signs, zero_by_stops
 from hil.drives.base import Sample
 from hil.recorder.files import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.calibration import calibrated, instructions
+from hil.session.calibration import HandCalibration, instructions
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config
@@ -69,13 +69,14 @@ def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[f
     offset = np.array([*offsets, *(sensor.settings.offset for sensor in setup.sensors)])
     steps = np.array([node.visible() for node in nodes])
     motors = np.round(sign * (y - offset) / steps) * steps
-    hand = HandMotion(nodes)
+    hand = HandCalibration(setup)
     for time, row in zip(np.linspace(0.0, TIME, len(motors)), motors, strict=True):
         for node, motor in zip(nodes, row, strict=True):
             shown = node.settings.sign * motor + node.settings.offset
             node.sample = Sample(float(shown), np.nan, np.nan, round(time * 1e9))
-        hand.add(round(time * 1e9))
-    return calibrated(setup, hand)
+        hand.take(round(time * 1e9))
+    hand.judge()
+    return hand.axes
 
 
 def test_any_subset_of_wrong_signs_and_any_zeros_are_restored_on_two_robots() -> None:

@@ -176,5 +176,5 @@ def test_on_another_system_it_returns_false(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not die_with_parent(os.getppid())
     with prepare(cpu=0) as granted:
-        assert [each.name for each in granted.missing] == ["memory", "cpu", "priority"]
+        assert [each.name for each in granted.missing] == ["system"]
         assert all(each.sentence.endswith("Linux only") for each in granted.missing)
