@@ -36,6 +36,8 @@ class ModelError:
     disturbance: float  # [acceleration of the rows, scaled] largest |d|
     rows: Array  # largest |d| of each row of priority 1, not scaled
     reached: bool  # whether the task map has full rank everywhere
+    rate: float | None = None  # largest |d'| [acceleration of the rows per s, scaled]; None: not known
+    command_rate: float | None = None  # the same of T_n u_n: what a late command misses per second of its delay
 
 
 def model_error(
@@ -43,6 +45,7 @@ def model_error(
     model: Model,
     machines: Sequence[Model],
     states: Iterable[State],
+    later: Sequence[State] = (),
 ) -> ModelError:
     """The worst error of a law's model.
 
@@ -50,6 +53,7 @@ def model_error(
         model: The model that it knows.
         machines: The same with other parameters.
         states: States of the task, without violations.
+        later: Of each state the one that the motion reaches a short time later, for d'; empty: d' stays unknown.
 
     Raises:
         PlantError: A machine has no motion at a state.
@@ -60,14 +64,25 @@ def model_error(
         scale = np.array(law.robust.scale)[members]
         K = np.diag([law.correction.decay(i, law.robust.sliding[i]) for i in members])
     worst = ModelError(np.inf, (0.0, 0), -np.inf, np.inf, 0.0, np.zeros(len(members)), True)
-    for state in states:
+    for i, state in enumerate(states):
         known, *true = _terms(law, [model, *machines], state)
         u, inverse = law.right_inverse(known)
         reached = known.task_map[members] @ inverse[:, members]
         worst = replace(worst, reached=worst.reached and bool(np.allclose(reached, np.eye(len(members)), atol=1e-6)))
+        d = _disturbances(true, u, members)
         for index, terms in enumerate(true):
             error = task_map_error(terms.task_map, inverse, members, scale)
-            worst = _worse(worst, state.t, index, error, K, (terms.task_map @ u - terms.rhs)[members], scale)
+            worst = _worse(worst, state.t, index, error, K, d[index], scale)
+        if later:
+            after, *true = _terms(law, [model, *machines], later[i])
+            u_after = law.right_inverse(after)[0]
+            change = np.vstack([(known.task_map @ (u_after - u))[members], _disturbances(true, u_after, members) - d])
+            rates = np.linalg.norm(change / (later[i].t - state.t) / scale, axis=1)
+            worst = replace(
+                worst,
+                rate=max(worst.rate or 0.0, float(rates[1:].max())),
+                command_rate=max(worst.command_rate or 0.0, float(rates[0])),
+            )
     return worst
 
 
@@ -76,6 +91,11 @@ def _terms(law: AttachedConstraintFollowing, machines: Sequence[Model], state: S
     if not all(terms.finite and terms.positive for terms in found):
         raise PlantError(f"the machine has no motion at t = {state.t:.4g} s (its mass matrix, or a number)")
     return found
+
+
+def _disturbances(machines: Sequence[Terms], u: Array, members: Sequence[int]) -> Array:
+    """d of some rows for each machine, shape (machines, rows)."""
+    return np.array([(terms.task_map @ u - terms.rhs)[list(members)] for terms in machines])
 
 
 def task_map_error(task_map: Array, inverse: Array, members: Sequence[int], scale: Array) -> Array:

@@ -13,11 +13,14 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.model_error import ModelError, rate_refusals, stable_rates
 from servoctl.check.sections import Section, shortened
+from servoctl.check.ultimate_bounds import observed, observer_lag
+from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import Closed, EstimateFilter, close, hold, linear_controller, stable_range
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
+from servoctl.laws.robust import decay_rates
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State
@@ -217,7 +220,47 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
         else:
             line += f" ({100 * rate / limit:.3g} % of it)" if 0.0 < limit < np.inf else ""
         lines.append(line)
+    if error is not None and not errors:
+        lines += _bound(law, error, values)
     yield Section("disturbance observer", "observer", shortened(lines), values, errors)
+
+
+def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str, Any]) -> list[str]:
+    """Lines on what the observer leaves of the violations; adds the figures to `values`."""
+    assert law.observer is not None
+    values["bound"] = None
+    if error.rate is None or error.command_rate is None:
+        return ["no bound on what it leaves: the ideal run fails, so the rate of the disturbance is not known"]
+    if not error.reached:
+        return ["no bound on what it leaves: the inputs do not reach every row at some pose"]
+    decays = {}
+    try:
+        for i in law.required:
+            decays[i] = decay_rates(law.rows[i], *law.correction.gains(i)[:2], "law.observer")
+    except TaskError as wrong:
+        return [f"no bound on what it leaves: {str(wrong).removeprefix('law.observer: ')}"]
+    late, h = law.observer.timing.folded.longest_delay, law.observer.timing.h
+    lag, missed = observer_lag(law.observer.rate, h, late), error.command_rate * (late + h)
+    kappa = min(decay for _, decay in decays.values())
+    beta = observed(error.rate, lag, kappa, error.rho, missed)
+    values["bound"] = {"disturbance_rate": error.rate, "lag": lag, "kappa": kappa, "missed": missed, "beta": beta}
+    lines = [
+        f"premise: the disturbance changes by at most sup|d'| = {error.rate:.4g} per s, as on the path; the observer "
+        f"follows it {1e3 * lag:.4g} ms late (1/L, hold and delay)",
+        f"commands that act {1e3 * (late + h):.4g} ms late miss at most {missed:.3g} of what the model asks",
+        f"|beta| settles below sup|d'| / ((1 + rho_E) kappa L) + {missed:.3g} / kappa = {beta:.3g}, with "
+        f"L = {1.0 / lag:.4g} 1/s for that lag and kappa = {kappa:.4g} 1/s",
+    ]
+    for i, (sliding, _) in decays.items():
+        size = beta * (1.0 if law.robust is None else law.robust.scale[i])
+        lines += [f"{law.rows[i].name}: error below {size / sliding:.3g}"] if sliding else []
+        values[law.rows[i].name]["violation"] = size / sliding if sliding else None
+    if error.rate * lag >= error.disturbance > 0.0:
+        lines.append(
+            f"the observer does not help on this path: the disturbance, {error.disturbance:.3g}, changes within the "
+            "lag (raise law.observer.rate, or shorten the period)"
+        )
+    return lines
 
 
 def _limit(rate: float, period: float) -> str:

@@ -19,6 +19,7 @@ from servoctl.laws.robust import RobustTerm
 from servoctl.types import State
 
 POSES = 25  # states of the path at which machines are compared
+LATER = 1e-4  # time between two states for a rate, as a share of the duration
 
 NOT_COVERED = (
     "not covered: errors outside of the box, forces that the model does not have, internal dynamics, poses between "
@@ -26,11 +27,15 @@ NOT_COVERED = (
 )
 
 
-def path_states(run: Run) -> list[State]:
-    """States on the task; the start alone if it cannot be followed to its end."""
+def path_states(run: Run) -> tuple[list[State], list[State]]:
+    """States on the task, and of each one a short time later; the start alone if it cannot be followed to its end."""
+    step = LATER * run.settings.duration
     first = task_state(run, run.start, run.start.t)
     states = [] if first is None else [first, *task_states(run, POSES - 1)]
-    return states if len(states) == POSES else [run.start]
+    later = [task_state(run, state, state.t + step) for state in states]
+    if len(states) < POSES or None in later:
+        return [run.start], []
+    return states, [state for state in later if state is not None]
 
 
 def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
@@ -43,9 +48,9 @@ def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
     if box is None:
         section.findings += problems.found
         return section, None
-    states = path_states(run)
+    states, later = path_states(run)
     try:
-        error = model_error(law, run.system.model, box.models, states)
+        error = model_error(law, run.system.model, box.models, states, later)
     except ServoctlError as wrong:
         section.findings.append(run.loaded.finding(str(wrong), "law", "uncertainty"))
         return section, None
@@ -73,7 +78,8 @@ def _describe(
         f"rho_E = {error.rho:.3g}, for {box.named(error.at[1])} at t = {error.at[0]:.4g} s",
         f"the inputs act on the task {1 + error.rho:.3g} to {1 + error.upper:.3g} times as much as the model says",
         f"largest disturbance on the path [acceleration of the row]: {sizes}"
-        + (f"; all rows together, scaled: {error.disturbance:.3g}" if len(names) > 1 else ""),
+        + (f"; all rows together, scaled: {error.disturbance:.3g}" if len(names) > 1 else "")
+        + ("" if error.rate is None else f"; it changes by at most {error.rate:.3g} per s"),
         NOT_COVERED,
     ]
     if not error.reached:
@@ -81,7 +87,7 @@ def _describe(
     section.key, section.values = "uncertainty", {
         "rho_E": error.rho, "upper": error.upper, "at": error.at[0], "machine": dict(box.errors[error.at[1]]),
         "box": {name: list(ends) for name, ends in box.box.items()}, "machines": len(box.models),
-        "poses": len(states), "disturbance": error.disturbance,
+        "poses": len(states), "disturbance": error.disturbance, "disturbance_rate": error.rate,
         "rows": dict(zip(names, error.rows.tolist(), strict=True)), "full_rank": error.reached,
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.model_error import task_map_error
 from servoctl.check.report import check
+from servoctl.check.ultimate_bounds import observed
 from servoctl.errors import ConfigError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.terms import assemble
@@ -176,6 +177,42 @@ def test_a_scale_changes_the_norm_and_not_the_row_alone(cart: Path) -> None:
     # beta = 10 phi = (3, 0.4 / 0.1 = 4), far outside the layer: g = rho beta / |beta| = (3, 4), unscaled (3, 0.4)
     assert law.robust is not None
     np.testing.assert_allclose(law.robust.acceleration(terms, np.zeros(0)), [-3.0, -0.4], rtol=1e-12)
+
+
+def test_what_an_observer_leaves_is_below_the_printed_bound(cart: Path) -> None:
+    """x = 0.1 sin 3t with a mass 30 % off: d = E b, so sup|d'| = 0.231 0.1 27; the slow disturbance almost meets it."""
+    slow = ["task=[{name: x, holonomic: 'x - 0.1*sin(3*t)'}]", "initial.v={x: 0.3, a: 0}", "run.duration=3"]
+    slow += ["law.observer.rate=100", "realism.delay=1*ms"]
+    box = ["law.uncertainty.m1=[0, 0.3]", "plant.parameters.k=0"]
+    values = check(sc.load(cart, [*slow, *box], strict=False)).values["observer"]
+    E, L, h, kappa = 1 / 1.3 - 1, 100.0, 1e-3, 10.0
+    lag = h / np.expm1(L * h) + 1.5 * h + 1e-3
+    assert values["bound"]["disturbance_rate"] == pytest.approx(-E * 0.1 * 27, rel=1e-3)
+    assert values["bound"]["lag"] == pytest.approx(lag)
+    missed = 2.7 * 2e-3  # the path's own acceleration, one period of delay and one of holding later
+    assert values["bound"]["beta"] == pytest.approx(-E * 2.7 * lag / ((1 + E) * kappa) + missed / kappa, rel=1e-3)
+    assert values["x"]["violation"] == pytest.approx(values["bound"]["beta"] / kappa)
+    motion = sc.load(cart, [*slow, "plant.parameters.k=0", "realism.parameter_error.m1=0.3"], engine="vm").simulate()
+    beta = np.abs(motion["violation_rate.x"] + kappa * motion["violation.x"])[len(motion.t) // 3 :].max()
+    assert 0.7 * values["bound"]["beta"] < beta <= values["bound"]["beta"]
+
+
+def test_an_observer_without_a_bound_says_why(cart: Path) -> None:
+    found = check(sc.load(cart, ["law={correction: {baumgarte: {alpha: 5, beta: 10}}, observer: auto}"
+                                 , "law.uncertainty.m1=0.2"], strict=False))  # fmt: skip
+    lines = dict(found.sections)["disturbance observer"]
+    assert any("no bound on what it leaves: task.x: the poles of its correction are complex" in line for line in lines)
+    assert found.values["observer"]["bound"] is None
+
+
+@pytest.mark.parametrize(("rho_E", "kappa", "L"), [(0.0, 20.0, 100.0), (-0.7, 100.0, 100.0), (-0.9, 30.0, 60.0)])
+def test_no_bounded_rate_of_the_disturbance_passes_the_bound(rho_E: float, kappa: float, L: float) -> None:
+    """The worst d' switches with the sign of the answer to an impulse, so the bound is that answer's integral."""
+    a, b = (1 + rho_E) * (kappa + L), (1 + rho_E) * kappa * L
+    t = np.linspace(0, 200 / a, 400_001)
+    answer = np.exp(-a * t / 2) * np.sin(np.emath.sqrt(b - a * a / 4 + 1e-9) * t) / np.emath.sqrt(b - a * a / 4 + 1e-9)
+    largest = np.abs(answer.real).sum() * t[1]
+    assert observed(1.0, 1.0 / L, kappa, rho_E) == pytest.approx(largest, rel=1e-3)
 
 
 def test_check_compares_machines_along_the_task_without_a_simulation(
