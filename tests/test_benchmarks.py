@@ -52,8 +52,10 @@ def test_textbook_dynamics_are_those_of_the_saddle_point_system() -> None:
         assert book.acceleration(q, v, TORQUES) == pytest.approx(saddle_point(q, v, TORQUES), abs=1e-12)
 
 
-def test_the_turning_linkage_is_the_pendulums() -> None:
+def test_the_closed_motions_of_the_linkage_are_the_pendulums() -> None:
     times = np.linspace(0.0, 20.0, 101)
+    for start in (-np.pi / 4, np.pi / 4):
+        assert np.abs(exact_angle(times, start) - pendulum(start, 0.0)(times)[0]).max() < 1e-9
     assert np.abs(rotating_angle(times, 1.0) - pendulum(np.pi / 2, 1.0)(times)[0]).max() < 1e-9
     assert rotating_angle(np.array(20.0), 1.0) > 4 * np.pi
 

@@ -9,7 +9,6 @@ from inspect import getdoc
 from servoctl.errors import ServoctlError
 from tests.benchmarks import bounds, laws, linkages, on_drives, peers, startup, two_robots, wrong_model
 from tests.benchmarks.contest import Case, Results, printed
-from tests.benchmarks.pseudoinverse import pseudoinverse
 
 
 def two_arms(quick: bool) -> Results:
@@ -46,11 +45,10 @@ CASES: dict[str, Case] = {
     "tick_stages": on_drives.tick_stages,
     "wrong_model": wrong_model.wrong_model,
     "law_in_cpp": two_robots.law_in_cpp,
-    "pseudoinverse": pseudoinverse,
 }
 """Name -> benchmark."""
 
-ONLY_BY_NAME = ("law_in_cpp", "pseudoinverse", "tick_stages")
+ONLY_BY_NAME = ("law_in_cpp", "tick_stages")
 """These take minutes, or show the loop from within, and are no rows of a speed table."""
 
 

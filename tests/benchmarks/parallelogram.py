@@ -65,11 +65,6 @@ def pendulum(theta: float, rate: float, end: float = 20.0, acceleration: float =
     ).sol  # fmt: skip
 
 
-def true_angle(t: Array, theta: float, rate: float) -> Array:
-    """theta(t) [rad] from rest at `theta`, or from the top, theta = pi/2, at `rate` [rad/s]."""
-    return rotating_angle(t, rate) if rate else exact_angle(t, theta)
-
-
 def pose(theta: float) -> Array:
     """q, shape (12,), of the closed linkage: (x, y, phi) of three links and of the coupler."""
     x, y = np.cos(theta), np.sin(theta)

@@ -21,7 +21,6 @@ NOT_RUN = {
     ("howto/damiao", "needs a CAN adapter"),
     ("howto/fifteen_minutes", "needs drives on a real bus, armed"),
     ("index", "makes an environment"),
-    ("papers", "takes minutes; the reference tests run its cases"),
     ("howto/moteus", "needs a CAN FD adapter"),
     ("howto/moteus", "needs a drive"),
     ("howto/moteus", "needs drives on a real bus"),
