@@ -119,15 +119,22 @@ def test_a_process_that_dies_ends_the_sweep_and_its_rows_are_kept(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("limit", "there"), [(150, set()), (1800, {"config.yaml"}), (8000, {"config.yaml", "sweep.parquet"})]
+    ("limit", "named", "there"),
+    [
+        (150, "found", set()),
+        (1800, "found/sweep.parquet", {"config.yaml"}),
+        (8000, "found/sweep.png", {"config.yaml", "sweep.parquet"}),
+    ],
 )
-def test_a_full_disk_leaves_no_partial_file_and_no_summary(tmp_path: Path, limit: int, there: set[str]) -> None:
+def test_a_full_disk_leaves_no_partial_file_and_no_summary(
+    tmp_path: Path, limit: int, named: str, there: set[str]
+) -> None:
     (tmp_path / "found").mkdir()
     (tmp_path / "found/summary.json").write_text("of an earlier sweep")
     process = begin(tmp_path, "1:2:3", limit=limit)
     stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (3, "")
-    assert stderr == "found: cannot be written: File too large (free disk space, or choose another folder)\n"
+    assert stderr == f"{named}: cannot be written: File too large (free disk space, or choose another folder)\n"
     assert {path.name for path in (tmp_path / "found").iterdir()} == there | {"sweep.jsonl"}
     if "config.yaml" in there:
         assert not read_value((tmp_path / "found/config.yaml").read_text()).problems

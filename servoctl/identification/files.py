@@ -13,12 +13,11 @@ import yaml
 
 from servoctl.assembly import Run
 from servoctl.config.load import dump, moved
-from servoctl.errors import WriteError
 from servoctl.identification.excitation import Excitation
 from servoctl.identification.result import Identification, shortened
 from servoctl.report.page import web
 from servoctl.report.style import INK, PALETTE, QUIET, axis_label, blank, chosen, drawing_style
-from servoctl.run_folder.files import replace
+from servoctl.run_folder.files import write_files
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def _torques(result: Identification) -> "Figure":
     rows, fit = result.fit.rows, result.fit
     errors = {"before": result.torque_error(fit.unknowns.before), "after": result.torque_error(fit.x)}
     names = chosen(result.plant.actuators)
-    figure = blank(7.2, 0.8 + 2.9 * len(names))
-    figure.suptitle(f"{result.config}: torques", x=0.012, ha="left", fontweight="bold", parse_math=False)
+    figure = blank(7.2, 0.8 + 2.9 * len(names), f"{result.config}: torques")
     panels = figure.subplots(2 * len(names), 1, sharex=True, height_ratios=[2, 1] * len(names), squeeze=False)[:, 0]
     time, ticks = _axis(rows.t, rows.log)
     for k, name in enumerate(names):
@@ -99,9 +97,8 @@ def _parameters(result: Identification) -> "Figure":
     alone = [group[0] for group in result.unidentifiable if len(group) == 1]
     lines = [f"only act together: {', '.join(group)}" for group in result.unidentifiable if len(group) > 1]
     lines += [f"no effect in these logs: {', '.join(alone)}"] if alone else []
-    figure = blank(7.2, 1.6 + 0.22 * len(entries) + 0.2 * len(lines))
-    figure.suptitle(f"{result.config}: how well the values are known", x=0.012, ha="left", fontweight="bold",
-                    parse_math=False)  # fmt: skip
+    height = 1.6 + 0.22 * len(entries) + 0.2 * len(lines)
+    figure = blank(7.2, height, f"{result.config}: how well the values are known")
     axes = figure.add_subplot()
     known = [(i, value) for i, value in enumerate(share) if np.isfinite(value)]
     shades = [PALETTE[1] if value > 10.0 else PALETTE[0] for _, value in known]
@@ -132,12 +129,7 @@ def save_excitation(run: Run, excitation: Excitation, folder: Path) -> list[str]
     rows = [",".join(["t", *excitation.coordinates])]
     rows += [",".join(f"{x:.12g}" for x in (t, *q)) for t, q in zip(excitation.t, excitation.q, strict=True)]
     table = "\n".join(rows) + "\n"
-    try:
-        replace(folder / REFERENCE, lambda file: file.write(table.encode()))
-        replace(folder / CONFIG, lambda file: file.write(_config(run, excitation, folder).encode()))
-    except OSError as error:
-        raise WriteError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
-    return [CONFIG, REFERENCE]
+    return write_files(folder, [(CONFIG, _config(run, excitation, folder).encode()), (REFERENCE, table.encode())])
 
 
 def _config(run: Run, excitation: Excitation, folder: Path) -> str:
@@ -224,23 +216,15 @@ def save(result: Identification, folder: Path) -> list[str]:
     Raises:
         RunFolderError: A file cannot be written. Each file is written in full or not at all.
     """
-    try:
-        replace(folder / IDENTIFIED, lambda file: file.write(to_paste(result).encode()))
-        names = [IDENTIFIED]
-        kept = {} if result.machine is None else result.machine.sections(result.numbers, result.friction is not None)
-        if kept:
-            content = f"# keeps the simulated machine of the log as it was\n{_as_yaml(kept)}".encode()
-            replace(folder / MACHINE, lambda file: file.write(content))
-            names.append(MACHINE)
-        drawn = {name: _png(figure) for name, figure in pictures(result)}
-        for name, content in {**drawn, PAGE: _page(result, drawn).encode()}.items():
-            replace(folder / name, lambda file, content=content: file.write(content))  # type: ignore[misc]
-            names.append(name)
-        text = json.dumps(result.to_dict(), indent=2) + "\n"
-        replace(folder / RESULT, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise WriteError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
-    return [*names, RESULT]
+    files = {IDENTIFIED: to_paste(result).encode()}
+    kept = {} if result.machine is None else result.machine.sections(result.numbers, result.friction is not None)
+    if kept:
+        files[MACHINE] = f"# keeps the simulated machine of the log as it was\n{_as_yaml(kept)}".encode()
+    drawn = {name: _png(figure) for name, figure in pictures(result)}
+    text = json.dumps(result.to_dict(), indent=2) + "\n"
+    return write_files(
+        folder, [*(files | drawn).items(), (PAGE, _page(result, drawn).encode()), (RESULT, text.encode())]
+    )
 
 
 def to_paste(result: Identification) -> str:

@@ -81,8 +81,8 @@ def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Fi
         width: Width of the figure [in], which scales its height too; None: screen size.
     """
     with drawing_style():
-        drawn = blank(10, 4.6)
-        _write_title(drawn, trajectory)
+        drawn = blank(10, 4.6, str(trajectory.metadata.get("config") or "run"))
+        _write_facts(drawn, trajectory)
         if gives(trajectory, name):
             FIGURES[name](drawn, trajectory)
         if width is not None:
@@ -106,7 +106,7 @@ def save(drawn: "Figure", path: Path) -> Path:
     return path
 
 
-def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
+def _write_facts(drawn: "Figure", trajectory: Trajectory) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     metadata = trajectory.metadata
@@ -117,8 +117,6 @@ def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
     facts += (
         [str(metadata["status"]) + (f" by {stop.get('text', '')}" if stop else "")] if metadata.get("status") else []
     )
-    name = str(metadata.get("config") or "run")
-    drawn.suptitle(name, x=0.012, ha="left", fontsize=13, fontweight="bold", parse_math=False)
     corner = drawn.transFigure + ScaledTranslation(-0.12, -0.14, drawn.dpi_scale_trans)  # in the line of the title
     drawn.text(1, 1, ", ".join(facts), ha="right", va="top", fontsize=8.5, color=QUIET, transform=corner)
 

@@ -120,8 +120,7 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
     more = f" (and {len(panels) - len(shown)} more)" if len(shown) < len(panels) else ""
     more += f" ({exact} below 1e-9: round-off)" if exact else ""
     with drawing_style():
-        drawn = blank(5.5 * across, 2.4 * down + 0.6)
-        drawn.suptitle(PICTURES[group] + more, x=0.012, ha="left", fontsize=13, fontweight="bold")
+        drawn = blank(5.5 * across, 2.4 * down + 0.6, PICTURES[group] + more)
         for number, name in enumerate(shown, 1):
             axes = drawn.add_subplot(down, across, number)
             axes.set_title(name, parse_math=False)

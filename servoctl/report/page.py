@@ -19,7 +19,7 @@ from servoctl.report.shapes import enclosures, frame_axes, moving_shapes, obstac
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.timing import STOPS, TASK, stage_spans
 from servoctl.run_folder.bounds import funnel_curves
-from servoctl.run_folder.files import replace, unwritable
+from servoctl.run_folder.files import write_files
 from servoctl.run_folder.metrics import TASK_METRICS
 from servoctl.run_folder.trajectory import traced
 from servoctl.run_folder.values import plain
@@ -55,11 +55,7 @@ def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> 
     """
     path = Path(path)
     text = page([read(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)])
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise unwritable(path, error) from error
+    write_files(path.parent, [(path.name, text.encode())])
     return path
 
 

@@ -130,13 +130,15 @@ def show_scale(axes: "Axes", scale: Scale, axis: Literal["x", "y"] = "y") -> Non
     axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET)
 
 
-def blank(width: float, height: float, dpi: float = DPI) -> "Figure":
-    """A figure of this size [in] without a window, with automatic layout."""
+def blank(width: float, height: float, title: str = "", dpi: float = DPI) -> "Figure":
+    """A figure of this size [in] without a window, with automatic layout, and a title at its upper left corner."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     drawn = Figure((width, height), layout="constrained", dpi=dpi)
     FigureCanvasAgg(drawn)
+    if title:
+        drawn.suptitle(title, x=0.012, ha="left", parse_math=False)
     return drawn
 
 

@@ -3,6 +3,8 @@
 import json
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,28 +59,47 @@ def study_folder(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def save_study(folder: Path, config: str, summary: dict[str, Any], files: Iterable[tuple[str, Writer]]) -> list[str]:
-    """Writes the results of many runs: the config, files by name, in order, and last the summary.
+def write_files(folder: Path, files: Iterable[tuple[str, Writer | bytes]]) -> list[str]:
+    """Writes files by name, in order; each in full or not at all. Their folders are created if they are missing.
+
+    Args:
+        files: Name of a file, and its content or what writes it.
 
     Returns:
-        Names of the files, without the config; a folder once, for all files in it.
+        Names of the files; a folder inside once, for all files in it.
 
     Raises:
-        RunFolderError: A file cannot be written. Each file is written in full or not at all.
+        RunFolderError: A file cannot be written.
     """
     names: dict[str, None] = {}
-    try:
-        replace(folder / CONFIG, lambda file: file.write(config.encode()))
-        for name, write in files:
-            (folder / name).parent.mkdir(exist_ok=True)
-            replace(folder / name, write)
-            below, slash, _ = name.rpartition("/")
-            names[below + slash or name] = None
-        text = json.dumps(summary, indent=2) + "\n"
-        replace(folder / SUMMARY, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise unwritable(folder, error) from error
-    return [*names, SUMMARY]
+    for name, content in files:
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace(path, partial(_write, content))
+        except OSError as error:
+            raise unwritable(path, error) from error
+        below, slash, _ = name.rpartition("/")
+        names[below + slash or name] = None
+    return list(names)
+
+
+def _write(content: Writer | bytes, file: BinaryIO) -> None:
+    if callable(content):
+        content(file)
+    else:
+        file.write(content)
+
+
+def save_study(folder: Path, config: str, summary: dict[str, Any], files: Iterable[tuple[str, Writer]]) -> list[str]:
+    """Writes the results of many runs, as `write_files` does: the config, the files, and last the summary.
+
+    Returns:
+        Names of the files, without the config.
+    """
+    last = json.dumps(summary, indent=2) + "\n"
+    _, *names = write_files(folder, chain([(CONFIG, config.encode())], files, [(SUMMARY, last.encode())]))
+    return names
 
 
 def unwritable(path: Path, error: Exception) -> WriteError:

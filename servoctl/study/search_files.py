@@ -57,8 +57,7 @@ def pictures(tuning: Tuning) -> Iterator[tuple[str, "Figure"]]:
 
 def _figure(tuning: Tuning, title: str, count: int) -> tuple["Figure", list["Axes"]]:
     across, down = min(count, ACROSS), -(-count // ACROSS)
-    figure = blank(max(6.4, 3.6 * across), max(4.0, 3.2 * down))
-    figure.suptitle(f"{tuning.problem.run.name}: {title}", x=0.012, ha="left", fontweight="bold", parse_math=False)
+    figure = blank(max(6.4, 3.6 * across), max(4.0, 3.2 * down), f"{tuning.problem.run.name}: {title}")
     return figure, [figure.add_subplot(down, across, number + 1) for number in range(count)]
 
 

@@ -36,10 +36,8 @@ def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
     """
     paths = study.paths
     with drawing_style():
-        figure = blank(6.4 if len(paths) < 3 else 3.6 * min(len(paths), 3), 4.6 if len(paths) < 4 else 7.2)
-        figure.suptitle(
-            f"{study.name}: {axis_title(metric, '')}", x=0.012, ha="left", fontweight="bold", parse_math=False
-        )
+        size = 6.4 if len(paths) < 3 else 3.6 * min(len(paths), 3), 4.6 if len(paths) < 4 else 7.2
+        figure = blank(*size, f"{study.name}: {axis_title(metric, '')}")
         if len(paths) == 2:
             _draw_two(figure.add_subplot(), study, metric)
         else:
