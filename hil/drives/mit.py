@@ -97,6 +97,7 @@ class MitDrive(LinearDrive):
         reply = Message(self._host, 0, self.reads, WORKING[options.status], (self._own,), sample=True, alive=True)
         self.messages = tuple(reply._replace(length=length) for length in self._lengths)
         self.motion = self.messages[0]
+        # replies of two motors that start at the same instant destroy each other, where they share an id
         self.handlers = {self._host: self._on_reply, settings.node: self._on_foreign}
         self.enabling = self._special(codec.ENABLE)
         self._watched = options.drive_watchdog  # None: the config does not say
@@ -117,12 +118,10 @@ class MitDrive(LinearDrive):
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
         return [*problems, *range_problems(settings, options, codec.FIELDS.command_torque)]
 
-    @staticmethod
-    def reserved_ids(settings: SensorSettings) -> Ids:
-        options = options_of(MitOptions, settings)
-        registers = {codec.REGISTERS} if options.status == "damiao" else set()
-        # replies of two motors that start at the same instant destroy each other, where they share an id
-        return Ids(frozenset({settings.node, options.host}), frozenset(registers))
+    @classmethod
+    def reserved_ids(cls, settings: SensorSettings) -> Ids:
+        registers = {codec.REGISTERS} if options_of(MitOptions, settings).status == "damiao" else set()
+        return super().reserved_ids(settings)._replace(shared=frozenset(registers))
 
     def _on_reply(self, frame: Frame) -> bool:
         if not (frame.data and self._own.holds(frame.data)):

@@ -17,9 +17,9 @@ from pydantic import Field
 
 from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
-from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import after, answered_every, first_answers, polls, silent, tested_time
-from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems, options_of
+from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
 from hil.drives.wire import TURN, Encoding, Expects, Message, Reads, Rounding, joint_torque, motor_torque
@@ -159,11 +159,6 @@ class MoteusDrive(TurnNode, TableDrive):
     @staticmethod
     def ends(settings: DriveSettings) -> FrameEnds:
         return FrameEnds(torque=codec.LARGEST_TORQUE)
-
-    @staticmethod
-    def reserved_ids(settings: SensorSettings) -> Ids:
-        node, source = settings.node, options_of(MoteusOptions, settings).source
-        return Ids(frozenset({codec.reply_identifier(node, source), *codec.command_identifiers(node, source)}))
 
     def _on_reply(self, frame: Frame) -> bool:
         data = frame.data

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from hil.codecs import robstride as codec
-from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, HandshakeStep, Steps, StopSteps
 from hil.drives.guard import answered_every, first_answers, polls, tested_time
 from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
-from hil.drives.options import Flag, MonitorPeriod, address_problems, options_of
+from hil.drives.options import Flag, MonitorPeriod, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import Handler
 from hil.drives.wire import Expects, Message, Operation, Reads
@@ -80,14 +80,6 @@ class RobstrideDrive(LinearDrive):
         assert isinstance(settings, DriveSettings)
         problems = address_problems(settings, range(1, 128), host=options.host)
         return [*problems, *range_problems(settings, options, codec.FIELDS.command_torque)]
-
-    @staticmethod
-    def reserved_ids(settings: SensorSettings) -> Ids:
-        """Ids hold data; each stands for those that differ in it. Only motors of this protocol can have the same."""
-        node, host = settings.node, options_of(RobstrideOptions, settings).host
-        commands = {codec.identifier(kind, 0, node) for kind in codec.COMMANDS}
-        answers = {codec.identifier(kind, node, host) for kind in (codec.FEEDBACK, codec.READ)}
-        return Ids(frozenset(commands | answers))
 
     def _handler(self, identity: int) -> Handler | None:
         return next((handler for family, handler in self._by_family.items() if identity in family), None)

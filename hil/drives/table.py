@@ -7,7 +7,7 @@ from typing import Any
 
 from hil.bus.load import FrameTraffic
 from hil.codecs.field import Field
-from hil.drives.base import Condition, Drive, Node, Sample
+from hil.drives.base import Condition, Drive, Ids, Node, Sample
 from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault
 from hil.drives.options import options_of
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
@@ -44,6 +44,12 @@ class TableNode(Node):
     @property
     def identities(self) -> frozenset[int]:
         return frozenset(self.handlers)
+
+    @classmethod
+    def reserved_ids(cls, settings: SensorSettings) -> Ids:
+        """The ids of its table; ids that hold data stand for those that differ in it."""
+        node = cls(settings, 1.0)
+        return Ids(node.identities | {family.value for family in node.families})
 
     def accept(self, frame: Frame) -> None:
         handler = self._handler(frame.id)
