@@ -33,8 +33,7 @@ HALF, FULL = 1 << 31, (1 << 32) - 1  # (n + HALF & FULL) - HALF is n in a signed
 class CanOpenNode(EmulatedNode):
     """A node on CANopen: the communication of a drive, or of an encoder, which only measures.
 
-    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second). For tests:
-    `watchdog`: false ignores the loss of the master's heartbeat.
+    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second).
     """
 
     def connect(self, entries: Mapping[Key, ObjectEntry]) -> None:
@@ -178,7 +177,7 @@ class CanOpenNode(EmulatedNode):
         """Chooses what each id means; an RPDO goes before everything else."""
         self._handlers: dict[int, Callable[[bytes], None]] = {}
         master = self.values[0x1016, 1] >> 16 & 0x7F
-        if master and self._master_timeout and self.option("watchdog", True):
+        if master and self._master_timeout:
             self._handlers[codec.HEARTBEAT + master] = self._hear
         self._handlers |= {codec.NMT: self._obey_nmt, codec.SDO_REQUEST + self._id: self._serve, codec.SYNC: self._sync}
         self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}

@@ -30,8 +30,8 @@ class Mit(ImpedanceDrive):
     """An MIT drive.
 
     Options: those of `ImpedanceDrive`; `host` (0): id of replies; `status`: `none`, `cubemars` or `damiao`;
-    `drive_watchdog`: whether it has a watchdog, with the timeout of the settings. For tests: `watchdog`: the same;
-    `registers`: register of a Damiao -> its value at power-on.
+    `drive_watchdog`: whether it has a watchdog, with the timeout of the settings. For tests: `registers`: register of
+    a Damiao -> its value at power-on.
     """
 
     fields = codec.FIELDS
@@ -121,8 +121,7 @@ class Mit(ImpedanceDrive):
     def _timeout(self) -> int:
         if self._registers:
             return int(self._registers[codec.TIMEOUT]) * TICK
-        watched = self.option("watchdog", self.option("drive_watchdog", False))
-        return nanoseconds(self.settings.watchdog) if watched else 0
+        return nanoseconds(self.settings.watchdog) if self.option("drive_watchdog", False) else 0
 
     def _reply(self) -> None:
         node, hot = self.settings.node, round(min(127.0, self.temperature()))

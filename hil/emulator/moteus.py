@@ -47,10 +47,7 @@ EXTENDED = 1 << 29
 
 
 class Moteus(EmulatedDrive):
-    """A moteus.
-
-    Options: `timeout_mode` (15): `servo.timeout_mode`. For tests: `watchdog`: false switches it off.
-    """
+    """A moteus. Option: `timeout_mode` (15), its `servo.timeout_mode`."""
 
     special_faults = frozenset({"encoder_nan"})
     codes = 32, 95
@@ -186,7 +183,7 @@ class Moteus(EmulatedDrive):
     def _watch(self, seconds: float) -> None:
         """Restarts the watchdog with the time in a command; it acts in position mode only."""
         seconds = seconds or float(self._configured["servo.default_timeout_s"])
-        off = self.mode != IN_POSITION or isnan(seconds) or not self.option("watchdog", True)
+        off = self.mode != IN_POSITION or isnan(seconds)
         timeout = 0 if off else nanoseconds(seconds)
         if timeout != self._watchdog.timeout:
             self._watchdog.stop()

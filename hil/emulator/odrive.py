@@ -95,8 +95,7 @@ class ODrive(ODriveNode, EmulatedDrive):
     """An ODrive axis.
 
     Options, with those of `ODriveNode`: `vel_limit` [turn/s] (none), `vel_gain` [N m per turn/s] (1/6) and
-    `monitor_period` of temperature and bus voltage [s] (0: not sent). For tests: `watchdog`: false switches it off. A
-    current limit has no effect.
+    `monitor_period` of temperature and bus voltage [s] (0: not sent). A current limit has no effect.
     """
 
     settings: DriveSettings
@@ -120,7 +119,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         super().boot()
         self._speed_timer.start(nanoseconds(0.001))
         self._monitor_timer.start(nanoseconds(self.number("monitor_period", 0.0)))
-        self._watchdog.start(nanoseconds(self.settings.watchdog) if self.option("watchdog", True) else 0)
+        self._watchdog.start(nanoseconds(self.settings.watchdog))
 
     def halt(self) -> None:
         super().halt()

@@ -21,10 +21,7 @@ COMMANDS = codec.MOTION, codec.ENABLE, codec.STOP, codec.SET_ZERO, codec.WRITE  
 
 
 class RobStride(ImpedanceDrive):
-    """A RobStride motor.
-
-    Options: those of `ImpedanceDrive`. For tests: `watchdog`: false makes it ignore canTimeout.
-    """
+    """A RobStride motor; options as of `ImpedanceDrive`."""
 
     fields = codec.FIELDS
     codes = 1, 0x3F
@@ -84,7 +81,7 @@ class RobStride(ImpedanceDrive):
             self._start_watchdog()
 
     def _start_watchdog(self) -> None:
-        steps = self._values.get(CAN_TIMEOUT, 0) if self.mode == RUN and self.option("watchdog", True) else 0
+        steps = self._values.get(CAN_TIMEOUT, 0) if self.mode == RUN else 0
         self._watchdog.stop()
         self._watchdog.start(steps * SECOND // codec.TIMEOUT_STEPS)
 

@@ -26,8 +26,8 @@ def with_fault(kind: str, protocol: str = "odrive", at: float = 0.05, drive: boo
     """A bench whose one fault begins after 50 ms."""
     named = {"drive": "a"} if drive else {}
     fault = {"kind": kind, "at": at, "since": "power_on", **named, **more}
-    options = {"watchdog": False} if protocol == "odrive" else None
-    return bench(drive_settings(protocol, node=NODE), faults=[fault], options=options)
+    unwatched = {"watchdog": 1e3} if protocol == "odrive" else {}
+    return bench(drive_settings(protocol, node=NODE, **unwatched), faults=[fault])
 
 
 def estimates(frames: list[Frame]) -> list[tuple[float, float, float]]:
@@ -165,7 +165,7 @@ def test_bus_off_silences_the_host_and_a_restart_ends_it() -> None:
 def test_a_fault_that_acts_twice_at_once_ends_with_the_last() -> None:
     entry = {"kind": "silent", "drive": "a", "since": "power_on"}
     faults = [entry | {"at": 0.05, "for": 0.1}, entry | {"at": 0.1, "for": 0.1}]
-    host = bench(drive_settings("odrive", node=NODE), faults=faults, options={"watchdog": False})
+    host = bench(drive_settings("odrive", node=NODE, watchdog=1e3), faults=faults)
     times = [t for t, _, _ in estimates(host.collect(300.0))]
     assert not [t for t in times if 50.5 < t < 199.5]
     assert len([t for t in times if t > 200.5]) > 40
@@ -393,8 +393,8 @@ def scene(seed: int) -> list[tuple[int, str]]:
         {"kind": "corruption", "at": 0.1, "p": 0.1, "since": "power_on"},
         {"kind": "wrong_length", "at": 0.15, "p": 0.3, "drive": "a", "since": "power_on"},
     ]
-    drives = [drive_settings("odrive", node=1), drive_settings("odrive", name="b", node=2)]
-    host = bench(*drives, faults=faults, options={"watchdog": False}, seed=seed, noise=1e-3)
+    drives = [drive_settings("odrive", name=name, node=node, watchdog=1e3) for name, node in (("a", 1), ("b", 2))]
+    host = bench(*drives, faults=faults, seed=seed, noise=1e-3)
     host.collect(1.0)
     enable(host, 0.5)
     return [(frame.time, str(frame)) for frame in host.collect(400.0)]
@@ -411,7 +411,7 @@ def seen(host: Bench) -> list[str]:
 
 
 def test_the_observer_accepts_correct_commands() -> None:
-    host = bench(drive_settings("odrive", node=NODE), options={"watchdog": False})
+    host = bench(drive_settings("odrive", node=NODE, watchdog=1e3))
     enable(host, 0.0)
     for k in range(50):
         host.send(Frame(TORQUE, struct.pack("<f4x", 0.05 * k)))
@@ -456,7 +456,7 @@ def test_the_observer_takes_the_smallest_torque_of_a_frame_without_zero_for_none
 
 def test_the_observer_sees_a_torque_after_a_disable_unless_an_enable_follows() -> None:
     for enabled_again in (False, True):
-        host = bench(drive_settings("odrive", node=NODE), options={"watchdog": False})
+        host = bench(drive_settings("odrive", node=NODE, watchdog=1e3))
         host.collect(1.0)
         enable(host, 0.1)
         host.send(Frame(NODE << 5 | 0x07, struct.pack("<I4x", 1)))

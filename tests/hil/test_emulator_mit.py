@@ -128,7 +128,7 @@ def test_the_status_is_in_the_byte_of_its_maker(
 
 def test_only_a_drive_that_has_a_watchdog_stops_by_itself() -> None:
     for has in (False, True):
-        host = host_of(watchdog=has, status="damiao")
+        host = host_of(drive_watchdog=has, status="damiao")
         host.ask(ENABLE)
         host.ask(torque_frame(0xFFF))
         host.collect(30.0)

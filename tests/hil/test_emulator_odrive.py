@@ -20,7 +20,7 @@ def messages() -> Database:
 
 
 def host_of(**changes: object) -> Bench:
-    return bench(drive_settings("odrive", node=NODE, **changes), options={"watchdog": False})
+    return bench(drive_settings("odrive", node=NODE, watchdog=1e3, **changes))
 
 
 def drive_of(host: Bench) -> ODrive:
@@ -150,7 +150,7 @@ def test_above_the_speed_limit_it_disarms(messages: Database) -> None:
 
 
 def test_torque_is_limited_by_the_distance_from_the_speed_limit_at_standstill_too(messages: Database) -> None:
-    host = bench(drive_settings("odrive", node=NODE), options={"watchdog": False, "vel_limit": 2})
+    host = bench(drive_settings("odrive", node=NODE, watchdog=1e3), options={"vel_limit": 2})
     start(messages, host)
     host.send(message(messages, "Set_Input_Torque", Input_Torque=2.0))
     host.collect(1.0)
@@ -183,9 +183,8 @@ def test_the_watchdog_acts_in_time_and_in_every_state(messages: Database) -> Non
 
 def test_a_slow_clock_lengthens_its_periods() -> None:
     host = bench(
-        drive_settings("odrive", node=NODE),
+        drive_settings("odrive", node=NODE, watchdog=1e3),
         faults=[{"kind": "clock_drift", "at": 0, "drive": "a", "ppm": 100.0, "since": "power_on"}],
-        options={"watchdog": False},
     )
     times = [f.time for f in host.collect(4001.0) if f.id == NODE << 5 | 0x09]
     assert (times[2000] - times[1000]) / 1000 == pytest.approx(2 * MILLISECOND * (1 + 100e-6), rel=1e-9)
@@ -210,7 +209,7 @@ def test_a_torque_of_nan_is_zero() -> None:
 
 def test_an_encoder_node_measures_a_coordinate(messages: Database) -> None:
     sensor = SensorSettings("y", "main", "odrive", NODE, gear=4.0, options={"feedback_period": 0.005})
-    host = bench(drive_settings("odrive", node=1), sensors=[sensor], options={"watchdog": False}, lag=0.001)
+    host = bench(drive_settings("odrive", node=1, watchdog=1e3), sensors=[sensor], lag=0.001)
     host.emulator.plant.command(1, 3.0, host.now)
     frames = host.collect(102.0)
     t, lag = 0.1, 0.001

@@ -156,7 +156,7 @@ def test_time_stands_still_while_the_process_is_paused() -> None:
 
 @pytest.mark.parametrize("interface", EACH)
 def test_the_vendors_message_database_enables_the_drive_and_reads_it(interface: str) -> None:
-    settings = drive_settings("odrive", options={"feedback_period": 0.01, "watchdog": False})
+    settings = drive_settings("odrive", watchdog=1e3, options={"feedback_period": 0.01})
     with keys_of(interface) as keys, serving(keys, settings), can.Bus(**keys, ignore_config=True) as bus:
         request = odrive_database().get_message_by_name("Axis1_Set_Axis_State")
         data = request.encode({"Axis_Requested_State": 8}, strict=False)
