@@ -46,7 +46,7 @@ class CanOpenNode(EmulatedNode):
         self._heartbeat = Timer(self.world, self._send_heartbeat)
         self._watchdog = Watchdog(self.world, self._lost)  # of the master's heartbeat
         self._events = [Timer(self.world, partial(self._repeat, number)) for number in range(len(codec.RPDOS))]
-        self._load(lambda key: True)
+        self._handlers: dict[int, Callable[[bytes], None]] = {}
 
     # The device behind the communication.
 
@@ -175,13 +175,13 @@ class CanOpenNode(EmulatedNode):
 
     def _listen(self) -> None:
         """Chooses what each id means; an RPDO goes before everything else."""
-        self._handlers: dict[int, Callable[[bytes], None]] = {}
+        self._handlers = {}
         master = self.values[0x1016, 1] >> 16 & 0x7F
         if master and self._master_timeout:
             self._handlers[codec.HEARTBEAT + master] = self._hear
         self._handlers |= {codec.NMT: self._obey_nmt, codec.SDO_REQUEST + self._id: self._serve, codec.SYNC: self._sync}
         self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}
-        self.relisten()
+        self.medium.listen(self.station, self.listens())
 
     def _take(self, pdo: Pdo, data: bytes) -> None:
         if self.nmt != OPERATIONAL:

@@ -62,7 +62,6 @@ class EmulatedNode(ABC):
 
     # kinds of fault that it can have, apart from those that every node can have
     special_faults: ClassVar[frozenset[str]] = frozenset()
-    _attached = False
 
     def __init__(self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder) -> None:
         """Attaches the node, switched off."""
@@ -77,11 +76,10 @@ class EmulatedNode(ABC):
         self.drift = 0.0  # [ppm] drift of its clock
         # (id, payload) -> payload that is sent; None: no change
         self.mangle: Callable[[int, bytes], bytes] | None = None
-        self._medium, self._fd, self._brs = medium, settings.fd, settings.brs
+        self.medium, self._fd, self._brs = medium, settings.fd, settings.brs
         self._boot: Event | None = None
         self.set_up()
         self.station = medium.attach(settings.name, self.receive, self.listens())  # its CAN controller
-        self._attached = True
 
     @abstractmethod
     def set_up(self) -> None:
@@ -117,16 +115,12 @@ class EmulatedNode(ABC):
         """Loses its supply and boots again after a time [ns]."""
         cancel(self._boot)
         self.halt()
-        self._medium.power(self.station, False)
+        self.medium.power(self.station, False)
         self._boot = self.world.after(duration, self._return)
 
     def _return(self) -> None:
-        self._medium.power(self.station, True)
+        self.medium.power(self.station, True)
         self.boot()
-
-    def relisten(self) -> None:
-        if self._attached:
-            self._medium.listen(self.station, self.listens())
 
     def send(self, identity: int, data: bytes) -> None:
         """Sends a frame, FD where its bus is, with an id of 29 bits where 11 do not hold it."""
