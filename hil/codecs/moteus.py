@@ -237,7 +237,7 @@ REPLY_WANTED = 0x8000  # bit of an id by which the sender asks for a reply
 MOST_TEXT = 61  # most bytes of text in one frame to the console
 POLLED_TEXT = 48  # most bytes of text that a poll asks for
 
-STOPPED, IN_FAULT, CURRENT, IN_POSITION, TIMED_OUT, ZERO_VELOCITY, BRAKE = 0, 1, 9, 10, 11, 12, 15
+STOPPED, IN_FAULT, IN_POSITION, TIMED_OUT, ZERO_VELOCITY, BRAKE = 0, 1, 10, 11, 12, 15
 MODES = (
     "stopped", "fault", "enabling", "calibrating", "calibration complete", "pwm", "voltage", "voltage foc",
     "voltage dq", "current", "position", "timeout", "zero velocity", "stay within", "measure inductance", "brake",

@@ -19,8 +19,7 @@ GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
 SET_ZERO, SET_ID, READ, WRITE = 6, 7, 17, 18
 COMMANDS = (MOTION, ENABLE, STOP, SET_ZERO, SET_ID, WRITE)  # kinds that only a master sends, and that change something
 
-RESET, CALIBRATION, RUN = 0, 1, 2
-MODES = ("reset", "calibration", "run", "unknown")
+RESET, RUN = 0, 2  # modes; 1: calibration
 
 RUN_MODE, CAN_TIMEOUT = 0x7005, 0x7028
 """Parameters: mode of operation (8 bits; 0: motion command), and time without a command until mode reset (32 bits)."""
@@ -70,7 +69,7 @@ def feedback_identifier(node: int, host: int, mode: int = RESET) -> int:
 
 
 def mode_and_faults(identity: int) -> tuple[int, int]:
-    """Mode, an index of `MODES`, and bits of `FAULTS` in the id of feedback."""
+    """Mode, and bits of `FAULTS` in the id of feedback."""
     return identity >> 22 & 3, identity >> 16 & 0x3F
 
 
