@@ -97,8 +97,8 @@ class LinearDrive(TableDrive):
     """A drive of such a protocol: it replies to each command, also with its gauges, and brakes by its own damping."""
 
     fields: ClassVar[LinearFields]
-    enabling: Frame  # enables it
-    enabled: ClassVar[str]  # what the answer to it shows, in words
+    enable_frame: Frame  # enables it
+    enable_answer: ClassVar[str]  # what the answer to it shows, in words
     watchdog_remedy: ClassVar[str]  # what to set in a drive that goes on without commands
     tested_time: float | None = None  # [s] time of the watchdog while it is tested; None: its own
     feedback = Feedback.REPLY
@@ -156,8 +156,8 @@ class LinearDrive(TableDrive):
             yield from self.set_watchdog(seconds)
         with silent(self):
             held = self._torque_frame(torque, self.encoding)
-            frames = [held, self.enabling, held]  # some begin without the torque before it
-            yield HandshakeStep(frames, self._decided, 0.5, self.enabled)
+            frames = [held, self.enable_frame, held]  # some begin without the torque before it
+            yield HandshakeStep(frames, self._decided, 0.5, self.enable_answer)
             refuse_fault(self)
             yield outlasted(seconds, self._period)
         yield HandshakeStep([self.encoding.frame], self._answered(1), 0.5, "a reply after its watchdog")

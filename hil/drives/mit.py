@@ -66,7 +66,7 @@ class MitDrive(LinearDrive):
     """An MIT drive; its position is followed over the ends of its range."""
 
     fields = codec.FIELDS
-    enabled = "an answer to the command to enable"
+    enable_answer = "an answer to the command to enable"
     watchdog_remedy = "set its timeout, or drive_watchdog: false"
     fd_remedy = "with `status: damiao` it speaks FD"
     Options: ClassVar[type[MitOptions]] = MitOptions
@@ -99,7 +99,7 @@ class MitDrive(LinearDrive):
         self.motion = self.messages[0]
         # replies of two motors that start at the same instant destroy each other, where they share an id
         self.handlers = {self._host: self._on_reply, settings.node: self._on_foreign}
-        self.enabling = self._special(codec.ENABLE)
+        self.enable_frame = self._special(codec.ENABLE)
         self._watched = options.drive_watchdog  # None: the config does not say
         self._registers: dict[int, float] = {}  # what a Damiao has answered about its registers
         if options.status == "damiao":
@@ -258,7 +258,7 @@ class MitDrive(LinearDrive):
                 # Some motors start with the last command that they received: it must be this one.
                 yield HandshakeStep([seed], self._answered(2), 0.5, "replies to the first torque")
                 self._request(Condition.ENABLED)
-                yield HandshakeStep([self.enabling], self._decided, 0.5, self.enabled)
+                yield HandshakeStep([self.enable_frame], self._decided, 0.5, self.enable_answer)
             finally:
                 if self.condition is not Condition.ENABLED:
                     self._request(Condition.DISABLED)

@@ -37,7 +37,7 @@ class RobstrideDrive(LinearDrive):
     """A RobStride motor; its position is followed over the ends of its range."""
 
     fields = codec.FIELDS
-    enabled, watchdog_remedy = "mode run", "canTimeout"
+    enable_answer, watchdog_remedy = "mode run", "canTimeout"
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {Quantity.TEMPERATURE: "always", Quantity.SUPPLY: "monitor_period"}
     Options: ClassVar[type[RobstrideOptions]] = RobstrideOptions
     _options: RobstrideOptions
@@ -55,7 +55,7 @@ class RobstrideDrive(LinearDrive):
         super().__init__(settings, period, motion, codec.NO_MOTION, TEMPERATURE)
         options = self._options
         self.watchdog = options.drive_watchdog
-        self.enabling, self.tested_time = self._frame(codec.ENABLE), tested_time(settings)
+        self.enable_frame, self.tested_time = self._frame(codec.ENABLE), tested_time(settings)
         self._known: dict[int, int | None] = {}
         node, host = settings.node, options.host
         ask = self._frame(codec.READ, codec.read_parameter(codec.BUS_VOLTAGE))
@@ -147,7 +147,7 @@ class RobstrideDrive(LinearDrive):
             # It may start with the last command that it received: it must be this one.
             yield HandshakeStep([], self._answered(2), 0.5, "feedback to the first torque")
             self._feed.fed = True
-            yield HandshakeStep([self.enabling], self._decided, 0.5, self.enabled)
+            yield HandshakeStep([self.enable_frame], self._decided, 0.5, self.enable_answer)
 
     def reset(self) -> Steps:
         """Stops the motor and clears its faults."""
