@@ -11,7 +11,6 @@ Sources: manual of CyberGear (belovictor/cybergear-docs), RobStride's SampleProg
 """
 
 from struct import Struct
-from typing import NamedTuple
 
 from hil.codecs.field import Field, LinearFields
 
@@ -52,12 +51,6 @@ TEMPERATURE_STEP = 10.0  # steps of the temperature in a degree
 _PARAMETER = Struct("<HHI")
 
 
-class Parameter(NamedTuple):
-    number: int  # the parameter
-    known: bool  # whether the motor has it
-    value: int  # its 32 bits, as an unsigned integer
-
-
 def identifier(kind: int, data: int, target: int) -> int:
     """Arbitration id, 29 bits."""
     return kind << 24 | data << 8 | target
@@ -83,12 +76,15 @@ def write_parameter(number: int, value: int) -> bytes:
     return _PARAMETER.pack(number, 0, value)
 
 
-def parameter(identity: int, data: bytes) -> Parameter | None:
-    """Decodes the answer to a read; None if it is not 8 bytes."""
+def parameter(identity: int, data: bytes) -> tuple[int, int | None] | None:
+    """Decodes the answer to a read, or a write: number and 32 bits, None where the motor has no such parameter.
+
+    None if it is not 8 bytes.
+    """
     if len(data) != SIZE:
         return None
     number, _, value = _PARAMETER.unpack(data)
-    return Parameter(number, not identity >> 16 & 0xFF, value)
+    return number, None if identity >> 16 & 0xFF else value
 
 
 def stop(clear: bool) -> bytes:

@@ -101,7 +101,7 @@ class RobstrideDrive(LinearDrive):
         parameter = codec.parameter(frame.id, frame.data)
         if parameter is None:
             return False
-        self._known[parameter.number] = parameter.value if parameter.known else None
+        self._known |= [parameter]
         self._take_answer(frame)
         return True
 

@@ -76,8 +76,8 @@ class RobStride(ImpedanceDrive):
                 self.fault = 0
         elif kind == codec.SET_ZERO:
             self._set_zero()
-        elif (change := codec.parameter(frame.id, frame.data)) is not None and change.number in self._values:
-            self._values[change.number] = change.value & 0xFF if change.number == RUN_MODE else change.value
+        elif (number := codec.PARAMETER.read(frame.data) & 0xFFFF) in self._values:
+            self._values[number] = codec.VALUE.read(frame.data) & (0xFF if number == RUN_MODE else 0xFFFF_FFFF)
             self._start_watchdog()
 
     def _start_watchdog(self) -> None:

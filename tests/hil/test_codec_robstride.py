@@ -102,8 +102,8 @@ def test_a_payload_of_a_wrong_length_is_invalid(size: int) -> None:
 
 
 def test_a_parameter_that_the_motor_does_not_have() -> None:
-    assert codec.parameter(0x1100_05FD, bytes.fromhex("28700000e8030000")) == (codec.CAN_TIMEOUT, True, 1000)
-    assert codec.parameter(0x1101_05FD, bytes.fromhex("2870000000000000")) == (codec.CAN_TIMEOUT, False, 0)
+    assert codec.parameter(0x1100_05FD, bytes.fromhex("28700000e8030000")) == (codec.CAN_TIMEOUT, 1000)
+    assert codec.parameter(0x1101_05FD, bytes.fromhex("2870000000000000")) == (codec.CAN_TIMEOUT, None)
 
 
 def test_faults_have_a_text_with_their_bits() -> None:
