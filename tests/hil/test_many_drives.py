@@ -19,14 +19,13 @@ from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import Frame
 from hil.loop import VirtualClock
 from hil.loop.clock import World
-from hil.recorder import read_frames
 from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import STAGES
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
-from tests.faces import column_bytes, on_drives
+from tests.faces import on_drives
 from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT
 from tests.hil.test_dispatch import Heard, Rig
@@ -206,15 +205,6 @@ def test_a_run_on_several_buses_is_as_accurate_as_on_one(names: str, period: flo
     working = ended.trajectory["stage"] == STAGES.index("full")
     for row in ("object_x", "object_y", "level"):
         assert abs(ended.trajectory[f"violation.{row}"][working]).max() <= 1e-3  # as on one bus
-
-
-@pytest.mark.slow
-def test_a_run_on_two_buses_is_reproducible_to_the_bit(tmp_path: Path) -> None:
-    kept = []
-    for name in ("one", "two"):
-        ended = on_drives("coordinated_robots", *spread("aaabbb"), out=tmp_path / name, duration=0.02)
-        kept.append((list(read_frames(tmp_path / name)), column_bytes(ended.trajectory)))
-    assert len(kept[0][0]) > 1000 and kept[0] == kept[1]
 
 
 def test_before_the_loop_sync_and_heartbeats_are_sent_once_per_period_for_any_number_of_calls() -> None:

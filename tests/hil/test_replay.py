@@ -53,13 +53,6 @@ def test_a_simulated_run_comes_out_the_same_to_the_bit(tmp_path: Path, engine: s
     assert (found.largest, found.units) == ({"F": 0.0}, {"F": "N"})
 
 
-@pytest.mark.slow
-def test_a_swarm_comes_out_the_same(tmp_path: Path) -> None:
-    folder = simulated(tmp_path / "run", "swarm_50", "auto", ["run.duration=0.01", "law.on_infeasible=damp"])
-    found = replay(folder)
-    assert (found.engine, found.logged_engine, found.differing) == ("vm", "vm", 0)
-
-
 def test_one_unit_in_the_last_place_is_found(tmp_path: Path) -> None:
     folder = simulated(tmp_path / "run")
     u = load_run(folder)["u.F"].copy()

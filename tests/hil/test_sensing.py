@@ -9,7 +9,6 @@ import pytest
 from machines import parallelogram, rate, robots, three_rrr
 from scipy.linalg import null_space
 
-import servoctl as sc
 from hil.drives import Sample
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import CoordinateEstimate, Coordinates, require_observability
@@ -25,6 +24,7 @@ from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.hil.samples import sense
+from tests.small_plants import Masses
 
 FINE = 2 * np.pi / 2**16
 
@@ -290,18 +290,11 @@ def test_a_plant_that_cannot_be_traced_is_measured_in_numpy() -> None:
 
 
 @dataclass(frozen=True)
-class Skate(sc.Plant):
+class Skate(Masses):
     """A blade on ice glides along itself: psi = x' sin - y' cos; and its height is driven: phi = z - sin t."""
 
-    m: float = 1.0
     coordinates: ClassVar = {"x": "m", "y": "m", "angle": "rad", "z": "m"}
     actuators: ClassVar = {"torque": "N m"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return self.m * np.eye(4)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(4)
 
     def actuation(self, q: Array, t: float) -> Array:
         return np.array([[0.0], [0.0], [1.0], [0.0]])

@@ -17,6 +17,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
+from tests.small_plants import Masses
 
 CIRCLE_ONCE = 4.0
 
@@ -161,15 +162,6 @@ def test_bounds_that_do_not_hold_leave_every_command_as_it_was() -> None:
     assert kept.summary()["bounds"]["wall"]["active_time"] == 0.0
 
 
-@pytest.mark.parametrize("engine", ["numpy", "c"])
-def test_every_engine_holds_the_same_bounds(engine: str) -> None:
-    bounds = {"disc": sc.Holonomic(CLEAR), "speed": sc.CoordinateSpeed.of({"a": (-1.0, 1.2)})}
-    vm, other = (circle(bounds, duration=1.6, period=0.01, engine=name) for name in ("vm", engine))
-    assert vm["bound_active.disc"].sum() > 10
-    assert np.abs(vm.u - other.u).max() < 1e-6
-    assert np.abs(vm["bound.disc"] - other["bound.disc"]).max() < 1e-9
-
-
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
 def test_a_law_that_only_damps_keeps_its_bounds_with_the_torques_next_to_the_damping_ones(engine: str) -> None:
     """Rows that contradict each other from the second tick on, and joints that coast towards a wall."""
@@ -232,18 +224,11 @@ REFUSED = [
 
 
 @dataclass(frozen=True)
-class Slider(sc.Plant):
+class Slider(Masses):
     """A mass on a guide along y; a rate says the same, but for 1e-4 of the speed."""
 
-    m: float = 2.0
     coordinates = MappingProxyType({"x": "m", "y": "m"})
     actuators = MappingProxyType({"F": "N"})
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return self.m * np.eye(2)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(2)
 
     def actuation(self, q: Array, t: float) -> Array:
         return np.array([[0.0], [1.0]])
@@ -261,13 +246,13 @@ def test_a_law_counts_mechanism_rows_by_the_rank_tolerance_of_the_call() -> None
     law = sc.ConstraintFollowing(correction=sc.Baumgarte(20.0, 20.0), limits={"F": F})
     how: dict[str, object] = {"q": [0.0, 0.5], "duration": 1.2, "period": 0.002, "engine": "vm"}
     how |= {"bounds": {"end": sc.CoordinateRange.of({"y": (-1.0, 1.0)})}, "passive_correction": None}
-    run = sc.simulate(Slider(m), {"y": sc.Holonomic("y - 2")}, law, **how, passive_rank_tolerance=1e-3)
+    run = sc.simulate(Slider(m=m), {"y": sc.Holonomic("y - 2")}, law, **how, passive_rank_tolerance=1e-3)
     free = run.t < 0.2
     np.testing.assert_allclose(run["q.y"][free], 0.5 + F / m / 2.0 * run.t[free] ** 2, rtol=1e-6)
     assert 0.99 < run["q.y"].max() < 1.0
     assert (run["v.y"] ** 2 <= 2.0 * F / m * (1.0 - run["q.y"])).all()
     with pytest.raises(TaskError, match=r"no input changes the second derivative of end\.y"):
-        sc.simulate(Slider(m), {"y": sc.Holonomic("y - 2")}, law, **how)  # at 1e-6 nothing moves
+        sc.simulate(Slider(m=m), {"y": sc.Holonomic("y - 2")}, law, **how)  # at 1e-6 nothing moves
 
 
 @pytest.mark.parametrize(("bounds", "sentence"), REFUSED)

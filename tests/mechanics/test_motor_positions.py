@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import plants
-import servoctl as sc
 from plants.chain import Chain
 from plants.coordinated_robots import CoordinatedRobots
 from plants.flexible_joint_arm import FlexibleJointArm
@@ -27,6 +26,7 @@ from servoctl.mechanics.motors import check_motor_positions, displacement_unit, 
 from servoctl.mechanics.planar import Linkage, PlanarLinkage
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+from tests.small_plants import Masses
 
 
 def shipped() -> list[Plant]:
@@ -114,20 +114,13 @@ def test_a_motor_on_a_slide_that_turns_is_conjugate_too() -> None:
 
 
 @dataclass(frozen=True)
-class Winch(sc.Plant):
+class Winch(Masses):
     """A load on a rope from the origin, pulled towards it: the column of B has the direction of the rope."""
 
-    m: float = 1.0
     gain: float = 1.0
     exponent: float = 0.0
     coordinates: ClassVar = {"x": "m", "y": "m"}
     actuators: ClassVar = {"F": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return self.m * np.eye(2)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(2)
 
     def actuation(self, q: Array, t: float) -> Array:
         length = np.sqrt(q[0] ** 2 + q[1] ** 2)

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-import servoctl
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic
 from servoctl.mechanics.initial import nearest
@@ -73,18 +72,12 @@ def test_a_closed_chain_is_assembled_without_the_task() -> None:
 
 
 @dataclass(frozen=True)
-class ParallelLegs(servoctl.Plant):
+class ParallelLegs(Masses):
     """Two legs, each closed by a second branch: crank and rod beside a link, all straight down in the zero pose."""
 
     tilt: float = 1e-8  # [rad] of the cranks in the zero pose
     coordinates: ClassVar = {f"{part}{i}": "rad" for i in (1, 2) for part in ("crank", "rod", "link")}
     actuators: ClassVar = {}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(6)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(6)
 
     def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
         legs = {"one": (q[:3], 0.02), "two": (q[3:], -0.015)}
