@@ -75,11 +75,7 @@ class Hypothesis:
         """The log with the change."""
         if self.change is not None:
             log = self.change(log)
-        u = log.u
-        if self.delays is not None:
-            index = np.arange(len(u), dtype=float)
-            shifted = zip(self.delays, u.T, strict=True)
-            u = np.column_stack([np.interp(index - d / log.h, index, x) for d, x in shifted])
+        u = log.u if self.delays is None else log.acting(self.delays)
         return replace(log, u=u if self.mix is None else u @ self.mix.T)
 
 

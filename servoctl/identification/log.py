@@ -45,6 +45,11 @@ class Log:
     delay: float  # [s] how much later a logged torque acts than its row, on average
     sure: bool  # whether that delay is known exactly
 
+    def acting(self, delays: Array | float) -> Array:
+        """Torques at the times of the rows if each acts so much later than its own row [s], shape (rows, m)."""
+        index, late = np.arange(len(self.u), dtype=float), np.broadcast_to(delays, self.u.shape[1:])
+        return np.column_stack([np.interp(index - d / self.h, index, x) for d, x in zip(late, self.u.T, strict=True)])
+
 
 def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = None) -> tuple[Run, list[Log]]:
     """The run of the first folder's config, and the logs of all folders.

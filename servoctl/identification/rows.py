@@ -196,8 +196,7 @@ def _thinned(number: int, raw: Raw, delay: float, cutoff: float) -> dict[str, Ar
     at = np.arange(stride // 2, len(raw.motion), stride)
     if len(at) < FEWEST:
         raise too_short(log, cutoff, FEWEST * stride * log.h)
-    end, index = (len(log.q) - len(raw.motion)) // 2, np.arange(len(log.q), dtype=float)
-    delayed = np.column_stack([np.interp(index - delay / log.h, index, column) for column in log.u.T])
+    end, delayed = (len(log.q) - len(raw.motion)) // 2, log.acting(delay)
     u, rate = (array[end : end + len(raw.motion)] for array in (delayed, np.gradient(delayed, log.h, axis=0)))
     columns = {
         "residual": found.residual - np.einsum("kij,kj->ki", found.actuation, u),
