@@ -1,9 +1,14 @@
 """Run folders that the tests of the page look at."""
 
+import base64
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import servoctl as sc
 from servoctl.assembly.run import Run
+from servoctl.types import Array
 from tests.faces import on_drives
 
 FAULTS = (
@@ -23,3 +28,10 @@ def caught(folder: Path) -> Path:
     """A run on emulated drives, one of which fails."""
     assert on_drives("coordinated_robots", FAULTS, out=folder, duration=0.5).exit_code == 3
     return folder
+
+
+def decoded(entry: dict[str, Any], text: str) -> Array:
+    """The array at a place in the numbers of a page."""
+    count = int(np.prod(entry["shape"], dtype=int))
+    x = np.frombuffer(base64.b64decode(text), "<f8" if entry["double"] else "<f4", count, entry["at"])
+    return x.reshape(entry["shape"])

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import caught, simulated
+from report_runs import caught, decoded, simulated
 
 from servoctl.errors import RunFolderError
 from servoctl.report.page import page, write
-from servoctl.report.source import READ, Blob, Thinner, bucket, decoded, read, thinned
+from servoctl.report.source import READ, Blob, Thinner, bucket, read, thinned
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 

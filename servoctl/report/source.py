@@ -88,7 +88,7 @@ class Blob:
         """Appends an array.
 
         Returns:
-            Its place, for `decoded` and for the page: `at` [byte], `shape`, `double`.
+            Its place, for the page: `at` [byte], `shape`, `double`.
         """
         array = np.asarray(x)
         with np.errstate(over="ignore"):  # a diverged run: infinite in single precision, which the page shows as a gap
@@ -102,13 +102,6 @@ class Blob:
     def text(self) -> str:
         """All bytes in base64."""
         return base64.b64encode(b"".join(self._parts)).decode("ascii")
-
-
-def decoded(entry: dict[str, Any], text: str) -> Array:
-    """The array at a place in the text of a blob."""
-    count = int(np.prod(entry["shape"], dtype=int))
-    x = np.frombuffer(base64.b64decode(text), "<f8" if entry["double"] else "<f4", count, entry["at"])
-    return x.reshape(entry["shape"])
 
 
 READ = 20_000  # largest number of values of a column that are kept in memory

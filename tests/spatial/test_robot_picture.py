@@ -16,10 +16,10 @@ from servoctl.report import figure
 from servoctl.report.film import film
 from servoctl.report.page import write
 from servoctl.report.shapes import FacePainter, MovedSolid, solids
-from servoctl.report.source import decoded
 from servoctl.report.surfaces import asked_paths, poses, surfaces, task_frames
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
+from tests.report_runs import decoded
 
 MIMIC = """<robot name="hand">
   <link name="palm"/>
