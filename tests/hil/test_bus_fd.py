@@ -8,7 +8,7 @@ import pytest
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError, socketcan
-from hil.bus.load import BusRates, FrameTraffic, describe_load, frame_bits
+from hil.bus.load import BusLoad, BusRates, FrameTraffic, frame_bits
 from hil.bus.open import open_bus
 from hil.emulator.disturbances import Disturbance, Selection
 from hil.emulator.wire import EmulatedBus, EmulatedWire
@@ -119,12 +119,12 @@ def test_worst_times_are_those_of_a_table_worked_out_apart(size: int, times: tup
 def test_rates_of_axes_with_two_frames_of_eight_bytes() -> None:
     def highest(axes: int, allowed: float) -> int:
         frames = FrameTraffic(8, 2.0 * axes, fd=True, brs=True)
-        load = describe_load(lambda period: [frames._replace(rate=2.0 * axes / period)], 0.01, RATES, allowed)
+        load = BusLoad(lambda period: [frames._replace(rate=2.0 * axes / period)], 0.01, RATES, allowed)
         return round(load.highest_rate)
 
     assert [highest(axes, 1.0) for axes in (6, 7, 8, 9, 12)] == [1472, 1262, 1104, 982, 736]
     assert [highest(axes, 0.7) for axes in (6, 7, 12)] == [1031, 883, 515]
-    slow = describe_load(lambda period: [FrameTraffic(8, 12 / period, fd=True)], 0.01, RATES, 1.0)
+    slow = BusLoad(lambda period: [FrameTraffic(8, 12 / period, fd=True)], 0.01, RATES, 1.0)
     assert round(slow.highest_rate) == 567  # without the switch an FD frame is longer than a classic one: 617
     assert "1000000 and 5000000 bit/s" in slow.sentence
 
