@@ -11,7 +11,7 @@ from hil.assembly.setup import RigSetup
 from hil.codecs.field import Field
 from hil.core.compiled import BLOCKS, STATE
 from hil.core.structs import Struct
-from hil.drives.base import Drive, Feedback, Node, Sample
+from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
 from hil.frame import EXTENDED, FD
@@ -164,7 +164,6 @@ class CompiledTick(Struct):
             place = self.tick.channel[i]
             place.bus, place.awaited = buses[node.settings.bus], node.feedback is not Feedback.CYCLIC
             place.synced = node.feedback is Feedback.SYNC
-            place.mutes = isinstance(node, Drive) and node.enabled_by_command
 
     def _drives(
         self, drives: Sequence[Drive], wires: Sequence[Wire], nodes: Sequence[Node], buses: Mapping[str, int]
@@ -222,6 +221,8 @@ class CompiledTick(Struct):
         x["gauges"].reshape(len(GAUGES), -1)[:, : len(drives)] = np.transpose([drive.gauges for drive in drives])
         x["next_torque"][:] = [node.next_torque for node in nodes]
         x["alive"][:] = [drive.alive for drive in drives]
+        for place, drive in zip(self.tick.channel[0 : len(drives)], drives, strict=True):
+            place.mutes = drive.enabled_by_command and drive.condition is not Condition.DISABLED
 
     def store(self, nodes: Sequence[Node], deliver: Callable[[], None]) -> None:
         """Gives the samples back to the nodes, which get the last frame of each message by `deliver`."""

@@ -74,6 +74,7 @@ class CanRig(DriveRig):
             if self._asks and node.feedback is not Feedback.CYCLIC
         ]
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
+        self._mutes = any(drive.enabled_by_command for drive in self._drives)
         self._truth, self.true = environment.truth, list[float]()
         hold = setup.gravity_compensation(0.0, start.q, start.v)  # of the start pose, while watchdogs are tested
         inertia = np.diag(hold.inertia)
@@ -209,7 +210,7 @@ class CanRig(DriveRig):
         mute = self._take_back()
         self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
-            send, enabled = self._dispatch.send, Condition.ENABLED
+            send, enabled, asked = self._dispatch.send, Condition.ENABLED, set[str]()
             for drive, rung, torque in zip(self._drives, self.ladder.rungs, command.tolist(), strict=True):
                 bus = drive.settings.bus
                 # a drive may be on before its status says so, and its joint then moves without damping
@@ -218,26 +219,17 @@ class CanRig(DriveRig):
                     continue
                 if bus not in mute:
                     send(bus, drive.command(torque))
-                elif mute[bus] is drive:  # one question per tick shows when the bus is back
+                elif drive.enabled_by_command and bus not in asked:  # one question per tick shows when it is back
+                    asked.add(bus)
                     for frame in drive.queries():
                         send(bus, frame)
             self._go_down(command.tolist())
         if self._asks:
             self._dispatch.keep_alive()
 
-    def _take_back(self) -> dict[str, Drive]:
-        """Buses on which no drive has answered since the last commands -> a drive there; what waits on them is dropped.
-
-        Only buses with drives that a command of torque enables: when all of them restart, nothing has acknowledged the
-        frames in the controller's queue, and these would be the first to come.
-        """
-        mute: dict[str, Drive] = {}
-        for drive in self._drives:
-            if drive.enabled_by_command and drive.condition is not Condition.DISABLED:
-                mute.setdefault(drive.settings.bus, drive)
-        for drive in self._drives:
-            if drive.sample is None or drive.sample.time >= self._written:
-                mute.pop(drive.settings.bus, None)
+    def _take_back(self) -> list[str]:
+        """Mute buses; what waits on them is dropped."""
+        mute = self.in_c.mute(self._written) if self._mutes else []
         for bus in mute:
             self.switch_off.attempt("", partial(self._dispatch.take_back, bus))
         return mute

@@ -225,6 +225,17 @@ class TicksInC:
         self._functions.tick_sense(self._tick, now)
         self.machine.raise_failure()
 
+    def mute(self, written: int) -> list[str]:
+        """Buses on which no command may be sent, by what the nodes know: `tick_mute` in `hil/core/c/tick.c`.
+
+        Args:
+            written: When the last commands were sent [ns].
+        """
+        self._x["written"][0] = written
+        self.machine.load(self._drives, self._nodes)
+        buses = self._functions.tick_mute(self._tick)
+        return [name for number, name in enumerate(self._names) if buses >> number & 1]
+
     def _give_back(self) -> None:
         """Undoes this tick in C, and gives its frames to the drivers."""
         self._count()

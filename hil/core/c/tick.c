@@ -12,16 +12,28 @@ int tick_missing(const tick *k)
   return -1;
 }
 
-/* Whether Python reacts to the reading: to a verdict, a state that is not known, a drive that mutes its bus, or an
-   exception. */
+/* Buses, as bits, with a drive that a command of torque enables, and on which no drive has answered since the last
+   commands: when all of them restart, nothing has acknowledged the frames in the controller's queue, and these would be
+   the first to come. */
+unsigned tick_mute(const tick *k)
+{
+  unsigned waits = 0, heard = 0;
+  for (int i = 0; i < k->m; ++i) {
+    unsigned bus = 1u << k->channel[i].bus;
+    if (k->sample_time[i] == NEVER || k->sample_time[i] >= *k->written) heard |= bus;
+    else if (k->channel[i].mutes) waits |= bus;
+  }
+  return waits & ~heard;
+}
+
+/* Whether Python reacts to the reading: to a verdict, a state that is not known, a mute bus, or an exception. */
 int tick_asks(const tick *k) { return k->sensing->verdicts || !k->sensing->valid || k->mute || *k->failed; }
 
 /* Computes the state of the machine; returns whether Python reacts to it. */
 int tick_sense(tick *k, long long now)
 {
-  k->mute = 0;
+  k->mute = tick_mute(k);
   for (int i = 0; i < k->m; ++i) k->silences[i] = k->alive[i] ? seconds(now - k->alive[i]) : 0.0;
-  for (int i = 0; i < k->channels; ++i) k->mute = k->mute || (k->channel[i].mutes && k->sample_time[i] < *k->written);
   sense_read(k->sensing, seconds(now), now, *k->due, k->free, *k->began, *k->written);
   return tick_asks(k);
 }

@@ -196,7 +196,7 @@ void torques_limit(torque_source *s, long long now);
 void torques_keep(torque_source *s, long long now);
 
 typedef struct { /* a node: what makes it send a sample */
-  int bus, awaited, synced, mutes; /* mutes: nothing is sent to it while nothing answers on its bus */
+  int bus, awaited, synced, mutes; /* mutes: a command of torque enables it, and it is not known to be off */
 } tick_channel;
 
 typedef struct { /* a row of hil.safety.rules */
@@ -234,7 +234,7 @@ typedef struct {
   /* ARRAYS of tick */
   double *controller_memory;
   const double *memory_start;
-  int mute; /* whether a drive that mutes has not answered */
+  unsigned mute; /* buses on which no command is sent: `tick_mute` */
   const char *trouble;
   const int *failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */
 } tick;
@@ -243,6 +243,7 @@ void tick_begin(tick *k, long long began);
 double tick_encode(tick_encoding *encoding, double torque);
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
 int tick_missing(const tick *k);
+unsigned tick_mute(const tick *k);
 int tick_sense(tick *k, long long now);
 int tick_asks(const tick *k);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
