@@ -86,14 +86,6 @@ class RigSetup:
         return states
 
     @property
-    def tasks(self) -> dict[str, list[str]]:
-        """Task -> names of its rows."""
-        tasks: dict[str, list[str]] = {}
-        for row in self.loop.system.model.task_rows:
-            tasks.setdefault(row.group, []).append(row.name)
-        return tasks
-
-    @property
     def seed(self) -> int:
         return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
 

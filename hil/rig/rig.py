@@ -17,7 +17,7 @@ from hil.assembly.emulation import Environment
 from hil.assembly.measuring import let_go
 from hil.assembly.setup import RigSetup
 from hil.core.constants import NEVER
-from hil.drives.base import Condition, Drive, Feedback, Node, Sample, Steps
+from hil.drives.base import Condition, Feedback, Node, Sample, Steps
 from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.rig.dispatch import Dispatch, SwitchOff
@@ -61,35 +61,30 @@ class CanRig(DriveRig):
         self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Stage, evenly: bool
     ) -> None:
         values, start = setup.settings.values, setup.start
-        self._drives, self._nodes, self._dispatch = list(setup.drives), [*setup.drives, *setup.sensors], dispatch
+        self.drives, self._nodes, self._dispatch = list(setup.drives), [*setup.drives, *setup.sensors], dispatch
         self._sensing, self._start, self._period = setup.sensing, start, values.period
         self.sends = stage not in UNPOWERED
         self._asks = self.sends or stage is Stage.CALIBRATE  # whether nodes are asked for samples
         dispatch.commands = self.sends
         self.off = not self.sends
-        self.switch_off = SwitchOff(dispatch, self._drives, self._period)
+        self.switch_off = SwitchOff(dispatch, self.drives, self._period)
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
             if self._asks and node.feedback is not Feedback.CYCLIC
         ]
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
-        self._mutes = any(drive.enabled_by_command for drive in self._drives)
+        self._mutes = any(drive.enabled_by_command for drive in self.drives)
         self._truth, self.true = environment.truth, list[float]()
         hold = setup.gravity_compensation(0.0, start.q, start.v)  # of the start pose, while watchdogs are tested
         inertia = np.diag(hold.inertia)
         response = np.divide(self._period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
-        self.ladder = Ladder(self._drives, response)
+        self.ladder = Ladder(self.drives, response)
         self._holding, self._let_go = hold.u.tolist(), let_go(hold, setup.sensing.displacements.units)
         self.bring_up = BringUp(dispatch, nanoseconds(values.period))
         self._enabling: Handshake | None = None
         self._guided = False
         self._began, self._written = 0, -1
-
-    @property
-    def drives(self) -> Sequence[Drive]:
-        """Drives in the order of the plant's actuators."""
-        return self._drives
 
     @property
     def clock(self) -> Clock:
@@ -194,7 +189,7 @@ class CanRig(DriveRig):
         """Whether torques alone move the machine: every drive is enabled, no hand guides, and no test judges it."""
         enabled = Condition.ENABLED
         return not (self.off or self._guided or self.testing) and all(
-            [drive.condition is enabled for drive in self._drives]
+            [drive.condition is enabled for drive in self.drives]
         )
 
     def write(self, command: Array) -> None:
@@ -211,7 +206,7 @@ class CanRig(DriveRig):
         self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled, asked = self._dispatch.send, Condition.ENABLED, set[str]()
-            for drive, rung, torque in zip(self._drives, self.ladder.rungs, command.tolist(), strict=True):
+            for drive, rung, torque in zip(self.drives, self.ladder.rungs, command.tolist(), strict=True):
                 bus = drive.settings.bus
                 # a drive may be on before its status says so, and its joint then moves without damping
                 on = drive.condition is enabled or (self.ladder.begun and drive.begins)
@@ -241,7 +236,7 @@ class CanRig(DriveRig):
                 if self._enabling is not None:  # it may repeat the command that enables a drive
                     self.switch_off.attempt("", self._enabling.abandon)
                     self._enabling = None
-                self.switch_off.send_to(self._drives[number], partial(self.ladder.frames, number, torques[number]))
+                self.switch_off.send_to(self.drives[number], partial(self.ladder.frames, number, torques[number]))
 
     def begin_enable(self, torques: Sequence[float]) -> None:
         for drive in self.drives:
@@ -270,7 +265,7 @@ class CanRig(DriveRig):
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         oldest = monitor.bounds.stale_age / SECOND
-        stale = [drive for drive, age in zip(self._drives, ages, strict=False) if age >= oldest]
+        stale = [drive for drive, age in zip(self.drives, ages, strict=False) if age >= oldest]
         if stale:
             self.take_back()
         for drive in stale:
@@ -278,7 +273,7 @@ class CanRig(DriveRig):
         monitor.rejections(self.clock.now())
         # In shadow another master commands the drives: their faults and their other master are not reported.
         if self.sends:
-            rungs = zip(self._drives, self.ladder.rungs, strict=True)
+            rungs = zip(self.drives, self.ladder.rungs, strict=True)
             looped = [drive for drive, rung in rungs if rung is Rung.LOOP and drive.has_worked]
             monitor.drives(self.clock.now(), looped if working else ())
         if not self._dispatch.healthy:
@@ -310,13 +305,13 @@ class CanRig(DriveRig):
     def _brake_down(self) -> None:
         """Lets every drive that may be on brake by itself, at most for the longest time that one may take."""
         ladder, started = self.ladder, self.clock.now()
-        on = [number for number, drive in enumerate(self._drives) if drive.possibly_on]
+        on = [number for number, drive in enumerate(self.drives) if drive.possibly_on]
         for number in on:
             ladder.ramp(number, started, must=True)
         while not all([ladder.ended(number, self.clock.now()) for number in on]):
             self._go_down(self._holding)
             self._listen()
-            samples, now = [drive.sample or NO_SAMPLE for drive in self._drives], self.clock.now()
+            samples, now = [drive.sample or NO_SAMPLE for drive in self.drives], self.clock.now()
             ladder.watch([each.velocity for each in samples], [now - each.time < FRESH for each in samples])
 
     def _listen(self) -> None:
@@ -343,7 +338,7 @@ class CanRig(DriveRig):
         wires, why = wires_of(self._nodes)
         machine = CompiledTick(setup, controller, wires)
         self.in_c = TicksInC(
-            machine, self._dispatch, self._drives, self._nodes, self._sensing, stages, limits, record
+            machine, self._dispatch, self.drives, self._nodes, self._sensing, stages, limits, record
         )  # fmt: skip
         return why
 

@@ -86,12 +86,9 @@ def watch(drives: Sequence[Drive], let_go: Sequence[LetGo]) -> Callable[[], None
 class DriveRig(Protocol):
     """A rig whose drives are enabled before the task and disabled after it."""
 
+    drives: Sequence[Drive]  # in the order of the plant's actuators
     ladder: Ladder  # on which step from torque to off each drive is; `write` sends the frames of these steps
     testing: bool = False  # whether stage zero tests the drives: it judges the motion itself meanwhile
-
-    @property
-    def drives(self) -> Sequence[Drive]:
-        """Drives in the order of the plant's actuators."""
 
     @property
     def present(self) -> tuple[int, float]:

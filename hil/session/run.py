@@ -160,13 +160,11 @@ class HilRun:
         """
         setup, environment, loop = self.setup, self.environment, self.setup.loop
         self.facts: dict[str, Any] = {
-            "config": setup.run.name, "servoctl": VERSION, "engine": loop.engine,
+            "config": setup.run.name, "servoctl": VERSION, **loop.facts,
             "torque_limits": {drive.name: drive.torque_limit for drive in setup.settings.drives},
-            "tasks": setup.tasks, "stages": STAGES, "warnings": list(self.notes),
+            "stages": STAGES, "warnings": list(self.notes),
             "emulated": environment.emulated, "lockstep": environment.lockstep,
         }  # fmt: skip
-        if loop.system.law is not None and loop.system.law.funnel is not None:
-            self.facts["funnels"] = loop.system.law.funnel.facts
         setup.live_gains.begin(self.controller.take_law)
         gains = [gain.path for gain in setup.live_gains.gains]
         self.table = ColumnLayout(loop, [*setup.drives, *setup.sensors], environment.truth is not None, gains)

@@ -37,6 +37,16 @@ class Loop(TracedLoop):
         self.switched: float | None = None  # time of the run at which it went over to C [s]; None: it did not
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What the metadata of a run says about its loop: engine, tasks with the names of their rows, funnels."""
+        tasks: dict[str, list[str]] = {}
+        for row in self.system.model.task_rows:
+            tasks.setdefault(row.group, []).append(row.name)
+        law = self.system.law
+        funnels = {} if law is None or law.funnel is None else {"funnels": law.funnel.facts}
+        return {"engine": self.engine, "tasks": tasks, **funnels}
+
+    @property
     def engine(self) -> str:
         """`c` once a loop that shares these functions and steps runs on C, else `vm`; `numpy` if that was asked for."""
         if self._in_numpy:

@@ -115,13 +115,7 @@ def simulate_loop(
         RunFolderError: The folder cannot be written.
     """
     columns, monitor = Columns(loop), MotionMonitor(loop, start, settings)
-    model = loop.system.model
-    tasks: dict[str, list[str]] = {}
-    for row in model.task_rows:
-        tasks.setdefault(row.group, []).append(row.name)
-    metadata = {**(metadata or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
-    if loop.system.law is not None and loop.system.law.funnel is not None:
-        metadata["funnels"] = loop.system.law.funnel.facts
+    metadata = {**(metadata or {}), **loop.facts, "settling_band": settings.settling_band}
     if out is None:
         recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, lambda _: None)
         if facts["status"] == "interrupted":
