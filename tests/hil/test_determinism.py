@@ -23,10 +23,12 @@ CONFIG, DURATION = "coordinated_robots", 0.2
 NOISY = "hil.emulation.encoder_noise=2e-5"
 """What makes a run depend on its seed."""
 
+TWO_BUSES = ("hil.buses.other={interface: emulated}", *(f"hil.drives.u{i}.bus=other" for i in (4, 5, 6)))
+
 
 def in_memory(*overrides: str) -> tuple[list[tuple[int, bool, Frame, int]], dict[str, bytes]]:
     """Frames and columns of a run; on the virtual machine, whose numbers no compiler changes."""
-    ended, frames = with_frames(CONFIG, NOISY, *overrides, duration=DURATION)
+    ended, frames = with_frames(CONFIG, NOISY, *TWO_BUSES, *overrides, duration=DURATION)
     assert ended.exit_code == 0
     return frames, column_bytes(ended.trajectory)
 
@@ -35,7 +37,7 @@ def in_memory(*overrides: str) -> tuple[list[tuple[int, bool, Frame, int]], dict
 def test_two_runs_in_one_process_are_equal_to_the_bit_and_another_seed_is_not() -> None:
     frames, first = in_memory("run.seed=3")
     again, second = in_memory("run.seed=3")
-    assert len(frames) > 1000 and frames == again
+    assert len(frames) > 1000 and frames == again and {bus for bus, *_ in frames} == {0, 1}
     assert {name for name in first if first[name] != second[name]} == set()
     others, third = in_memory("run.seed=4")
     assert others != frames and third["true_q.theta1"] != first["true_q.theta1"]
