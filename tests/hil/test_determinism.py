@@ -46,8 +46,8 @@ def test_two_runs_in_one_process_are_equal_to_the_bit_and_another_seed_is_not() 
 @pytest.mark.slow
 def test_run_folders_of_two_processes_are_equal_to_the_bit_whatever_the_hash_seed(tmp_path: Path) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
-    assert on_drives(CONFIG, NOISY, out=one, duration=DURATION).exit_code == 0
-    changes = [word for change in (NOISY, *SHORT) for word in ("--set", change)]
+    assert on_drives(CONFIG, NOISY, *TWO_BUSES, out=one, duration=DURATION).exit_code == 0
+    changes = [word for change in (NOISY, *TWO_BUSES, *SHORT) for word in ("--set", change)]
     subprocess.run(
         [sys.executable, "-m", "servoctl", "hil", CONFIG, "--duration", str(DURATION), *changes,
          "--engine", "vm", "--out", str(two)],
