@@ -23,7 +23,6 @@ from servoctl.config import (
     load_config,
     shipped_configs,
     validate,
-    yaml_loader,
 )
 from servoctl.config.schema import LawConfig
 from servoctl.config.yaml_loader import NotYamlError, read_value
@@ -488,13 +487,6 @@ PIECES = [
 ]  # fmt: skip
 
 
-def outcome(text: str) -> str:
-    try:
-        return repr(read_value(text))
-    except NotYamlError as error:
-        return str(error)
-
-
 def damaged(random: random.Random) -> str:
     """A few lines of a shipped config with pieces put in and cut out."""
     lines = random.choice(CONFIGS).splitlines()
@@ -506,9 +498,11 @@ def damaged(random: random.Random) -> str:
     return text
 
 
-def test_the_fast_reader_gives_what_the_slow_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = random.Random(0)
-    texts = [*CONFIGS, *(damaged(numbers) for _ in range(500))]
-    by_default = [outcome(text) for text in texts]
-    monkeypatch.setattr(yaml_loader, "_FastLoader", yaml_loader._Loader)
-    assert [outcome(text) for text in texts] == by_default
+def test_damaged_text_is_read_or_refused_as_not_yaml() -> None:
+    numbers, refused = random.Random(0), 0
+    for _ in range(300):
+        try:
+            read_value(damaged(numbers))
+        except NotYamlError:
+            refused += 1
+    assert 100 < refused < 300
