@@ -194,9 +194,11 @@ def test_numbers_of_a_robot_are_set_from_the_command_line(tmp_path: Path) -> Non
     assert config.task[0].rpy == ("0.0", "0.0", "90*deg")
 
 
-def test_a_list_of_gains_is_read_as_it_is_written(tmp_path: Path) -> None:
+def test_a_list_of_gains_has_one_value_per_row_of_all_forms(tmp_path: Path) -> None:
     rows = ROBOT.replace("posture: initial", "posture: {left_joint1: 0, left_joint2: 0}")
     right = rows.replace("law: {", "law: {correction: {baumgarte: {alpha: [1, 2, 3, 4, 5, 6, 7, 8], beta: 1}}, ")
     law = load(tmp_path, right).config.law
     assert isinstance(law, LawConfig) and law.correction is not None and law.correction.baumgarte is not None
     assert law.correction.baumgarte.alpha == (1, 2, 3, 4, 5, 6, 7, 8)
+    with pytest.raises(ConfigError, match=r"alpha: 7 values for 8 rows \(give one per row\)"):
+        load(tmp_path, right.replace("7, 8]", "7]"))

@@ -7,14 +7,14 @@ import numpy as np
 
 from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import equations
-from servoctl.assembly.values import Problems, build_row
+from servoctl.assembly.values import Problems, build_equation
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError, remedy
 from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed, limit_pair
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere, link_problems
@@ -84,7 +84,8 @@ def _bound(
     kind, most = entry.kind, entry.at_most is not None
     given, limit = getattr(entry, kind), (entry.at_most if most else entry.at_least) or 0.0
     if kind in ("holonomic", "nonholonomic"):
-        return build_row(entry, plant, problems, *path, signals=signals)
+        equation = build_equation(given, plant, problems, *path, kind, signals=signals)
+        return None if equation is None else (Holonomic if kind == "holonomic" else Nonholonomic)(equation)
     if kind in ("position", "velocity"):
         return _coordinates(given, kind, path, plant, problems)
     if kind == "reaction":

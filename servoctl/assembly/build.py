@@ -10,7 +10,7 @@ from servoctl.assembly.classes import fields_of, float_fields, instantiate, load
 from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.values import NO_SIGNALS, Problems, build_equations, build_row
+from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig, in_order
 from servoctl.config.robot import PoseConfig
@@ -18,7 +18,7 @@ from servoctl.config.schema import LawConfig, TermConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import symbols
-from servoctl.errors import PlantError, ServoctlError, in_one_line, remedy, suggestion
+from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import RESERVED
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.feedback import Feedback
@@ -28,7 +28,7 @@ from servoctl.laws.observer import Observer
 from servoctl.laws.own_term import Term as OwnTerm
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.friction import with_friction
 from servoctl.mechanics.hierarchy import PassiveLevel, declared_levels
@@ -72,14 +72,19 @@ def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     plant = build_robot(loaded, problems) if values.every_robot else _plant_of_class(loaded, problems)
     if plant is None:
         return None
-    with problems.noting("plant", "armature"):
+    try:
         if values.armature is not None:
             plant = with_armature(plant, _armature(values.armature, plant, problems))
-    with problems.noting("plant", "friction"):
-        if values.friction is not None:
-            friction = friction_of_file(plant, problems) if isinstance(values.friction, str) else values.friction
-            plant = with_friction(plant, friction.ready(plant, problems, "plant"))
-    return plant
+    except PlantError as error:
+        problems.add(error, "plant", "armature")
+    try:
+        if values.friction is None:
+            return plant
+        friction = friction_of_file(plant, problems) if isinstance(values.friction, str) else values.friction
+        return with_friction(plant, friction.ready(plant, problems, "plant"))
+    except PlantError as error:
+        problems.add(error, "plant", "friction")
+        return plant
 
 
 def _armature(given: Any, plant: Plant, problems: Problems) -> list[float]:
@@ -91,9 +96,11 @@ def _armature(given: Any, plant: Plant, problems: Problems) -> list[float]:
 
 def _class(name: str, base: type, loaded: LoadedConfig, problems: Problems, *path: str | int) -> type[Any] | None:
     """The class that a section names; None, and problems noted, if it cannot be loaded."""
-    with problems.noting(*path, "class"):
+    try:
         return load_class(name, loaded.folder, base)
-    return None
+    except ConfigError as error:
+        problems.add(error, *path, "class")
+        return None
 
 
 def _plant_of_class(loaded: LoadedConfig, problems: Problems) -> Plant | None:
@@ -206,7 +213,12 @@ def _constraint(
     if entry.class_ is not None:
         constraint: Constraint | None = _of_class(entry, Constraint, loaded, problems, "task", index)
         return constraint.with_signals(signals) if constraint is not None and signals else constraint
-    return build_row(entry, plant, problems, "task", index, signals=signals)
+    field = "holonomic" if entry.holonomic is not None else "nonholonomic"
+    text = entry.holonomic or entry.nonholonomic or ""
+    equation = build_equation(text, plant, problems, "task", index, field, signals=signals)
+    if equation is None:
+        return None
+    return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)
 
 
 def _of_class(

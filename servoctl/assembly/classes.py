@@ -345,8 +345,10 @@ def fields_of(kind: type[Any], parameters: Mapping[str, Any], problems: Problems
         if name not in fields:
             problems.add(f"{kind.__name__} has no such parameter ({remedy(name, fields)})", *path, "parameters", name)
             continue
-        with problems.noting(*path, "parameters", name):
+        try:
             given[name] = _converted(value, floats.get(name), fields[name].type)
+        except ServoctlError as error:
+            problems.add(error, *path, "parameters", name)
     for name, field in fields.items():
         optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
         if not optional and name not in parameters:

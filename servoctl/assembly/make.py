@@ -328,13 +328,15 @@ def _model(ground: Ground, bounds: Mapping[str, Constraint], once: Once) -> Mode
 
 def _projected(ground: Ground, system: System, wanted: Literal[True] | Fixed, problems: Problems) -> Ground:
     """The ground with the start on the constraints, and tasks that hold it there."""
-    plant = ground.plant
-    with problems.noting("initial", "project"):
+    try:
         fix = wanted.fix if isinstance(wanted, Fixed) else ()
         start = starts.project(system.model, ground.start, fix, system.law)
-        task = held_at(ground.task, plant, start) if isinstance(plant, Robot) else ground.task
-        return replace(ground, start=start, task=task)
-    return ground
+    except ServoctlError as error:
+        problems.add(error, "initial", "project")
+        return ground
+    plant = ground.plant
+    task = held_at(ground.task, plant, start) if isinstance(plant, Robot) else ground.task
+    return replace(ground, start=start, task=task)
 
 
 def _loop(system: System, settings: Settings, engine: str, problems: Problems, once: Once) -> Loop:

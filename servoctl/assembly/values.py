@@ -1,19 +1,15 @@
 """Equations that are given by name, and the problems of a config, all at once."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import Document, Problem
 from servoctl.config.load import LoadedConfig
-from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import ConfigError, ServoctlError, remedy
+from servoctl.errors import ConfigError, ExpressionError, remedy
 from servoctl.expression import Expression, check_names, parse
 from servoctl.finding import Finding
-from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Signal
 
@@ -44,14 +40,6 @@ class Problems:
         """Notes a sentence that begins with its field, such as `law.limits.F: ...`."""
         field, _, what = sentence.partition(": ")
         self.add(what, *field.split("."))
-
-    @contextmanager
-    def noting(self, *path: str | int) -> Iterator[None]:
-        """Notes an error of servoctl that ends the block at a field."""
-        try:
-            yield
-        except ServoctlError as error:
-            self.add(error, *path)
 
     def extend(self, found: Iterable[Problem]) -> None:
         """Notes several problems."""
@@ -97,26 +85,15 @@ def build_equation(
     text: str, plant: Plant, problems: Problems, *path: str | int, signals: Mapping[str, Signal] = NO_SIGNALS
 ) -> Expression | None:
     """An equation in the plant's names and those of signals; None if it is wrong."""
-    with problems.noting(*path):
+    try:
         expression = parse(text)
-        wrong = check_names(expression, plant.coordinates, parameter_fields(plant), signals)
-        for sentence in wrong:
-            problems.add(sentence, *path)
-        return None if wrong else expression.with_signals(signals)
-    return None
-
-
-def build_row(
-    entry: Task | BoundConfig, plant: Plant, problems: Problems, *path: str | int, signals: Mapping[str, Signal]
-) -> Constraint | None:
-    """The constraint of an entry with an equation; None if it is wrong."""
-    field, kind = ("nonholonomic", Nonholonomic) if entry.holonomic is None else ("holonomic", Holonomic)
-    equation = build_equation(str(getattr(entry, field)), plant, problems, *path, field, signals=signals)
-    if equation is not None and kind is Holonomic and equation.velocities:
-        what = f"der({sorted(equation.velocities)[0]}) in a holonomic equation (write it under 'nonholonomic')"
-        problems.add(what, *path, field)
+    except ExpressionError as error:
+        problems.add(error, *path)
         return None
-    return None if equation is None else kind(equation)
+    wrong = check_names(expression, plant.coordinates, parameter_fields(plant), signals)
+    for sentence in wrong:
+        problems.add(sentence, *path)
+    return None if wrong else expression.with_signals(signals)
 
 
 def build_equations(

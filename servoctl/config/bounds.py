@@ -11,8 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.errors import remedy
+from servoctl.laws.barrier import LARGEST
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
@@ -215,8 +217,13 @@ class BoundConfig(Ruled):
             yield self._lacks(config, *kinds)
         if self.clearance is not None:
             yield self._unknown_shapes(config.plant)
+        yield self._too_fast(config)
+        yield self._der_of_positions(config.references)
 
     def _lacks(self, config: Any, kind: str) -> Broken:
+        estimated = config.estimation is not None and config.estimation.kind == "model"
+        if self.margin == "auto" and not estimated:
+            yield ("margin",), "auto needs estimation.kind: model (give it, or a number)"
         if kind in ON_FRAMES and not config.plant.is_robot:
             yield (kind,), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)"
         if "robot" in (self.position, self.velocity) and not config.plant.is_robot:
@@ -233,6 +240,19 @@ class BoundConfig(Ruled):
                 yield ("clearance",), f"there is no shape or obstacle {name!r} ({hint})"
         if len(names) == 2 and all(name in obstacles for name in names):
             yield ("clearance",), "both are obstacles, which never move (give a shape of a link)"
+
+    def _too_fast(self, config: Any) -> Broken:
+        """A sampled law keeps a bound inside with a rate below 2 / period."""
+        for name in ("run", "hil"):
+            period = getattr(getattr(config, name), "period", None)
+            if period is not None and self.rate is not None and self.rate * period >= LARGEST:
+                beyond = f"{self.rate:g} 1/s times {name}.period of {period:g} s is {self.rate * period:g}"
+                what = f"{beyond}, beyond which samples leave the bound (stay below {LARGEST / period:g} 1/s)"
+                yield ("rate",), what
+
+    def _der_of_positions(self, references: Mapping[str, Any]) -> Broken:
+        for rate in wrong_rates(self.holonomic, references)[:1]:
+            yield ("holonomic",), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')"
 
 
 def empty_intervals(entries: Sequence[BoundConfig]) -> Broken:

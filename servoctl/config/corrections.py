@@ -1,13 +1,15 @@
 """Grammar of `correction`: the feedback that drives a constraint violation back to zero."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
 
+from servoctl.config.document import FieldPath
 from servoctl.laws.corrections import PER_ROW, Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
-from servoctl.tree.fields import PerName, PoleSet
-from servoctl.tree.rules import Broken, OneOf, Ruled
+from servoctl.tree.fields import PerName, PoleSet, gain_fields
+from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled
 
 KINDS = ("baumgarte", "second_order", "p_feedback", "funnel")
 
@@ -46,3 +48,33 @@ class CorrectionConfig(Ruled):
                 yield (kind,), "does not fit law.kind input_output (use poles)"
             if not input_output and kind == "poles":
                 yield (kind,), "needs law.kind input_output (or use baumgarte, second_order, p_feedback or funnel)"
+
+    def misfits(self, rows: int | None) -> Broken:
+        """Gains of a task entry, or of the plant, that are not one number, or one for each of so many rows.
+
+        Args:
+            rows: None: only a class knows their number.
+        """
+        for path, gain in self.gains:
+            if isinstance(gain, Mapping):
+                yield path, "a mapping by task name (only law.correction has one; here a number, or one per row)"
+            elif isinstance(gain, tuple) and rows is not None and path != ("poles",):  # a row has several poles
+                yield from wrong_length(path, gain, rows)
+
+    @property
+    def gains(self) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Path and value of each gain, of which rows may have their own."""
+        if self.poles is not None:
+            yield ("poles",), self.poles
+        for kind in self.given(KINDS):
+            correction = getattr(self, kind)
+            of: Any = type(correction)
+            for name in () if correction is WRONG else gain_fields(of):
+                yield (kind, name), getattr(correction, name)
+
+
+def wrong_length(path: FieldPath, gains: Sequence[Any], rows: int, which: str = "") -> Broken:
+    """Gains that are not one for each row."""
+    if len(gains) != rows:
+        many = f"{len(gains)} value{'s' * (len(gains) != 1)} for {rows} row{'s' * (rows != 1)}"
+        yield path, f"{many} (give one per row{which})"

@@ -193,6 +193,13 @@ class PlantConfig(Ruled):
 
     @rule
     def _each_name_once(self) -> Broken:
+        first: dict[str, str] = {"world": "frames"}
+        for part, named in {"bodies": self.bodies, "frames": self.frames}.items():
+            for name in named or {}:
+                if first.setdefault(name, part) != part:
+                    yield (part, name), f"{name!r} is a name in {first[name]} already (rename one)"
+                elif part == "frames" and name == "world":
+                    yield (part, name), "'world' is a frame already (rename it)"
         for name in self.obstacles or {}:
             if name in (self.shapes or {}):
                 yield ("obstacles", name), f"{name!r} is a name in shapes already (rename the obstacle)"

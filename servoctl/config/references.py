@@ -1,11 +1,13 @@
 """Grammar of the section `references`: columns of files and waypoints that equations use by name."""
 
 import math
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from servoctl.errors import remedy
+from servoctl.expression import parse
 from servoctl.tree.fields import FileName, NumberField, Real
 from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled, right, rule
 
@@ -103,3 +105,9 @@ class ReferenceConfig(Ruled):
             blend = {"blend": 0.25} if given.get("profile") == "trapezoidal" else {}
             return {"profile": "quintic"} | blend | {key: value for key, value in given.items() if value is not None}
         return given
+
+
+def wrong_rates(text: str | None, references: Collection[str]) -> list[str]:
+    """Names in `der()` of a holonomic equation that belong to no reference, so that they are velocities."""
+    rates = frozenset[str]() if text is None else parse(text).rates
+    return sorted(name for name in rates if not name.startswith(tuple(f"{known}_" for known in references)))

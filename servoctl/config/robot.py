@@ -64,7 +64,7 @@ class RobotConfig(Ruled):
     )
 
 
-class BodyConfig(Section):
+class BodyConfig(Ruled):
     """A rigid body on a link or frame, such as a payload; without size and inertia it is a point mass."""
 
     m: Positive = Field(description="mass [kg]")
@@ -78,6 +78,11 @@ class BodyConfig(Section):
     )
     on: str = Field(description="link or frame that carries the body")
     at: PlacementConfig = Field(default=PlacementConfig(), description="the body's frame in that link or frame")
+
+    @rule
+    def _box_or_inertia(self) -> Broken:
+        for word in () if self.size is None else self.given(("com", "inertia")):
+            yield (word,), "cannot be used with size (a uniform box has its own centre and inertia)"
 
 
 class FrameConfig(Section):
@@ -109,6 +114,13 @@ class LoopConfig(Ruled):
         """First and second frame."""
         first, second = getattr(self, self.kind)
         return first, second
+
+    @rule
+    def _two_frames(self) -> Broken:
+        for kind in self.given(LOOP_ROWS):
+            first, second = getattr(self, kind)
+            if first == second:
+                yield (kind,), f"has the frame {first!r} twice (give two frames)"
 
 
 class Fixed(Section):

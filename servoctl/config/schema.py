@@ -5,26 +5,28 @@ Design: every field has its unit in its description. Every default is written in
 `simulation`, its fields carry unit and range there; `assembly` takes the object as it is, or what its `ready` gives.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from servoctl.config.bounds import BoundConfig, empty_intervals
-from servoctl.config.corrections import CorrectionConfig
+from servoctl.config.corrections import CorrectionConfig, wrong_length
 from servoctl.config.document import FieldPath
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
 from servoctl.config.references import ReferenceConfig
-from servoctl.config.robot import NEEDS_ROBOT, Initial
-from servoctl.config.tasks import Task
+from servoctl.config.robot import NEEDS_ROBOT, Initial, LoopConfig
+from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task
 from servoctl.config.tune import Tune
+from servoctl.errors import remedy
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.configured import ConstraintFollowing, OnInfeasible
 from servoctl.laws.observer import Observer
 from servoctl.laws.robust import Adaptive, Robust
 from servoctl.laws.secondary import Secondary
+from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
@@ -74,7 +76,7 @@ class Weighted(Section):
     weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
 
 
-class ReactionConfig(Section):
+class ReactionConfig(Ruled):
     """Prescribed components of a loop's reaction: the wrench on the second frame, in axes of the first."""
 
     x: Real | None = Field(default=None, description="force along x [N]; left out: free")
@@ -83,6 +85,20 @@ class ReactionConfig(Section):
     rx: Real | None = Field(default=None, description="torque about x [N m]")
     ry: Real | None = Field(default=None, description="torque about y [N m]")
     rz: Real | None = Field(default=None, description="torque about z [N m]")
+
+    def misfits(self, name: str, loops: Mapping[str, LoopConfig]) -> Broken:
+        """What the loop of this name does not transmit."""
+        if name not in loops:
+            yield (), f"there is no loop {name!r} ({remedy(name, loops)})"
+            return
+        components = self.given(LOOP_ROWS["weld"])
+        if not components and not self.misspelt:
+            yield (), "no component (give one of x, y, z [N], rx, ry, rz [N m])"
+        for kind in loops[name].given(LOOP_ROWS)[:1]:
+            for component in components:
+                if component not in LOOP_ROWS[kind]:
+                    words = ", ".join(LOOP_ROWS[kind])
+                    yield (component,), f"a {kind} has no such reaction (known: {words})"
 
 
 class TermConfig(Section):
@@ -195,12 +211,20 @@ class LawConfig(Ruled):
 
     def misfits(self, config: "Config") -> Iterator[Broken]:
         """What does not fit the rest of a config; paths are from its top."""
-        yield self._limits_of_file(config.plant)
+        yield self._robot_parts(config.plant)
         yield self._task_and_inputs(config)
         if self.class_ is not None:
             yield self._only_inputs(config)
+        yield self._terms_fit(config)
+        yield self._gains_fit(config.task)
 
-    def _limits_of_file(self, plant: PlantConfig) -> Broken:
+    def _robot_parts(self, plant: PlantConfig) -> Broken:
+        """What only robots have: limits in a file, and loops with a preload."""
+        if self.preload is not None and not plant.is_robot:
+            yield ("law", "preload"), f"{NEEDS_ROBOT}, with plant.loops"
+        elif self.preload is not None:
+            for name, wanted in self.preload.items():
+                yield from below(("law", "preload", name), wanted.misfits(name, plant.loops or {}))
         if self.limits == "robot" and not plant.is_robot:
             yield ("law", "limits"), f"{NEEDS_ROBOT} (for a class, give actuator -> limit)"
 
@@ -223,6 +247,25 @@ class LawConfig(Ruled):
             for key, default in {"correction": None, "priority": 1, "required": True}.items():
                 if getattr(entry, key) not in (None, default):
                     yield ("task", i, key), own
+
+    def _terms_fit(self, config: "Config") -> Broken:
+        """Terms that need a period, or constant decay rates of every task."""
+        if self.observer is not None and config.hil is None and config.run.period is None:
+            yield ("law", "observer"), "needs a sampled law (give run.period)"
+        for field in self.given(("robust", "adaptive")):
+            corrections = [self.correction, *(entry.correction for _, entry in right(config.task))]
+            if any(correction is not None and correction.funnel is not None for correction in corrections):
+                what = "cannot be used with a funnel, which has no constant decay rate (leave one out)"
+                yield ("law", field), what
+
+    def _gains_fit(self, task: tuple[Task, ...]) -> Broken:
+        """Lists and mappings of the common correction have a value for every row, or task, without its own."""
+        for path, gain in () if self.correction is None else self.correction.gains:
+            at: FieldPath = ("law", "correction", *path)
+            if isinstance(gain, Mapping):
+                yield from below(at, _by_name(gain, task))
+            elif isinstance(gain, tuple):
+                yield from below(at, _by_row(gain, task, each_has_several=path == ("poles",)))
 
 
 class Config(Ruled):
@@ -306,8 +349,15 @@ class Config(Ruled):
     @rule
     def _passive_correction_fits(self) -> Broken:
         correction, path = self.plant.passive.correction, ("plant", "passive", "correction")
+        yield from below(path, correction.misfits(None))
         if correction.funnel is not None:
             yield (*path, "funnel"), "does not fit mechanism constraints (use baumgarte)"
+
+    @rule
+    def _gains_of_tasks_fit(self) -> Broken:
+        for index, entry in right(self.task):
+            if entry.correction is not None:
+                yield from below(("task", index, "correction"), entry.correction.misfits(entry.row_count))
 
     @rule
     def _realism_fits(self) -> Broken:
@@ -327,3 +377,23 @@ def _repeated_names(entries: Sequence[Task | BoundConfig]) -> Broken:
         if entry.name is not WRONG and first_with.setdefault(entry.name, index) != index:
             first = first_with[entry.name] + 1
             yield (index, "name"), f"{entry.name!r} is the name of entry {first} already (rename entry {index + 1})"
+
+
+def _by_name(gains: Mapping[str, Any], task: tuple[Task, ...]) -> Broken:
+    """Names without a task, and tasks without a gain."""
+    named = {entry.name: entry for _, entry in right(task) if entry.name is not WRONG}
+    for name in gains:
+        if name not in named:
+            yield (name,), f"no task has this name ({remedy(name, named)})"
+    for name, entry in named.items():
+        if name not in gains and entry.correction is None and entry.given((*EQUATION_KINDS, *FRAME_FORMS)):
+            yield (), f"no value for task {name!r} (name every task that has no correction of its own)"
+
+
+def _by_row(gains: tuple[Any, ...], task: tuple[Task, ...], each_has_several: bool) -> Broken:
+    """Gains that are not one for each row of the tasks without their own, where these are known."""
+    common = [entry.row_count if entry is not WRONG else None for entry in task if entry.correction is None]
+    counts = [count for count in common if count is not None]
+    if len(counts) == len(common) and not (each_has_several and common == [1]):
+        which = "" if len(common) == len(task) else " that has no correction of its own"
+        yield from wrong_length((), gains, sum(counts), which)

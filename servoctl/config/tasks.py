@@ -4,11 +4,12 @@ Design: forms on frames are a table, so that `rules` can say what each form need
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, StrictBool, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
+from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.errors import remedy
 from servoctl.tree.fields import (
@@ -28,16 +29,24 @@ from servoctl.tree.fields import (
 )
 from servoctl.tree.rules import Broken, OneOf, Ruled, rule
 
-FRAME_FORMS: dict[str, tuple[str, ...]] = {
-    "pose": ("xyz", "rpy", "reference", "relative_to"),
-    "position": ("xyz", "reference", "relative_to"),
-    "orientation": ("rpy", "reference", "relative_to"),
-    "axis": ("along", "relative_to"),
-    "distance": ("value",),
-    "com": ("value",),
-    "posture": ("reference",),
+
+class FrameForm(NamedTuple):
+    """A kind of task on frames."""
+
+    rows: int | None  # number of rows; None: it depends on the entry
+    words: tuple[str, ...]  # keys that belong to it
+
+
+FRAME_FORMS = {
+    "pose": FrameForm(6, ("xyz", "rpy", "reference", "relative_to")),
+    "position": FrameForm(3, ("xyz", "reference", "relative_to")),
+    "orientation": FrameForm(3, ("rpy", "reference", "relative_to")),
+    "axis": FrameForm(2, ("along", "relative_to")),
+    "distance": FrameForm(1, ("value",)),
+    "com": FrameForm(None, ("value",)),
+    "posture": FrameForm(None, ("reference",)),
 }
-"""Kind of a task on frames -> keys that belong to it."""
+"""Kind of a task on frames -> its rows and keys."""
 
 EQUATION_KINDS = ("holonomic", "nonholonomic")
 TASK_KINDS = (*EQUATION_KINDS, "class", *FRAME_FORMS)  # keys of which a task entry has exactly one
@@ -127,6 +136,16 @@ class Task(Ruled):
         """Its kind among `FRAME_FORMS`; None for an equation or a class."""
         return next((kind for kind in FRAME_FORMS if getattr(self, kind) is not None), None)
 
+    @property
+    def row_count(self) -> int | None:
+        """Number of its rows; None if the entry alone does not tell."""
+        named = self.posture if self.com is None else self.com
+        if len(self.given(TASK_KINDS)) != 1 or self.class_ is not None:
+            return None
+        if isinstance(named, tuple | Mapping):
+            return len(named)
+        return 1 if self.form is None else FRAME_FORMS[self.form].rows
+
     @rule
     def _keys_fit_the_kind(self) -> Broken:
         """Keys that do not fit the kind, and those that it lacks."""
@@ -138,7 +157,7 @@ class Task(Ruled):
         if len(kinds) != 1:
             return
         (kind,) = kinds
-        allowed = FRAME_FORMS.get(kind, ())
+        allowed = FRAME_FORMS[kind].words if kind in FRAME_FORMS else ()
         for word in self.given(_WORDS):
             if word not in allowed:
                 fitting = f"it takes {', '.join(allowed)}" if allowed else "it belongs to tasks on frames"
@@ -168,8 +187,8 @@ class Task(Ruled):
     def _one_value_per_row(self) -> Broken:
         if self.form not in ("com", "distance") or self.value is None:
             return
-        rows, count = len(self.com or " "), len(self.value) if isinstance(self.value, tuple) else 1
-        if count != rows:
+        rows, count = self.row_count, len(self.value) if isinstance(self.value, tuple) else 1
+        if rows and count != rows:
             many = "1 value" if count == 1 else f"{count} values"
             what = "a distance is one number" if self.form == "distance" else f"give one per coordinate: {rows}"
             yield ("value",), f"{many} for {self.form} ({what})"
@@ -193,10 +212,15 @@ class Task(Ruled):
 
     def misfits(self, config: Any) -> Iterator[Broken]:
         """What does not fit the rest of a config."""
+        yield self._der_of_positions(config.references)
         if self.reference is not None:
             yield self._unknown_reference(config.references)
         if self.form is not None and len(self.given(TASK_KINDS)) == 1:
             yield self._needs_robot(config.plant)
+
+    def _der_of_positions(self, references: Mapping[str, Any]) -> Broken:
+        for rate in wrong_rates(self.holonomic, references)[:1]:
+            yield ("holonomic",), f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
 
     def _unknown_reference(self, references: Mapping[str, Any]) -> Broken:
         name = str(self.reference)
@@ -215,7 +239,7 @@ class Task(Ruled):
         return given
 
 
-_WORDS = tuple(dict.fromkeys(word for words in FRAME_FORMS.values() for word in words))
+_WORDS = tuple(dict.fromkeys(word for form in FRAME_FORMS.values() for word in form.words))
 
 MISSING = {
     "xyz": "position [m], [x, y, z]; or reference: NAME, with columns x, y, z",

@@ -18,7 +18,7 @@ Source: ours, after the condition of Del Prete 2018 that A is there on the whole
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, SupportsFloat
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -252,9 +252,9 @@ class Bounds:
             found += [] if bound.rate is None else self._wrong_rate(name, bound.rate)
             if bound.margin == "auto":
                 if self.errors is None:
-                    found.append(f"bounds.{name}.margin: auto needs estimation.kind: model (give it, or a number)")
-            elif not isinstance(bound.margin, SupportsFloat) or not 0.0 <= float(bound.margin) < np.inf:
-                found.append(f"bounds.{name}.margin: expected a margin >= 0 [unit of h], or auto, got {bound.margin!r}")
+                    found.append(f"bounds.{name}.margin: auto needs an estimator with a model (give it, or a number)")
+            elif not 0.0 <= bound.margin < np.inf:
+                found.append(f"bounds.{name}.margin: expected a margin >= 0 [unit of h], or auto, got {bound.margin:g}")
             if bound.margin != 0.0 and isinstance(bound.of, ReactionBound):
                 found.append(f"bounds.{name}.margin: does not fit reaction (move its limit)")
             known = [row.name for row in model.passive_rows]

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from servoctl.engine.parameters import EACH, Part, with_parameters
-from servoctl.errors import TaskError, remedy
+from servoctl.errors import TaskError
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
@@ -35,33 +35,31 @@ Gain = float | Sequence[float] | Mapping[str, Any]
 """One number for all rows, a list with one per row in task order, or a mapping by task name."""
 
 
-def per_row(values: Any, rows: Sequence[Row], name: str, several: bool = False) -> list[Any]:
-    """The value of each row.
-
-    Args:
-        values: A gain.
-        name: Where it stands, for messages.
-        several: Whether a value may itself be a list, so that a flat list is that of a single row.
+def per_row(gain: Gain, rows: Sequence[Row], name: str) -> list[float]:
+    """The gain of each row.
 
     Raises:
         TaskError: A list has the wrong length, or a mapping lacks a task or names an unknown one.
     """
+    return [float(value) for value in _spread(gain, rows, name)]
+
+
+def _spread(values: Any, rows: Sequence[Row], name: str, several: bool = False) -> list[Any]:
+    """One value for each row; `several`: a value may itself be a list, so a flat list is that of a single row."""
     if isinstance(values, Mapping):
         groups = list(dict.fromkeys(row.group for row in rows))
         for wrong in [key for key in values if key not in groups]:
-            raise TaskError(f"{name}.{wrong}: no task has this name ({remedy(wrong, groups)})")
+            raise TaskError(f"{name}: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})")
         for missing in [group for group in groups if group not in values]:
-            remain = "name every task that has no correction of its own"
-            raise TaskError(f"{name}: no value for task '{missing}' ({remain})")
+            raise TaskError(f"{name}: no value for task '{missing}' (give one, or one number for all)")
         members = {group: [row for row in rows if row.group == group] for group in groups}
-        return [v for group in groups for v in per_row(values[group], members[group], f"{name}.{group}", several)]
+        return [v for group in groups for v in _spread(values[group], members[group], f"{name}.{group}", several)]
     if not isinstance(values, Sequence | np.ndarray) or (several and isinstance(values, np.ndarray)):
         return [values] * len(rows)
     if several and len(rows) == 1 and not isinstance(values[0], Sequence):
         return [values]
     if len(values) != len(rows):
-        many = f"{len(values)} value{'s' * (len(values) != 1)} for {len(rows)} row{'s' * (len(rows) != 1)}"
-        raise TaskError(f"{name}: {many} (give one per row)")
+        raise TaskError(f"{name}: expected one value per row, {len(rows)} in all, got {len(values)}")
     return list(values)
 
 
@@ -95,7 +93,7 @@ class Correction(Part, ABC):
 
     def _each(self, rows: Sequence[Row]) -> list[list[Any]]:
         """The numbers of each row, of every field with gains."""
-        return [per_row(getattr(self, name), rows, f".{self.label}.{name}") for name in gain_fields(type(self))]
+        return [_spread(getattr(self, name), rows, name) for name in gain_fields(type(self))]
 
     def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
         """The correction, ready for some rows, with the numbers that give them these gains.
@@ -183,7 +181,7 @@ class PFeedback(Correction):
 
     def ready(self, rows: Sequence[Row]) -> "Correction":
         common = isinstance(self.rate, (int, float)) and any(row.has_rate for row in rows)
-        for row, rate in zip(rows, per_row(self.rate, rows, ".p_feedback.rate"), strict=True):
+        for row, rate in zip(rows, per_row(self.rate, rows, "rate"), strict=True):
             if rate and not row.has_rate and not common:
                 raise TaskError(f"{row.name}: p_feedback.rate does not fit a {row.kind} row (leave it out)")
         return super().ready(rows)
@@ -210,7 +208,7 @@ class Poles(Correction):
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, ...]]:
         result: list[tuple[float, ...]] = []
-        for row, poles in zip(rows, per_row(self.poles, rows, ".poles", several=True), strict=True):
+        for row, poles in zip(rows, _spread(self.poles, rows, "poles", several=True), strict=True):
             if not row.degree:
                 raise TaskError(f"{row.name}: poles need a violation, a {row.kind} row has none (leave them out)")
             chosen = np.atleast_1d(np.asarray(poles, dtype=complex))
@@ -287,11 +285,6 @@ class OfRows(Part):
     correction: Correction
 
 
-def at(key: str, sentence: str) -> str:
-    """A sentence about a key; one that begins with a dot is about a part of it."""
-    return f"{key}{sentence}" if sentence.startswith(".") else f"{key}: {sentence}"
-
-
 def for_passive(correction: Correction | None) -> Correction | None:
     """The correction for a plant's own constraints, which may be holonomic and nonholonomic."""
     return PassiveBaumgarte(correction.alpha, correction.beta) if isinstance(correction, Baumgarte) else correction
@@ -352,7 +345,7 @@ def corrections_of(
             ready = correction.ready(own_rows)
             gains = ready.gains(own_rows)
         except TaskError as error:
-            problems += [at(key, line) for line in str(error).splitlines()]
+            problems += [f"{key}: {line}" for line in str(error).splitlines()]
             continue
         found += [OfRows(key.removeprefix("law."), tuple(members), ready)] if members else []
         for row, gain in zip(own_rows, gains, strict=True):

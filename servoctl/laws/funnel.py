@@ -37,7 +37,6 @@ from servoctl.laws.corrections import (
     Gain,
     PFeedback,
     assigned,
-    at,
     per_row,
     sliding_errors,
 )
@@ -148,8 +147,7 @@ class Funnel(Correction):
             TaskError: A number is out of its range, or the period leaves too little gain; the message names the row.
         """
         self._fits(rows)
-        fields = ("rate", "P", "start", "end", "shrink")
-        values = [per_row(getattr(self, name), rows, f".funnel.{name}") for name in fields]
+        values = [per_row(getattr(self, name), rows, name) for name in ("rate", "P", "start", "end", "shrink")]
         found = []
         for row, rate, P, start, end, shrink in zip(rows, *values, strict=True):
             if not 0.0 < end <= start < math.inf:
@@ -279,7 +277,7 @@ def funnels(
             if isinstance(correction, Funnel):
                 found |= zip(members, correction.numbers([rows[i] for i in members], timing), strict=True)
         except TaskError as error:
-            problems.append(at(where, str(error)))
+            problems.append(f"{where}: {error}")
     if problems:
         raise TaskError("\n".join(problems))
     if not found:

@@ -94,8 +94,6 @@ def problems(preload: Preload, plant: Plant) -> list[str]:
             found.append(f"law.preload: there is no loop '{loop}' ({remedy(loop, kinds)})")
             continue
         known = LOOP_ROWS[kinds[loop]]
-        if not values:
-            found.append(f"law.preload.{loop}: no component (give one of {', '.join(known)})")
         for name, value in values.items():
             if name not in COMPONENTS:
                 found.append(f"law.preload.{loop}: there is no component '{name}' ({remedy(name, known)})")

@@ -76,14 +76,10 @@ def test_the_correction_of_a_task_replaces_the_common_one() -> None:
         *((correction, [V], f"own: {correction.label} {UNDAMPED}") for correction in (PFeedback(1), Baumgarte(1, 1))),
         (PFeedback(1, 2.0), [N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
         (PFeedback(1, [1.0, 2.0]), [H1, N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
-        (Baumgarte([1.0, 2.0], 1), [H1], ".baumgarte.alpha: 2 values for 1 row (give one per row)"),
-        (Baumgarte(1, {"nowhere": 1.0}), [H1], ".baumgarte.beta.nowhere: no task has this name (known: place)"),
-        (
-            Baumgarte({"place": 1.0}, 1),
-            [H1, H3],
-            ".baumgarte.alpha: no value for task 'height' (name every task that has no correction of its own)",
-        ),
-        (Baumgarte({"place": [1.0]}, 1), [H1, H2], ".baumgarte.alpha.place: 1 value for 2 rows (give one per row)"),
+        (Baumgarte([1.0, 2.0], 1), [H1], "alpha: expected one value per row, 1 in all, got 2"),
+        (Baumgarte(1, {"nowhere": 1.0}), [H1], "beta: there is no task 'nowhere' (tasks: place)"),
+        (Baumgarte({"place": 1.0}, 1), [H1, H3], "alpha: no value for task 'height' (give one, or one number for all)"),
+        (Baumgarte({"place": [1.0]}, 1), [H1, H2], "alpha.place: expected one value per row, 2 in all, got 1"),
     ],
 )
 def test_a_correction_that_does_not_fit_names_row_and_remedy(

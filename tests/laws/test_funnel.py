@@ -172,7 +172,7 @@ def test_check_prints_the_cap_and_what_is_guaranteed(spring: Any) -> None:
             "law.correction.funnel.slope=2500",
             "run.period: task.distance at the edge of its funnel: unstable at a period",
         ),
-        ("law.robust.bound=3", "law.robust: cannot be used with a funnel (leave one"),
+        ("law.robust.bound=3", "law.robust: cannot be used with a funnel, which has no constant decay rate (leave one"),
         ("law.correction.funnel.slope=[1, 2]", "law.correction.funnel.slope: expected a positive number"),
         ("plant.passive.correction={funnel: {P: 1, start: 1, end: 1}}", "funnel: does not fit mechanism constraints"),
     ],
