@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.expression import parse, per_second, unit_of
+from servoctl.assembly.start_warnings import unit_word_warnings
+from servoctl.expression import foreign_word, parse, per_second, unit_of
+from tests.shipped import LOADED
 
 COORDINATES = {"x": "m", "y": "m", "theta": "rad"}
 
@@ -71,3 +73,48 @@ def test_rows_on_frames_have_the_units_of_frames() -> None:
     passive, task, _ = sc.load("two_arms_box", engine="vm").loop.system.model.row_units
     assert [task[f"box.{row}"] for row in ("x", "y", "z", "rx", "ry", "rz")] == ["m"] * 3 + ["rad"] * 3
     assert [passive[f"grip.{i}"] for i in range(6)] == ["m"] * 3 + ["rad"] * 3
+
+
+@pytest.mark.parametrize(
+    ("equation", "unit", "word"),
+    [
+        ("60*deg", "m", "deg"),
+        ("-(60*deg)", "m/s", "deg"),
+        ("5*mm", "rad", "mm"),
+        ("x - 30*deg", "", "deg"),
+        ("theta - 0.5*(1 - cos(t)) - 5*mm", "", "mm"),
+        ("der(x) - 3*deg", "", "deg"),
+        ("max(theta, 5*mm)", "", "mm"),
+        ("60*deg", "rad", None),
+        ("60*deg", "rad/s", None),
+        ("60*deg", "", None),
+        ("3*rpm*t", "rad", None),
+        ("x - 50*mm*cos(60*deg)", "", None),
+        ("l*theta - 5*mm", "", None),  # l may be anything
+        ("x - 0.2*theta", "", None),  # no unit word: 0.2 may be a radius
+        ("x/(5*mm) - theta", "", None),
+        ("der(x) - 5*mm", "", None),
+        ("10*deg*t - theta", "", None),  # time is a factor without a unit
+        ("10*deg*t - x", "", "deg"),
+        ("5*mm*k - x", "", None),  # k may be anything
+    ],
+)
+def test_a_unit_word_of_another_kind_is_found(equation: str, unit: str, word: str | None) -> None:
+    found = foreign_word(parse(equation), COORDINATES, unit)
+    assert (None if found is None else found[0]) == word
+
+
+def test_a_run_warns_of_it(tmp_path: Path) -> None:
+    path = config(tmp_path, "holonomic: x2 - x1 - l - 5*deg")
+    run = sc.load(path, ["initial.q.x1=1*deg", "initial.v={x1: 3*mm, x2: 0}"], engine="vm")
+    words = [sentence for sentence in run.warnings if "unit word" in sentence]
+    assert words == [
+        "initial.q.x1: '1*deg' has the unit word 'deg' where m belongs (give it in m)",
+        "task.distance.holonomic: 'x2 - x1 - l - 5*deg' has the unit word 'deg' where m belongs (give it in m)",
+    ]
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_shipped_configs_have_none(name: str) -> None:
+    run = sc.load(name, engine="vm")
+    assert run.loaded is not None and unit_word_warnings(run.loaded, run.system.model.plant) == []

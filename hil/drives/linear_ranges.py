@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import yaml
+from pydantic import BeforeValidator, TypeAdapter
 from pydantic import Field as PydanticField
-from pydantic import TypeAdapter
 
 from hil.codecs.field import Field, LinearFields
 from hil.codecs.mit import gain_bits
@@ -30,7 +30,7 @@ from hil.drives.wire import (
 )
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, Section
+from servoctl.tree.fields import NumberField, Section, fault, in_words
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")
 Positive = Annotated[float, NumberField("a number above 0", above=0.0)]
@@ -55,13 +55,20 @@ def tables() -> Mapping[str, Ranges]:
     return TypeAdapter(dict[str, Ranges]).validate_python(yaml.safe_load(FILE.read_text()))
 
 
+def _by_name(value: Any) -> Any:
+    """Numbers in another order would scale every torque, and nothing reads them back."""
+    if value is None or isinstance(value, Mapping):
+        return value
+    raise fault(f"expected {EXPECTED}, got {in_words(value)}")
+
+
 class RangeOptions(Section):
     """Options of a drive whose numbers are linear over ranges."""
 
     # name of the motor in the table of ranges; None if `ranges` are given
     motor: Annotated[str | None, Word("a motor of the table", tuple(tables()))] = None
     # ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`
-    ranges: Annotated[Ranges | None, PydanticField(description=EXPECTED)] = None
+    ranges: Annotated[Ranges | None, BeforeValidator(_by_name), PydanticField(description=EXPECTED)] = None
 
     @property
     def table(self) -> Ranges:

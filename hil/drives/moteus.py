@@ -11,9 +11,9 @@ next answer.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from math import isfinite
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
@@ -26,7 +26,7 @@ from hil.drives.wire import TURN, Encoding, Expects, Message, Reads, Rounding, j
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, Section
+from servoctl.tree.fields import NumberField, Section, fault, in_words
 
 COASTS = 0, 12
 """Values of `servo.timeout_mode` with which the shaft coasts; with 10 and 15 the drive stops it by itself.
@@ -36,10 +36,16 @@ With 12 it regulates to zero velocity by the gains of the last command, and thos
 SET_TIMEOUT_MODE = "in tview or moteus_tool: conf set servo.timeout_mode 15, conf write"
 
 
+def _timeout_mode(value: Any) -> int:
+    if type(value) is int and value in (0, 10, 12, 15):
+        return value
+    raise fault(f"expected 0, 10, 12 or 15, as servo.timeout_mode in the drive, got {in_words(value)}")
+
+
 class MoteusOptions(Section):
     # `servo.timeout_mode` as it is set in the drive: what it does when commands stop. 15 brakes, 10 holds; 0 and 12 let
     # a shaft coast that was commanded by torque, and need a brake
-    timeout_mode: Annotated[Literal[0, 10, 12, 15], Field(description="0, 10, 12 or 15")] = 15
+    timeout_mode: Annotated[int, PlainValidator(_timeout_mode), Field(description="0, 10, 12 or 15")] = 15
     # least home state: `output`, `rotor` (known within one turn of the rotor) or `relative`
     home: Annotated[str, Word("output, rotor or relative", tuple(codec.HOME_STATES))] = "output"
     # id of the loop on the bus

@@ -18,7 +18,7 @@ from servoctl.assembly.bounds import unused_shapes
 from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
-from servoctl.assembly.start_warnings import robot_warnings, start_warnings
+from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.assembly.values import Results
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.decomposition import decompose, frobenius
@@ -154,6 +154,7 @@ class Run:
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
             *([] if self.loaded is None else unused_shapes(self.loaded)),
+            *([] if self.loaded is None else unit_word_warnings(self.loaded, self.system.model.plant)),
             *([] if self.engine_warning is None else [Finding("", self.engine_warning)]),
         ]
 

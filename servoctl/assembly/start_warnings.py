@@ -1,13 +1,17 @@
-"""Warnings about a config and a start from which the run is possible: of tasks and of robots."""
+"""Warnings about a config and a start from which the run is possible: of tasks, of robots, of unit words."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from servoctl.assembly.diagnosis import of_task
 from servoctl.assembly.start import CLOSED, first_command, required_rows
+from servoctl.config.load import LoadedConfig
+from servoctl.errors import ExpressionError
+from servoctl.expression import foreign_word, parse
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.initial import Consistency, consistency
@@ -124,6 +128,41 @@ def _standstill(loop: Loop, start: State, at: Consistency) -> list[Finding]:
         still = "nothing moves from this start: velocities and accelerations are zero, but the task is not met"
         return [Finding("", still)]
     return []
+
+
+def unit_word_warnings(loaded: LoadedConfig, plant: Plant) -> list[Finding]:
+    """One for each of them in a config as it is written."""
+    found = []
+    for place, text, unit in _texts(loaded.document.values, plant):
+        try:
+            foreign = foreign_word(parse(text), plant.coordinates, unit)
+        except ExpressionError:  # refused elsewhere
+            continue
+        if foreign is not None:
+            word, other = foreign
+            found.append(
+                Finding(place, f"{text!r} has the unit word {word!r} where {other} belongs (give it in {other})")
+            )
+    return found
+
+
+def _texts(values: Mapping[str, Any], plant: Plant) -> Iterator[tuple[str, str, str]]:
+    """Place, text, and the unit that belongs there; empty for equations, whose terms say it."""
+    initial = values.get("initial")
+    for field in ("q", "v"):
+        given = initial.get(field) if isinstance(initial, Mapping) else None
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            yield f"initial.{field}.{name}", str(value), plant.coordinates.get(name, "")
+    for section in ("task", "bounds"):
+        entries = values.get(section)
+        for i, entry in enumerate(entries if isinstance(entries, list) else []):
+            for field in ("holonomic", "nonholonomic"):
+                if isinstance(entry, Mapping) and isinstance(entry.get(field), str):
+                    yield f"{section}.{entry.get('name', i)}.{field}", entry[field], ""
+            limits = entry.get("position") if isinstance(entry, Mapping) else None
+            for name, pair in limits.items() if isinstance(limits, Mapping) else ():
+                for value in pair if isinstance(pair, list) else [pair]:
+                    yield f"bounds.{entry.get('name', i)}.position.{name}", str(value), plant.coordinates.get(name, "")
 
 
 AT_LIMIT = 1e-6  # an input closer to its effort than this share is at it

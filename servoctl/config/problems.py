@@ -71,6 +71,13 @@ def validate_as(
     return sound, problems + [Problem(*each) for each in broken]
 
 
+_WITHOUT_KEY = {
+    ("hil", "safety", "stop_damping"): "a stop brakes by the model's inertia, with no damping to set: leave it out; "
+    "stop_time, torque_limit, torque_rate_limit and speed_limit decide how it stops: servoctl check",
+}
+"""What to do in place of keys that one may look for."""
+
+
 def _with_default(error: Mapping[str, Any]) -> Problem:
     """The problem of an error; that of a key without a value says what to do if the key has a default."""
     problem = _problem(error)
@@ -89,6 +96,8 @@ def _problem(error: Mapping[str, Any]) -> Problem:
     if kind == "missing":
         description = next((node["description"] for node in _nodes(path) if "description" in node), "it has no default")
         return Problem(path, f"missing ({description})")
+    if path in _WITHOUT_KEY:
+        return Problem(path, f"unknown key ({_WITHOUT_KEY[path]})")
     if kind == "value_error":  # raised by the class of a section: `<field>: <what>`
         field, _, what = str(context["error"]).partition(": ")
         return Problem((*path, field), what)

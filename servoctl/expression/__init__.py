@@ -9,7 +9,7 @@ Python's operators, and functions come in a mapping, so one expression serves nu
 part that is not finite, such as `1/0`, is refused when the text is read.
 """
 
-from servoctl.expression.checks import check_names, constant, per_second, unit_of
+from servoctl.expression.checks import check_names, constant, foreign_word, per_second, unit_of
 from servoctl.expression.parser import parse
 from servoctl.expression.tree import ARITY, NUMPY_FUNCTIONS, RESERVED, UNITS, Expression, TimeFunction
 
@@ -22,6 +22,7 @@ __all__ = [
     "TimeFunction",
     "check_names",
     "constant",
+    "foreign_word",
     "parse",
     "per_second",
     "unit_of",

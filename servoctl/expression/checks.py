@@ -100,6 +100,7 @@ def constant(value: Any) -> float:
 _PURE, _UNKNOWN = "1", ""
 _ANGLES = frozenset({"asin", "acos", "atan", "atan2"})
 _KEEPING = frozenset({"+", "-", "min", "max", "abs", NEGATIVE})
+_WORDS = {"deg": "rad", "rad": "rad", "mm": "m"}  # unit word of a length or an angle -> unit
 
 
 def unit_of(expression: Expression, coordinates: Mapping[str, str]) -> str:
@@ -133,6 +134,45 @@ def _applied(word: str, parts: list[str]) -> str:
     if word == "/":
         return parts[0] if parts[1] == _PURE else _PURE if parts[0] == parts[1] != _UNKNOWN else _UNKNOWN
     return _UNKNOWN if word in ("*", "**") and set(parts) != {_PURE} else _PURE
+
+
+def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: str = "") -> tuple[str, str] | None:
+    """A unit word that stands where another unit belongs, and that unit: `60*deg` beside a coordinate in metres.
+
+    Rates count as what they are the rate of, because `5*mm` is also written for 5 mm/s.
+
+    Args:
+        expression: The equation.
+        coordinates: Name of each coordinate -> its unit.
+        unit: Unit of the whole; empty: not known.
+    """
+    pairs: list[tuple[str, str]] = []
+
+    def leaf(step: Number | Name) -> tuple[str, str]:
+        """The unit, and the unit word that it comes from."""
+        if isinstance(step, Number) or step == Name("t"):
+            word = step.word if isinstance(step, Number) and step.word in _WORDS else ""
+            return _WORDS.get(word, _PURE), word
+        return coordinates.get(step.name, _UNKNOWN) if step.element is None else _UNKNOWN, ""
+
+    def apply(operation: str, operands: list[tuple[str, str]]) -> tuple[str, str]:
+        if operation in _KEEPING and (pair := _foreign(operands)):
+            pairs.append(pair)
+        result = _applied(operation, [unit for unit, _ in operands])
+        carries = result not in (_PURE, _UNKNOWN) and operation in (*_KEEPING, "*", "/")
+        return result, next((word for _, word in operands if carries and word), "")
+
+    whole = expression.fold(leaf, apply)
+    return pairs[0] if pairs else _foreign([whole, (unit.partition("/s")[0], "")])
+
+
+def _foreign(terms: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """A unit word among terms that are added, and the other unit of one of them."""
+    for unit, word in terms:
+        for other, said in terms:
+            if word and not said and other not in (_PURE, _UNKNOWN, unit):
+                return word, other
+    return None
 
 
 def per_second(unit: str) -> str:

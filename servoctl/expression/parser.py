@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from servoctl.errors import ExpressionError, suggestion
-from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, Apply, Expression, Name, Number, Step
+from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, UNITS, Apply, Expression, Name, Number, Step
 
 MAX_LENGTH = 10_000  # [characters] longest text
 MAX_DEPTH = 80  # deepest nesting of parentheses, signs and exponents; the parser takes three Python frames per level
@@ -182,7 +182,7 @@ class _Parser:
             self.push(Name(word, element=int(self.advance().text)))
             self.expect("]")
         elif word in CONSTANTS:
-            self.push(Number(CONSTANTS[word]), CONSTANTS[word])
+            self.push(Number(CONSTANTS[word], word if word in UNITS else ""), CONSTANTS[word])
         else:
             self.push(Name(word))
 

@@ -42,6 +42,7 @@ class Number(NamedTuple):
     """A literal, `pi` or a unit word."""
 
     value: float
+    word: str = ""  # the unit word; empty for other numbers
 
 
 class Name(NamedTuple):

@@ -253,8 +253,8 @@ class Bounds:
             if bound.margin == "auto":
                 if self.errors is None:
                     found.append(f"bounds.{name}.margin: auto needs an estimator with a model (give it, or a number)")
-            elif not 0.0 <= bound.margin < np.inf:
-                found.append(f"bounds.{name}.margin: expected a margin >= 0 [unit of h], or auto, got {bound.margin:g}")
+            elif not (isinstance(bound.margin, int | float | np.number) and 0.0 <= bound.margin < np.inf):
+                found.append(f"bounds.{name}.margin: expected a margin >= 0 [unit of h], or auto, got {bound.margin!r}")
             if bound.margin != 0.0 and isinstance(bound.of, ReactionBound):
                 found.append(f"bounds.{name}.margin: does not fit reaction (move its limit)")
             known = [row.name for row in model.passive_rows]

@@ -3,7 +3,7 @@
 Design: a worker receives the config's values and the text of its class files, so it needs only servoctl of the same
 version. The backend is chosen here, once, so rows do not depend on the number of workers. Pieces are fetched in order,
 so a lost cluster costs what comes after the first unfinished one. Dask gives the work of a worker that dies to another
-worker, a few times; then the piece is tried once more, and if it fails again, its runs count as crashed.
+worker, a few times; then the piece is tried once more, alone, and if it fails again, its runs count as crashed.
 """
 
 import hashlib
@@ -121,7 +121,9 @@ class Cluster:
         try:
             for future, piece in zip(futures, pieces, strict=True):
                 rows = self._fetch(future)
-                if rows is None:  # its own runs are the cause, or others that its workers had too
+                if rows is None:  # its own runs are the cause, or others that its workers had too: once more, alone
+                    for other in futures:
+                        self._fetch(other)
                     rows = self._fetch(self._client.submit(_work, parcel, piece, pure=False))
                 yield from rows or _crashed(len(piece))
         finally:
