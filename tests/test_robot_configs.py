@@ -124,12 +124,12 @@ def test_the_page_draws_the_efforts_as_limits(config: Path) -> None:
 
 def test_a_config_in_another_folder_leads_to_the_same_file(config: Path) -> None:
     from servoctl.config import load_config
-    from servoctl.config.load import class_files, data_files, moved
+    from servoctl.config.load import moved, named_files
 
     loaded = load_config(config)
-    assert (class_files(loaded.config), data_files(loaded.config)) == ([], ["files/small.urdf"])
+    assert named_files(loaded.config) == ([], ["files/small.urdf"])
     there = moved(loaded.config, loaded.folder, Path("elsewhere/deeper"))
-    assert data_files(there) == ["../../../home/files/small.urdf"]
+    assert named_files(there) == ([], ["../../../home/files/small.urdf"])
 
 
 def test_limits_of_a_robot_without_an_effort_are_refused(config: Path) -> None:
