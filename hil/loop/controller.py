@@ -3,6 +3,8 @@
 Design: evaluations reuse the same arrays, which C shares; results equal those of `Loop.control` to the bit.
 """
 
+from typing import Any
+
 import numpy as np
 
 from servoctl.laws.law import AttachedLaw
@@ -19,6 +21,11 @@ class Controller:
         self._slices = loop.layout.slices
         # tick: the law with its arrays
         tick = self.tick = loop.control_tick()
+        # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
+        self._time: Any = tick.t.data
+        self._q, self._v, self._inputs = tick.q, tick.v, tick.u.copy
+        self._evaluate, self._remembers = tick.evaluate, len(loop.memory_start) > 0
+        self.commands = 0  # number of commands so far; adding to the loop's own number costs a third of the law's time
         # estimating: whether a part of the memory belongs to an estimator
         law, self.estimating = loop.system.law, loop.system.estimator is not None
         self._memory_period = loop.memory_period
@@ -43,13 +50,16 @@ class Controller:
             q: Coordinates, shape (n,).
             v: Velocities, shape (n,).
         """
-        tick = self.tick
-        tick.memory[:] = self.memory
-        if self.estimating:
-            tick.memory[self.elapsed_at] = self.elapsed
-        tick.t[0], tick.q[:], tick.v[:] = task_time, q, v
-        tick.evaluate()
-        return self.evaluated()
+        if self._remembers:
+            self.tick.memory[:] = self.memory
+            if self.estimating:
+                self.tick.memory[self.elapsed_at] = self.elapsed
+        self._time[0] = task_time
+        self._q[...] = q
+        self._v[...] = v
+        self._evaluate()
+        self.commands += 1
+        return self._inputs()
 
     @property
     def direct(self) -> bool:
@@ -58,8 +68,8 @@ class Controller:
 
     def evaluated(self, count: int = 1) -> Array:
         """Takes note of commands that were evaluated on these arrays, by the tick in C too; returns the last inputs."""
-        self.loop.evaluations += count
-        return self.tick.u.copy()
+        self.commands += count
+        return self._inputs()
 
     def take_law(self, law: AttachedLaw) -> None:
         """Continues with another law that differs in its parameters only; the memory stays."""

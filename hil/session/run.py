@@ -398,7 +398,7 @@ class HilRun:
             **self.facts,
             "timing": timing,
             "steps": ticks,
-            "evaluations": self.setup.loop.evaluations - self._evaluated,
+            "evaluations": self.setup.loop.evaluations - self._evaluated + self.controller.commands,
             "duration": duration,
             "wall_time": wall,
             "realtime_factor": duration / wall if wall else None,
