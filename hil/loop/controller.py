@@ -78,11 +78,12 @@ class Controller:
 
     def nothing(self, q: Array, v: Array) -> Array:
         """The command if the state is unknown: NaN, with the status NON_FINITE; arguments as of `command`."""
-        self.tick.q[:], self.tick.v[:] = q, v
+        self._q[...] = q
+        self._v[...] = v
         self.row.fill(np.nan)
         self.row[self._slices["status"]] = Status.NON_FINITE.code
         self.row[self._slices["rank"]] = 0
-        return self.tick.u.copy()
+        return self._inputs()
 
     def remember(self, elapsed: float) -> None:
         """Integrates the law's memory over the time that has really passed [s], with the rate of the last command.

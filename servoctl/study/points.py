@@ -155,11 +155,11 @@ def points_of(
 LISTED = 12  # largest number of config paths that an error lists
 
 
-def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str] = ()) -> None:
+def check_path(run: Run, path: str, values: Sequence[Any], further: Sequence[str] = ()) -> None:
     """Checks that at least one of some values can be set at a path.
 
     Args:
-        besides: Further `PATH=VALUE` to set.
+        further: Other `PATH=VALUE` that are set with it.
 
     Raises:
         ConfigError: None of them can be set. The message suggests another path; the caller adds this one.
@@ -177,7 +177,7 @@ def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str
     first: ServoctlError | None = None
     for override in [] if refused else overrides:
         try:
-            make_run(run.loaded.overridden([*besides, override]), run.engine, results=run.results)
+            make_run(run.loaded.overridden([*further, override]), run.engine, results=run.results)
             return
         except ServoctlError as error:
             first = first or error

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # `interfaces`, as in the tests beside this file
+sys.path.insert(0, str(Path(__file__).parent))  # where `interfaces` is, as for the tests of this folder
 
 from interfaces import keys_of
 from wall_clock import WATCHDOG, Child, emulated, looping, summary_of, wait_until, write_config

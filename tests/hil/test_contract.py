@@ -4,7 +4,7 @@ The judges are the physics of the simulated machine, the bits on the emulated wi
 which shares no code with the driver.
 
 Emulated drives and drivers use the same tables of frames: where a number lies, ids, codes. Each of these tables is
-judged by frames of somebody else's implementation, and by golden frames. The observer reads the loop's commands by
+judged by frames of another implementation, and by golden frames. The observer reads the loop's commands by
 tables of its own, so that an error in a codec shows there too.
 """
 
