@@ -43,12 +43,13 @@ CASES: dict[str, Case] = {
     "hil": on_drives.hil,
     "tick_c": on_drives.tick_c,
     "tick_stages": on_drives.tick_stages,
+    "fd_at_1khz": on_drives.fd_at_1khz,
     "wrong_model": wrong_model.wrong_model,
     "law_in_cpp": two_robots.law_in_cpp,
 }
 """Name -> benchmark."""
 
-ONLY_BY_NAME = ("law_in_cpp", "tick_stages")
+ONLY_BY_NAME = ("fd_at_1khz", "law_in_cpp", "tick_stages")
 """These take minutes, or show the loop from within, and are no rows of a speed table."""
 
 

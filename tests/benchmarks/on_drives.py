@@ -10,10 +10,11 @@ from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.loop import Tick
+from hil.loop.realtime import PRIORITY, bare_lateness, prepare
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
-from tests.benchmarks.contest import Entry, Line, Results
+from tests.benchmarks.contest import Entry, Line, Results, Table
 from tests.hil.by_drivers import ticks
 from tests.hil.socket_pair import on_pair
 
@@ -111,6 +112,40 @@ def tick_stages(quick: bool) -> Results:
             entries = Entry("servoctl, with C", measured[0]), Entry("Python", measured[1])
             yield Line(f"tick of six axes in stage {phase.value}, processor time", entries,
                        f"{runs['c'].ticks(phase)} ticks")  # fmt: skip
+
+
+FD_CONFIG, FD_PERIOD = "coordinated_robots_moteus", 0.001
+
+FD_BUS = "{interface: emulated, bitrate: 1000000, fd: true, data_bitrate: 5000000}"
+
+FD_SETTINGS = (
+    *PATIENT, f"hil.period={FD_PERIOD}", f"hil.buses={{a: {FD_BUS}, b: {FD_BUS}, c: {FD_BUS}}}",
+    *(f"hil.drives.{i}.bus={'abc'[i // 2]}" for i in range(6)),
+)  # fmt: skip
+"""Two drives on each of three buses: one bus of 1 and 5 Mbit/s carries six at 554 Hz at most."""
+
+
+def fd_at_1khz(quick: bool) -> Results:
+    """Periods that six CAN FD drives at 1 kHz skip, beside those that an empty loop skips on the same machine."""
+    duration = 3.0 if quick else 60.0
+    with prepare(PRIORITY):
+        bare = bare_lateness(FD_PERIOD, duration)
+    setup = load(FD_CONFIG, FD_SETTINGS)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        on_pair(setup, FD_CONFIG, FD_SETTINGS) as environment,
+        ticks("c"),
+    ):
+        run = timed_run(setup, environment, duration, Path(folder) / "run")
+    loop = run.logbook.timing.as_dict()
+    rows = [
+        (name, *(str(values[key]) for key in ("ticks", "skipped_periods")),
+         *(f"{1e6 * values['lateness_s'][key]:.0f}" for key in ("p50", "p99_9", "max")))
+        for name, values in (("empty loop", bare), ("six drives, all stages", loop))
+    ]  # fmt: skip
+    header = ("loop", "ticks", "skipped periods", "lateness p50 [us]", "p99.9 [us]", "largest [us]")
+    used = f"a tick of stage full takes {1e6 * run.tick_time(Phase.FULL):.0f} us of processor time"
+    yield Table(f"six moteus at 1 kHz for {duration:g} s, drives in another process; {used}", header, rows)
 
 
 def _on_wall_clock(tick: str, duration: float, stage: Stage = Stage.FULL) -> TimedRun:

@@ -6,7 +6,7 @@ Run as a module, this serves the emulated drives of a config at one end.
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -47,15 +47,17 @@ def bus_on(end: socket.socket, name: str, clock: Clock, fd: bool) -> PythonCanBu
 
 
 @contextmanager
-def on_pair(setup: RigSetup, config: str) -> Iterator[Environment]:
+def on_pair(setup: RigSetup, config: str, overrides: Sequence[str] = ()) -> Iterator[Environment]:
     """Buses on pairs of Unix sockets, with the emulated drives of a config in another process at the other ends.
+
+    `overrides`: those with which the config was loaded.
 
     Raises:
         RigError: The drives do not come up.
     """
     pairs = {name: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for name in setup.settings.buses}
     there = [end.fileno() for _, end in pairs.values()]
-    command = [sys.executable, "-m", "tests.hil.socket_pair", config, *map(str, there)]
+    command = [sys.executable, "-m", "tests.hil.socket_pair", config, ",".join(map(str, there)), *overrides]
     child = subprocess.Popen(command, pass_fds=there, stdout=subprocess.PIPE, text=True)
     try:
         for _, end in pairs.values():
@@ -81,12 +83,12 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def main(config: str, *descriptors: str) -> None:
+def main(config: str, descriptors: str, *overrides: str) -> None:
     """Serves emulated drives until a signal comes; lines on the output say `ready`, and what they do."""
-    setup, clock = load(config), WallClock()
+    setup, clock = load(config, overrides), WallClock()
     buses: dict[str, Bus] = {
         name: bus_on(socket.socket(fileno=int(end)), name, clock, bool(keys.get("fd")))
-        for (name, keys), end in zip(setup.settings.buses.items(), descriptors, strict=True)
+        for (name, keys), end in zip(setup.settings.buses.items(), descriptors.split(","), strict=True)
     }
     server = EmulatorServer(emulated_rig(setup), buses, clock, _say, partial(hand_of, setup))
     try:
