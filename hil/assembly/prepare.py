@@ -94,9 +94,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
             f"{loaded.where('hil', 'safety', 'drive_watchdog')}: {safety.drive_watchdog:g} s: drives keep their last "
             f"torque for this time when the loop dies (usual: at most {LONGEST_WATCHDOG:g} s)"
         )
-    bounds = SafetyBounds(
-        values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
-    )
+    bounds = SafetyBounds(values.period, safety)
     rules = rules_of(drives, sensors, bounds, sensing.displacements.units)
     rules += assumption_rules(drives, _real_buses(settings))
     setup = RigSetup(

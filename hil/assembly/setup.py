@@ -119,10 +119,7 @@ class RigSetup:
         return RunPlan(
             stage,
             duration=self.run.settings.duration if duration is None else duration,
-            zero_time=safety.zero_time,
-            ramp_time=safety.ramp_time,
-            stop_time=safety.stop_time,
-            engage_tolerance=safety.engage_tolerance,
+            safety=safety,
             stop_rate=self.stop_rate,
             stands=self.falls or guided,
             hold=self.gravity_compensation,

@@ -81,7 +81,7 @@ class TicksInC:
         # torques of the last tick, and those in the frames that were sent last, shape (m,) [actuator units]
         self.torques, self.carried = self._torques.arrays["torques"], machine.arrays["carried"]
         machine.take_torques(stages.torques, stages.ladder)
-        self._tick.ramp_time, self._tick.stays = stages.plan.ramp_time, stages.plan.stage is Stage.RAMP
+        self._tick.ramp_time, self._tick.stays = stages.plan.safety.ramp_time, stages.plan.stage is Stage.RAMP
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._of_drives = [self._x[part][: len(drives)] for part in ("displacements", "rates")]

@@ -126,7 +126,7 @@ class Monitor:
 
     def torques(self, now: int, clamped: Sequence[bool]) -> None:
         """Counts the torques that a limit has changed."""
-        kind = EventKind.CLAMPED_STOP if self.bounds.clamped_stop else EventKind.CLAMPED
+        kind = EventKind.CLAMPED_STOP if self.bounds.safety.clamped == "stop" else EventKind.CLAMPED
         window = self._clamped
         for sign, changed in ((-1, window[0] if len(window) == window.maxlen else ()), (1, clamped)):
             if True in changed:
@@ -180,9 +180,9 @@ class Monitor:
         self._skipped.extend([now] * tick.skipped)
         self.report(now, EventKind.OVERRUN, "", f"{tick.skipped} before tick {tick.number}")
         share = len(self._skipped) * self.bounds.period
-        if self._late_ticks > self.bounds.late_ticks:
+        if self._late_ticks > self.bounds.safety.late_ticks:
             self.report(now, EventKind.OVERRUNS, "", f"{self._late_ticks} late ticks in a row")
-        elif share > self.bounds.late_share and tick.number * self.bounds.period >= 1.0:
+        elif share > self.bounds.safety.late_share and tick.number * self.bounds.period >= 1.0:
             self.report(now, EventKind.OVERRUNS, "", f"{100 * share:.0f} % of the last second")
 
     def verdicts(self) -> Iterator[Event]:

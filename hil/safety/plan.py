@@ -10,6 +10,7 @@ import numpy as np
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
 from hil.sensing.gravity import GravityCompensation
+from servoctl.config.hil import Safety
 from servoctl.types import Array
 
 
@@ -73,10 +74,7 @@ class RunPlan:
 
     stage: Stage  # last stage
     duration: float  # time in the last stage [s]; in `FULL` it is task time
-    zero_time: float  # [s] time in `ZERO` before `RAMP`
-    ramp_time: float  # [s] time of the blend in `RAMP`
-    stop_time: float  # [s] longest controlled stop
-    engage_tolerance: float  # the task starts when every violation and its rate are below this
+    safety: Safety  # its times, and the tolerance with which the task starts
     stop_rate: float  # [1/s] rate at which speeds decay in a controlled stop
     stands: bool  # whether the pose is held before the task
     hold: GravityCompensation  # torques that cancel the forces by the model, and the inertia that the motors see
@@ -93,16 +91,17 @@ class RunPlan:
         """Time in `ZERO` [s]; before `FLOAT` long enough to learn what the pose needs beyond the model."""
         if self.stage is Stage.ZERO:
             return self.duration
-        return max(self.zero_time, LEARNING) if self.stage is Stage.FLOAT else self.zero_time
+        zero_time = self.safety.zero_time
+        return max(zero_time, LEARNING) if self.stage is Stage.FLOAT else zero_time
 
     def too_large(self, errors: Mapping[str, tuple[float, float]]) -> list[str]:
         """The task rows whose violation or rate forbids the start of the task."""
         # a row without a rate has NaN there, and fmax ignores NaN
-        return [name for name, pair in errors.items() if not np.fmax(*np.abs(pair)) < self.engage_tolerance]
+        return [name for name, pair in errors.items() if not np.fmax(*np.abs(pair)) < self.safety.engage_tolerance]
 
     def why_not_engaged(self, name: str, error: tuple[float, float]) -> str:
         """Violation and rate of a row, the smallest steps that can be measured, and the remedy."""
-        tolerance, resolved = self.engage_tolerance, self.resolved.get(name, (0.0, 0.0))
+        tolerance, resolved = self.safety.engage_tolerance, self.resolved.get(name, (0.0, 0.0))
         parts, coarsest = [], 0.0
         for word, value, step in zip(("error", "rate"), error, resolved, strict=True):
             size = abs(value)

@@ -16,6 +16,7 @@ from hil.drives.settings import GAUGES, RUNAWAY, Gauge, Quantity, gauge_limits
 from hil.loop import SECOND
 from hil.safety.events import EventKind, Reaction
 from hil.safety.plan import ENDING, Phase
+from servoctl.config.hil import Safety
 
 MISSING_HEARTBEATS = 2.5  # Heartbeat periods without a heartbeat after which the drive counts as dead
 
@@ -53,11 +54,7 @@ class SafetyBounds:
     """Limits beyond which an event is reported."""
 
     period: float  # [s] period of the loop
-    stale: float  # [s] age of a sample that stops the machine
-    lost: float  # [s] age of a sample that disables the drives
-    late_ticks: int = 5  # largest number of consecutive ticks with skipped periods before them
-    late_share: float = 0.05  # largest share of skipped periods within 1 s
-    clamped_stop: bool = False  # whether long clamping stops the machine
+    safety: Safety
 
     @cached_property
     def missed_age(self) -> int:
@@ -67,12 +64,12 @@ class SafetyBounds:
     @cached_property
     def stale_age(self) -> int:
         """Age of a stale sample, at least three periods [ns]."""
-        return round(max(3 * self.period, self.stale) * SECOND)
+        return round(max(3 * self.period, self.safety.stale) * SECOND)
 
     @cached_property
     def lost_age(self) -> int:
         """Age after which samples count as lost, at least ten periods [ns]."""
-        return round(max(10 * self.period, self.lost) * SECOND)
+        return round(max(10 * self.period, self.safety.lost) * SECOND)
 
 
 def rules_of(

@@ -103,13 +103,13 @@ class Stages:
                 end = self._opening_time if opens else plan.time_in_zero if tested else inf
                 return Source(Torques.HOLD, end, learns=plan.stands, tests=not tested, moves=not opens)
             case Phase.RAMP:
-                return Source(Torques.BLEND, plan.ramp_time + plan.duration if plan.stage is Stage.RAMP else inf)
+                return Source(Torques.BLEND, plan.safety.ramp_time + plan.duration if plan.stage is Stage.RAMP else inf)
             case Phase.FULL:
                 return Source(Torques.LAW)
             case Phase.FLOAT:
                 return Source(Torques.GUIDE, plan.duration)
             case Phase.STOPPING | Phase.QUICK_STOP | Phase.BRAKING:
-                return Source(Torques.STOP, plan.stop_time)
+                return Source(Torques.STOP, plan.safety.stop_time)
         return None
 
     @property
@@ -212,7 +212,7 @@ class Stages:
         if source.torques is Torques.STOP and self._corrects:  # a drive has driven the machine, which has hardly moved
             firm = since < CATCH * self.monitor.bounds.period
             source = Source(Torques.CATCH, firmer=FIRMER if firm else 0.0)
-        share = min(1.0, since / self.plan.ramp_time) if source.torques is Torques.BLEND else 0.0
+        share = min(1.0, since / self.plan.safety.ramp_time) if source.torques is Torques.BLEND else 0.0
         return self.torques.find(source, self.law_torques, tick.elapsed / SECOND, share)
 
     def _brakes_may_hold(self, now: int) -> bool:
@@ -319,9 +319,9 @@ class Stages:
         plan, now = self.plan, tick.began
         self._check_status(now)
         if plan.stage is Stage.RAMP:
-            if self._since(now) >= plan.ramp_time + plan.duration:
+            if self._since(now) >= plan.safety.ramp_time + plan.duration:
                 self._enter(Phase.STOPPING, now)
-        elif self._since(now) >= plan.ramp_time and self._engaged(now, reading):
+        elif self._since(now) >= plan.safety.ramp_time and self._engaged(now, reading):
             self._enter(Phase.FULL, now)
             self._task = 0
 
@@ -356,7 +356,7 @@ class Stages:
         self._watch.brake_blind(tick.began, self._since(tick.began), self._limits.previous)
         if ladder.all_ended(tick.began):
             self._close_brakes(tick.began)
-        elif self._since(tick.began) >= self.plan.stop_time:
+        elif self._since(tick.began) >= self.plan.safety.stop_time:
             self._enter(Phase.QUICK_STOP, tick.began)
 
     def _after_quick_stop(self, tick: Tick, reading: Reading) -> None:
@@ -375,7 +375,7 @@ class Stages:
         # an axis without a brake may move again meanwhile, say after a stall of the host: it stops first
         if not ladder.begun or ladder.all_ended(now):
             self._enter(Phase.DISABLING, now)
-        elif self._since(now) >= self.plan.stop_time:
+        elif self._since(now) >= self.plan.safety.stop_time:
             self._enter(Phase.QUICK_STOP, now)
 
     def _disable(self, tick: Tick, reading: Reading) -> None:

@@ -12,6 +12,7 @@ from hil.loop import Tick
 from hil.safety import EventKind, Monitor, Reaction, SafetyBounds
 from hil.safety.plan import Phase
 from hil.safety.rules import rules_of
+from servoctl.config.hil import Safety
 
 MS = 1_000_000
 PERIOD = 0.0025
@@ -65,8 +66,8 @@ def drive() -> Silent:
     return found
 
 
-def monitor(drive: Silent, units: Sequence[str] | None = None, **bounds: Any) -> Monitor:
-    limits = SafetyBounds(**{"period": PERIOD, "stale": 0.005, "lost": 0.02, **bounds})
+def monitor(drive: Silent, units: Sequence[str] | None = None, period: float = PERIOD, **safety: Any) -> Monitor:
+    limits = SafetyBounds(period, Safety.model_validate(safety))
     return Monitor([drive], [], limits, rules_of([drive], [], limits, units))
 
 
@@ -179,9 +180,9 @@ def test_numbers_that_are_missing_are_no_news(drive: Silent) -> None:
     assert kinds(watched) == []
 
 
-@pytest.mark.parametrize("stop, kind", [(False, EventKind.CLAMPED), (True, EventKind.CLAMPED_STOP)])
-def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, stop: bool, kind: EventKind) -> None:
-    watched = monitor(drive, clamped_stop=stop)
+@pytest.mark.parametrize("reaction, kind", [("warn", EventKind.CLAMPED), ("stop", EventKind.CLAMPED_STOP)])
+def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, reaction: str, kind: EventKind) -> None:
+    watched = monitor(drive, clamped=reaction)
     for i in range(200):
         watched.torques(i, [i % 2 == 0])
     assert kinds(watched) == []

@@ -14,11 +14,13 @@ from hil.safety.ladder import Ladder
 from hil.safety.plan import ENDING, Phase, RunPlan, Stage
 from hil.safety.rules import rules_of
 from hil.safety.stages import Stages
+from servoctl.config.hil import Safety
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array, Status
 from tests.hil.test_monitor import Silent, settings
 
 PERIOD = 2_500_000
+TIMES = {"zero_time": 0.01, "ramp_time": 0.02, "stop_time": 0.1}
 INERTIA = 0.1
 
 
@@ -120,9 +122,10 @@ class Run:
 
     def __init__(self, stage: Stage = Stage.FULL, hold: float = 0.0, **plan: Any) -> None:
         self.machine, self.law, self.error = Bench(), Law(), 0.0
-        bounds = SafetyBounds(0.0025, 0.005, 0.02)
+        bounds = SafetyBounds(0.0025, Safety())
         self.monitor = Monitor(self.machine.drives, [], bounds, rules_of(self.machine.drives, [], bounds))
-        given = {"duration": 0.05, "zero_time": 0.01, "ramp_time": 0.02, "stop_time": 0.1, "engage_tolerance": 0.01}
+        safety = {name: plan.pop(name, each) for name, each in TIMES.items()}
+        given = {"duration": 0.05, "safety": Safety.model_validate(safety)}
         self.plan = RunPlan(
             stage,
             **(given | plan),
