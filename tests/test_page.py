@@ -17,6 +17,7 @@ from servoctl.report.page import page, write
 from servoctl.report.source import READ, Blob, Thinner, bucket, read, thinned
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
+from tests.faces import on_drives
 
 
 def content(path: Path) -> tuple[dict[str, Any], str]:
@@ -147,6 +148,10 @@ def test_limits_come_from_the_law_and_from_the_drives(folders: dict[str, Path], 
     assert read(folders["caught"], "caught").limits["u3"] == (-12.0, 12.0)
     run = simulated("coordinated_robots_limited", tmp_path / "limited", "run.duration=0.1")
     assert read(run, "limited").limits["u3"] == (-8.1, 8.1)
+    both = tmp_path / "both"
+    on_drives("coordinated_robots", "law.limits={u3: [-7, 9]}", out=both, duration=0.05)
+    limits = read(both, "both").limits
+    assert limits["u3"] == (-7.0, 9.0) and limits["u4"] == (-12.0, 12.0)
 
 
 def test_an_incomplete_folder_opens_and_the_page_lists_the_missing_parts(robots: Path, tmp_path: Path) -> None:

@@ -222,12 +222,6 @@ class Run:
         self.prepare()
         text = self.loaded.text if self.loaded is not None else ""
         facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
-        law, plant = self.system.law, self.system.model.plant
-        if isinstance(law, AttachedConstraintFollowing) and law.allocation.limited:
-            pairs = dict(
-                zip(plant.actuators, zip(law.allocation.lower, law.allocation.upper, strict=True), strict=True)
-            )
-            facts["law_limits"] = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
         if self.loop.choice is not None:
             facts["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:

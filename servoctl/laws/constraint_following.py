@@ -181,6 +181,7 @@ class AttachedConstraintFollowing(AttachedLaw):
     def searches(self) -> bool:
         return self.allocation.limited or self.bounds is not None
 
-    def at_limit(self, u: Array) -> list[int]:
-        limits = zip(u, self.allocation.lower, self.allocation.upper, strict=True)
-        return [i for i, (value, lower, upper) in enumerate(limits) if value <= lower or value >= upper]
+    @property
+    def limits(self) -> tuple[tuple[float, float], ...]:
+        settings = self.allocation
+        return tuple(zip(settings.lower, settings.upper, strict=True)) if settings.limited else ()

@@ -241,6 +241,12 @@ class AttachedLaw(ABC):
         """Whether the law searches for what limits of inputs and bounds hold."""
         return False
 
+    @property
+    def limits(self) -> tuple[tuple[float, float], ...]:
+        """Lower and upper limit of each input; empty: it knows none."""
+        return ()
+
     def at_limit(self, u: Array) -> list[int]:
-        """Indices of the inputs at a limit of the law; none unless overridden."""
-        return []
+        """Indices of the inputs at a limit of the law."""
+        pairs = zip(u, self.limits, strict=False)
+        return [i for i, (value, (lower, upper)) in enumerate(pairs) if value <= lower or value >= upper]

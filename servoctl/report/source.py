@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 
 from servoctl.errors import RunFolderError
+from servoctl.report.panels import input_limits
 from servoctl.report.scales import histogram_edges, least_and_greatest
 from servoctl.run_folder import load_run, read_summary
 from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE
@@ -176,7 +177,7 @@ def read(folder: str | PathLike[str], name: str) -> RunSource:
         told = sorted([*events, *(each for each in told if each.get("event") in OF_LAW)], key=lambda each: each["t"])
     return RunSource(
         name, trajectory, keep.rows, keep.counts, summary, config, told[:MOST_EVENTS],
-        _limits(trajectory, config), _lacks(folder, trajectory, summary),
+        input_limits(trajectory), _lacks(folder, trajectory, summary),
         _buses(trajectory, config),
     )  # fmt: skip
 
@@ -230,21 +231,6 @@ def _events(path: Path) -> list[dict[str, Any]]:
     events = [event for line in _text(path).splitlines() if (event := _object(line))]
     timed = [event for event in events if isinstance(event.get("t"), int | float)]
     return sorted(timed, key=lambda event: float(event["t"]))
-
-
-def _limits(trajectory: Trajectory, config: str) -> dict[str, tuple[float, float]]:
-    """Limits of the inputs: those of the law in the config, and tighter ones of the drives."""
-    limits = {name: (-np.inf, np.inf) for name in trajectory.actuators}
-    given = _part(config, "law").get("limits")
-    of_law = given if isinstance(given, dict) else trajectory.metadata.get("law_limits", {})
-    for name, limit in of_law.items():
-        with contextlib.suppress(TypeError, ValueError, KeyError):
-            low, high = (-float(limit), float(limit)) if not isinstance(limit, list) else map(float, limit)
-            limits[name] = max(limits[name][0], low), min(limits[name][1], high)
-    for name, limit in trajectory.metadata.get("torque_limits", {}).items():
-        if name in limits:
-            limits[name] = max(limits[name][0], -float(limit)), min(limits[name][1], float(limit))
-    return {name: pair for name, pair in limits.items() if np.isfinite(pair).any()}
 
 
 def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array, float]]:

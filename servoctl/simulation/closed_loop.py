@@ -6,6 +6,7 @@ library of it; a compilation in the background is taken between two steps, while
 
 import copy
 from functools import partial
+from math import isfinite
 from typing import Any, Self
 
 import casadi as ca
@@ -38,13 +39,18 @@ class Loop(TracedLoop):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the metadata of a run says about its loop: engine, tasks with the names of their rows, funnels."""
+        """What the metadata of a run says about its loop: engine, rows of tasks, limits, funnels."""
         tasks: dict[str, list[str]] = {}
         for row in self.system.model.task_rows:
             tasks.setdefault(row.group, []).append(row.name)
         law = self.system.law
-        funnels = {} if law is None or law.funnel is None else {"funnels": law.funnel.facts}
-        return {"engine": self.engine, "tasks": tasks, **funnels}
+        facts: dict[str, Any] = {"engine": self.engine, "tasks": tasks}
+        if law is not None and law.limits:
+            pairs = zip(self.system.model.plant.actuators, law.limits, strict=True)
+            facts["law_limits"] = {name: pair for name, pair in pairs if all(map(isfinite, pair))}
+        if law is not None and law.funnel is not None:
+            facts["funnels"] = law.funnel.facts
+        return facts
 
     @property
     def engine(self) -> str:
