@@ -1,8 +1,8 @@
 """The ticks of a run in C: what a rig, its stages and the tables in C say to each other.
 
-Design: C measures and acts, Python decides. In every stage of `MEASURED`, C receives the frames, judges the samples and
-computes the state of the machine; Python decides from this reading whose torques are sent, and C encodes, sends and
-records them. In ordinary ticks C decides too, several of them in one call as long as nothing asks for Python.
+Design: C measures and acts, Python decides. While the drives work (`WORKING`), C receives the frames, judges the
+samples and computes the state of the machine; Python decides from this reading whose torques are sent, and C encodes,
+sends and records them. In ordinary ticks C decides too, several of them in one call as long as nothing asks for Python.
 
 A verdict on a sample or on the motion is part of the reading, and Python decides that tick. Where C meets what it does
 not know (a rare frame, a torque that no frame carries), it leaves no trace of that half of the tick: the nodes get the
@@ -23,15 +23,12 @@ from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick, frame_reader
 from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, socket_buses
 from hil.safety.limits import Limits
-from hil.safety.plan import Phase, Stage
+from hil.safety.plan import WORKING, Phase, Stage
 from hil.safety.stages import Stages
 from hil.sensing.sensing import Sensing
 from servoctl.types import Array
 
 PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
-
-MEASURED = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
-"""Phases whose ticks C measures."""
 
 
 def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
@@ -113,7 +110,7 @@ class TicksInC:
             free: Whether torques alone move the machine.
             written: When the last torques were sent [ns].
         """
-        measures = bool(self.machine.wires) and self._stages.mode in MEASURED and self._dispatch.healthy
+        measures = bool(self.machine.wires) and self._stages.mode in WORKING and self._dispatch.healthy
         if self.loaded and not measures:
             self.store()
         self._tick.free = free

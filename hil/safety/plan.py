@@ -56,7 +56,7 @@ UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)  # stages in which no drive is comma
 WATCHING = (Phase.SHADOW, Phase.CALIBRATE)  # phases in which no drive is commanded
 
 WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
-"""Phases in which every drive should be enabled."""
+"""Phases in which every drive should be enabled; C measures their ticks."""
 
 ENDING = (Phase.QUICK_STOP, Phase.BRAKING, Phase.DISABLING, Phase.OVER)
 """Phases after the controlled stop: only the end follows."""
