@@ -18,50 +18,9 @@ from hil.loop.clock import VirtualClock, World
 
 MILLISECOND = 1_000_000
 
-frames = st.one_of(
-    st.tuples(st.integers(0, 0x7FF), st.binary(max_size=8)).map(lambda x: Frame(*x)),
-    st.tuples(st.integers(0, 0x1FFFFFFF), st.binary(max_size=8)).map(lambda x: Frame(*x, extended=True)),
-)
-
-
-def bit_list(frame: Frame) -> list[int]:
-    """Bits of a frame from start of frame to the end of the data, field by field as the specification has them."""
-    length = f"{len(frame.data):04b}"
-    if frame.extended:
-        text = f"0{frame.id >> 18:011b}11{frame.id & 0x3FFFF:018b}000{length}"
-    else:
-        text = f"0{frame.id:011b}000{length}"
-    return [int(bit) for bit in text + "".join(f"{byte:08b}" for byte in frame.data)]
-
-
-def remainder(bits: list[int]) -> int:
-    """CRC by polynomial long division."""
-    value = int("".join(map(str, bits)), 2) << 15
-    generator = 0b1100010110011001
-    while value.bit_length() > 15:
-        value ^= generator << value.bit_length() - 16
-    return value
-
-
-def stuffed_length(bits: list[int]) -> int:
-    """Length of a bit sequence after stuffing, by writing it out."""
-    out: list[int] = []
-    for bit in bits:
-        out.append(bit)
-        if len(out) >= 5 and len(set(out[-5:])) == 1:
-            out.append(1 - bit)
-    return len(out)
-
 
 def most_bits(frame: Frame) -> int:
     return frame_bits(len(frame.data), frame.extended).nominal
-
-
-@given(frames)
-def test_no_frame_written_out_has_more_bits(frame: Frame) -> None:
-    bits = bit_list(frame)
-    crc = remainder(bits)
-    assert stuffed_length(bits + [int(b) for b in f"{crc:015b}"]) + 13 <= most_bits(frame)
 
 
 class Bench:
@@ -99,36 +58,6 @@ def test_frames_follow_each_other_by_the_interframe_space() -> None:
     bench["a"].send(second)
     bench.world.advance(MILLISECOND)
     assert bench.heard["b"][1][0] == 2000 * (most_bits(first) + most_bits(second) - 3)
-
-
-def random_traffic(at_once: bool, seed: int) -> tuple[list[tuple[str, int, Frame]], tuple[int, int, int]]:
-    """What the stations of a wire heard of random frames; `at_once`: frames may follow each other without an event."""
-    chance, bench = random.Random(seed), Bench("abcd")
-    if not at_once:
-        bench.world.skip_to = lambda moment: False  # type: ignore[method-assign]
-
-    def send(name: str) -> None:
-        data = chance.randbytes(chance.randrange(9))
-        bench[name].send(Frame(chance.choice((0x10, 0x20, 0x30)) + ord(name), data))
-
-    heard = []
-    for name in "abcd":
-        bench[name].receive = lambda frame, name=name: heard.append((name, bench.world.now, frame))  # type: ignore[misc]
-    for i in range(60):
-        bench.world.at(chance.randrange(10) * 200_000, partial(send, "abcd"[i % 4]))
-    bench.world.at(700_000, lambda: bench.wire.connect(bench["c"], False))
-    bench.world.at(1_100_000, lambda: bench.wire.connect(bench["c"], True))
-    bench.world.at(1_300_000, lambda: bench.wire.count(bench["b"], tec=40))
-    while bench.world.now < 10 * MILLISECOND:  # the loop lets time pass in pieces that end within frames
-        bench.world.advance(bench.world.now + chance.randrange(1, 300_000))
-    return heard, (bench.wire.busy, bench.wire.frames, bench["b"].tec)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_frames_without_events_in_between_come_as_those_with_one_each(seed: int) -> None:
-    heard, counts = random_traffic(True, seed)
-    assert (heard, counts) == random_traffic(False, seed)
-    assert len(heard) > 150 and counts[2] < 40
 
 
 def test_a_bus_hands_over_each_frame_when_it_ends_and_counts_error_frames() -> None:
@@ -352,6 +281,7 @@ def played(quick: bool, seed: int) -> list[object]:
         for i, ids in enumerate((None, range(0x40), range(0x20, 0x60), (0x11,), None, ()))
     ]
     if not quick:
+        world.skip_to = lambda moment: False  # type: ignore[method-assign]  # an event for each frame
         wire.connect(wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
         wire.disturbances.append(Disturbance(Selection()))  # one that does nothing
     for _ in range(200):

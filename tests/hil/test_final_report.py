@@ -1,21 +1,16 @@
 """What a run reports about its drives at the end: the true state, as an alarm only if a drive may be on."""
 
 import dataclasses
-import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.emulator.disturbances import HostFaults
 from hil.frame import Frame
-from hil.recorder import Recorder
-from hil.safety import Event, EventKind
+from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
-from servoctl.errors import RunFolderError
-from servoctl.run_folder import load_run
 from servoctl.types import Array
 from tests.faces import on_rig
 from tests.hil.faults.carts.scenario import machine
@@ -143,28 +138,3 @@ def test_later_events_are_listed_after_the_fault() -> None:
         assert times == sorted(times)
         said = [event.kind.name if event.kind is not EventKind.STAGE else event.detail for event in ended.events]
         assert said.index("DRIVE_FAULT") < said.index("stopping")
-
-
-def test_a_recorder_that_dies_stops_no_run_and_is_reported(tmp_path: Path) -> None:
-    """It is no safety function: the run is warned and goes on to its end, every drive off, and then says so."""
-    prepared = renewed(machine("odrive", "at speed"), ())
-    emulator = make_emulator(prepared, "vm")
-    heard: list[Event] = []
-
-    def engaged() -> None:
-        emulator.engaged()
-        assert isinstance(run.recorder, Recorder) and run.recorder._process is not None
-        os.kill(run.recorder._process.pid, signal.SIGKILL)
-        run.recorder._process.wait()  # virtual time does not wait for a process to die
-
-    place = dataclasses.replace(environment_of(prepared, emulator), engaged=engaged)
-    run = HilRun(prepared, place, Stage.FULL)
-    with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
-        run.run(tmp_path / "run", heard.append)
-    heard = [event for event in heard if event.kind is not EventKind.PROVED]
-    said = [event.detail if event.kind is EventKind.STAGE else event.kind.name for event in heard]
-    assert said == ["enabling", "zero", "ramp", "full", "RECORDER", "stopping", "disabling", "over"]
-    full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "incomplete"))
-    assert warned - full < 3e8, "it is looked at every hundred ticks of 2.5 ms"
-    assert not any(emulator.drive(name).motor.enabled for name in "ab")
-    assert load_run(tmp_path / "run") is not None

@@ -14,7 +14,6 @@ from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import CoordinateEstimate, Coordinates, require_observability
 from hil.sensing.sensing import Sensing
 from plants.coordinated_robots import CoordinatedRobots
-from plants.flexible_joint_arm import FlexibleJointArm
 from plants.parallelogram import Parallelogram
 from plants.three_rrr import ThreeRRR
 from plants.two_mass_spring import TwoMassSpring
@@ -179,21 +178,6 @@ def test_an_encoder_shows_the_mass_that_no_motor_drives() -> None:
     np.testing.assert_allclose(found.v, [1.0, 2.0], atol=1e-15)
     np.testing.assert_allclose(found.redundancy, [0.0, 0.0], atol=1e-15)
     assert eyes.h.units == ("m", "m")
-
-
-def test_link_encoders_of_the_flexible_joints() -> None:
-    plant, q = FlexibleJointArm(), np.zeros(4)
-    eyes = Eyes(plant, q)
-    with pytest.raises(
-        ConfigError, match=r"2 of 4 degrees of freedom are measured; not measured: link1, link2 \(add .* link1, link2\)"
-    ):
-        require_observability(eyes.model, eyes.find, eyes.start)
-    links = [Channel("link1", FINE, encoder=True), Channel("link2", FINE, encoder=True)]
-    eyes = Eyes(plant, q, [*drives(plant), *links])
-    require_observability(eyes.model, eyes.find, eyes.start)
-    found = eyes(0.0, q, np.zeros(4), np.array([0.3, 0.4, 0.1, 0.2]), np.array([3.0, 4.0, 1.0, 2.0]))
-    np.testing.assert_allclose(found.q, [0.1, 0.2, 0.3, 0.4], atol=1e-15)
-    np.testing.assert_allclose(found.v, [1.0, 2.0, 3.0, 4.0], atol=1e-14)
 
 
 def test_a_zero_resolution_is_refused() -> None:

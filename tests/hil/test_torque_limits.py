@@ -10,19 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hil.core.compiled import library
 from hil.core.constants import Torques
 from hil.drives import DriveSettings
 from hil.safety import Limits
 from hil.safety.pose_hold import PoseHold
 from hil.safety.torques import Source, TorqueSource
-from hil.sensing.channels import Channel
-from hil.sensing.tracking import LONGEST, VISIBLE, TrackingMonitor
+from hil.sensing.tracking import LONGEST, VISIBLE
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 from tests.hil.faults.carts.run import play as play_cart
 from tests.hil.faults.carts.scenario import make
-from tests.hil.fixed_observer import Fixed
 from tests.hil.rigs import RACK, Rig, lift, play
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
@@ -136,116 +133,10 @@ FALSE = {"kind": "torque_constant", "factor": 0.0}
 """A motor without torque whose drive reports all of it."""
 
 
-_, C = library()
-
-
-class Motors:
-    """What windows of 0.1 s show of motors whose limit is 100; 5 are more than friction and loads may take.
-
-    Smallest torques of 0.1 are judged; a joint with a speed below 0.01 stands.
-    """
-
-    def __init__(self, *states: int, shares: Sequence[float] = (1.0, 1.0), is_long: bool = False) -> None:
-        m = len(states)
-        drives = [Channel(f"d{i}", 1e-4, speed_limit=2.0) for i in range(m)]
-        self.struct = TrackingMonitor(Fixed(shares[:m]), drives, np.full(m, 100.0), 0.025, 0.0025).struct
-        for name, values in (("quick_least", 0.1), ("least_torque", 0.1)):
-            setattr(self.struct.c, name, self.struct.numbers([values] * m))
-        self.struct.arrays["floors"][:], self.struct.c.most_windows = 0.0, (3, 3)
-        self.m, self.is_long, self.states = m, is_long, list(states)
-
-    def after(
-        self, d: Sequence[float], u: Sequence[float], speeds: Sequence[float], made: Sequence[float] | None = None
-    ) -> int | None:
-        """The motor that is named after a window, whose states are then those of `states`."""
-        c, x = self.struct.c, self.struct.arrays
-        x["arrivals"][:] = [*self.states, *self.states]
-        _, _, _, _, acceleration = (c.disturbance.arguments[i] for i in range(5))
-        for i in range(self.m):
-            acceleration[i] = d[i]
-        c.disturbance.function(c.disturbance.arguments, c.disturbance.results)
-        sent = 0.1 * np.array(u, dtype=float)
-        x["made"][:] = np.nan if made is None else 0.1 * np.array(made)
-        if self.is_long:  # larger torques show in short windows
-            c.quick_least = self.struct.numbers([9.0] * self.m)
-        named = C.track_arrivals(c, self.is_long, 0.1, self.struct.numbers(sent), self.struct.numbers(speeds))
-        self.states = x["after"].tolist()
-        x["before_u"][:], x["before_d"][:] = u, d
-        return None if named < 0 else int(named)
-
-
-def judged(*windows: Sequence[float], share: float = 1.0, other: float = 0.0) -> tuple[list[int], bool]:
-    """States of a motor after windows of (d, u, speed), and whether it is named; `other`: d of a second motor."""
-    motors, named, seen = Motors(C.ARRIVES, C.ARRIVES, shares=[share] * 2), False, []
-    for d, u, speed in windows:
-        lost = motors.after([d, other], [u, 0.0], [speed, 0.0])
-        seen.append(motors.states[0])
-        named |= lost == 0
-    return seen, named
-
-
-def test_a_motor_is_named_when_the_motion_gains_the_energy_of_a_torque_that_arrived_before() -> None:
-    assert judged((0, 5, 1), (-3, 5, 1), (-5, 5, -1), (-6, 6, -2)) == (
-        [C.ARRIVES, C.BETWEEN, C.NOT_FRICTION, C.NOT_FRICTION],
-        True,
-    )
-    rises_on = [(0, 5, 1), (-5, 5, 1), (-5, 5, -1), (-5, 5, -2)]
-    assert judged(*rises_on) == ([C.ARRIVES, C.LOST, C.NOT_FRICTION, C.NOT_FRICTION], True)
-
-
-def test_a_motor_is_named_when_more_is_missing_than_friction_may_take() -> None:
-    assert judged((0, 5, 1), (-6, 6, 1), (-7, 7, 1))[1]
-    assert not judged((0, 5, 1), (-4, 4, 1), (-4, 4, 1))[1]
-
-
-def test_friction_a_blocked_joint_and_a_load_as_large_as_the_torque_name_no_motor() -> None:
-    assert not judged(*[(-5, 5, 1)] * 9)[1]  # friction takes energy
-    assert not judged(*[(-5, 5, 0)] * 9)[1]  # it stands
-    assert judged((-5, 5, 1), (-5, 5, 1), (-5, 5, 1), (-5, 5, 1), (-5, 5, -1), (-5, 5, -1))[0][-1] == C.OTHER  # lowered
-    assert not judged((-3.5, 5, 1), (-3, 5, -1), (-5, 5, -1), (-5, 5, -1))[1]  # it came slowly
-    assert not judged((-0.09, 0.09, -1), (-0.09, 0.09, -1))[1]  # too small to be seen
-    assert not judged((-5, 0, -1), (-5, 1, -1), (-5, 5, -1), (-5, 5, -1))[1]  # the law meets a load that came at once
-
-
-def test_a_small_load_that_stays_while_the_torque_stays_names_no_motor() -> None:
-    """A slide that runs down a slight slope at constant speed, after it was accelerated."""
-    motors = Motors(C.NOT_FRICTION, is_long=True)
-    motors.struct.c.least_torque = motors.struct.numbers([0.01])
-    motors.struct.arrays["before_u"][:], motors.struct.arrays["before_d"][:] = -0.1, 0.1
-    for d, u, named in ((0.1, -0.1, None), (0.1, -0.12, None), (0.22, -0.22, 0)):
-        assert motors.after([d], [u], [1.0]) == named
-
-
-def test_a_motor_is_named_if_its_drive_reports_none_of_what_the_motion_lacks_though_friction_may_take_it() -> None:
-    for made, named in ((0.0, 0), (5.0, None)):
-        motors = Motors(C.BETWEEN, is_long=True)
-        assert motors.after([-5.0], [5.0], [1.0], [made]) is None
-        assert motors.after([-5.0], [5.0], [1.0], [made]) == named
-
-
-def test_a_motor_that_is_not_proved_is_named_if_it_moves_against_its_torque_and_proved_if_it_moves_with_it() -> None:
-    def after(state: int, d: float, u: float, speed: float) -> tuple[list[int], int | None]:
-        motors = Motors(state)
-        motors.struct.c.quick_least = motors.struct.numbers([6.0])  # the motion of a proved one shows no less
-        named = motors.after([d], [u], [speed])
-        return motors.states, named
-
-    assert after(C.UNPROVED, -9.0, 5.0, -1.0) == ([C.AGAINST], None) and after(C.AGAINST, -9.0, 5.0, -1.0)[1] == 0
-    assert after(C.UNPROVED, -5.0, 5.0, 0.0) == after(C.AGAINST, -5.0, 5.0, 0.0) == ([C.UNPROVED], None)  # it sticks
-    assert after(C.UNPROVED, -3.0, 5.0, 1.0) == ([C.UNPROVED], None)  # friction takes 60 %
-    assert after(C.UNPROVED, -2.0, 5.0, 1.0) == ([C.ARRIVES], None)
-
-
 @pytest.mark.parametrize("seed", [3000014, 3000015])
 def test_lost_samples_are_not_taken_for_lost_torque(seed: int) -> None:
     result = play_cart(make("one or two samples lost", "mit", "at speed", seed))
     assert result.ended_by in ("goes on", "stale") and result.problems == ()
-
-
-def test_one_of_redundant_motors_is_named_only_if_it_explains_the_disturbance_alone() -> None:
-    lost = [(-2.5, 5, -1)] * 2
-    assert judged(*lost, share=0.5, other=2.5)[1]  # d = -p u, and what it moves in the other
-    assert not judged(*lost, share=0.5, other=4.0)[1]
 
 
 CASES: dict[str, tuple[str | Rig, str, dict[str, Any]]] = {

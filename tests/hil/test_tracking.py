@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.core.constants import Cause
 from hil.safety.events import Event
 from hil.sensing.channels import Channel
-from hil.sensing.sensing import CAUSES, REMEDY
+from hil.sensing.sensing import REMEDY
 from hil.sensing.tracking import WINDOW, DisturbanceObserver, TrackingMonitor
 from hil.session.run import RunResult
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.faces import on_drives
-from tests.hil.fixed_observer import Fixed, judge
+from tests.hil.fixed_observer import judge
 
 T, LIMITS, SHARE = 0.0025, np.array([10.0, 2.0]), 0.1
 
@@ -114,10 +113,6 @@ def test_the_effect_of_sample_errors_is_computed_at_the_current_pose(phi: float)
         assert any(each is not None for each in findings) is found
 
 
-def test_a_window_with_a_late_tick_does_not_count() -> None:
-    assert watch([9.0, 0.0], [0.0, 0.0], ticks=400, gap=30) == []
-
-
 def run(config: str, *overrides: str) -> RunResult:
     return on_drives(config, *overrides)
 
@@ -162,53 +157,6 @@ def test_an_odrive_in_a_wrong_mode_that_no_frame_tells_of_stops_by_how_it_moves(
     wrong = "hil.faults=[{kind: wrong_mode, drive: F, since: power_on, at: 0}]"
     ended = run("two_mass_spring_drive", wrong, "run.duration=2")
     assert next(event.kind.name for event in ended.events if event.kind.reaction >= 2) in ("ENCODER", "TRACKING")
-
-
-Half = tuple[Sequence[float], Sequence[float]]  # means of d and u over half a window
-
-
-def cause_of(first: Half, second: Half, still: Sequence[bool], shares: Sequence[float] = (1.0, 1.0)) -> Any:
-    """The verdict on a disturbance that came with the second half."""
-    m = len(shares)
-    drives = [Channel(f"d{i}", 1e-4) for i in range(m)]
-    struct = TrackingMonitor(Fixed(shares), drives, np.full(m, 10.0), 0.1, 0.0025).struct
-    halves = [struct.numbers([*d, *u]) for d, u in (first, second)]
-    struct.functions.track_cause(
-        struct.c, struct.numbers(second[0]), *halves, list(still), struct.ffi.addressof(struct.c.verdict)
-    )
-    return struct.c.verdict
-
-
-def words_of(verdict: Any) -> str:
-    return CAUSES[Cause(verdict.cause)].format(*verdict.numbers)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "still", "words", "load"),
-    [
-        (((-2, 0), (4, 1)), ((-3, 0), (6, 1)), (False, False), "50 % of its torque arrives", False),
-        (((-3, 0), (6, 1)), ((-3, 0), (7, 1)), (False, False), "a load on this joint alone, or torque", True),
-        (((-3, 2), (6, 1)), ((-3, 2), (7, 0)), (False, False), "a load that the model does not have", True),
-        (((-3, 0), (4, 1)), ((-5, 0), (6, 1)), (True, False), "the joint is blocked", False),
-        (((-4, 0), (4, 1)), ((-4.1, 0), (4.1, 1)), (True, False), "the joint is blocked", False),
-    ],
-)
-def test_a_cause_is_told_by_how_the_disturbance_follows_the_torque(
-    first: Half, second: Half, still: tuple[bool, bool], words: str, load: bool
-) -> None:
-    cause = cause_of(first, second, still)
-    assert (cause.channel, cause.cause in (Cause.ALONE, Cause.LOAD)) == (0, load)
-    assert words in words_of(cause)
-
-
-def test_one_of_two_motors_on_a_joint_is_found_by_its_share() -> None:
-    """Two motors and a third on another joint: the smallest torques spread what one motor lacks over both."""
-    P = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    u = np.array([4.0, 4.0, 1.0]), np.array([6.0, 6.0, 1.0])
-    first, second = ((P @ np.array([-0.5 * x[0], 0.0, 0.0]), x) for x in u)
-    cause = cause_of(first, second, [False] * 3, np.diag(P))
-    assert cause.channel in (0, 1)
-    assert "50 % of its torque arrives" in words_of(cause)
 
 
 def events(config: str, *overrides: str) -> list[Event]:
