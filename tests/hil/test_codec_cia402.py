@@ -144,17 +144,6 @@ def test_python_canopen_knows_the_same_states() -> None:
         assert {cia402.state_of(word) for word in range(0x80) if word & mask == value} == {names[name]}
 
 
-@given(st.binary(max_size=8))
-def test_a_payload_of_a_wrong_length_is_invalid(data: bytes) -> None:
-    lengths = {cia402.emergency: 8, cia402.nmt_state: 1}
-    for decode, length in lengths.items():
-        assert decode(data) is None or len(data) == length
-    for identity, length in ((0x180 + NODE, cia402.FEEDBACK_SIZE), (0x280 + NODE, cia402.STATUS_SIZE)):
-        drive = driver()
-        drive.accept(Frame(identity, data, time=1))
-        assert len(data) == length or (drive.rejected == 1 and drive.sample is None)
-
-
 def test_heartbeats_and_emergencies_are_decoded() -> None:
     assert [cia402.nmt_state(bytes((byte,))) for byte in (0, 4, 5, 127, 0x85, 3)] == [0, 4, 5, 127, 5, None]
     assert cia402.emergency(bytes.fromhex("3081110102030405")) == (0x8130, 0x11, bytes((1, 2, 3, 4, 5)))

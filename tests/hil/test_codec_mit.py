@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from hil.codecs import mit
 from hil.drives.linear_ranges import Ranges, tables
 from hil.drives.mit import MitDrive
-from hil.drives.settings import Quantity
-from hil.frame import Frame
 
 RANGES = Ranges(12.5, 45.0, 18.0, 500.0, 5.0)
 TABLES = sorted(tables())
@@ -118,19 +116,3 @@ def test_the_damping_of_a_quick_stop_leaves_the_torque_as_it_is(torque: float) -
     assert kp == 0 and sent == fields(drive.command(torque).data, RANGES)[4]
     assert abs(kd * Fraction(22.5)) + abs(Fraction(torque)) <= 18 * (1 + 1e-9)
     assert drive.torque_bytes(frame) == (None if kd else drive.torque_bytes(drive.command(torque)))
-
-
-@given(st.integers(0, 65535), st.integers(0, 4095), st.integers(0, 4095))
-def test_a_reply_is_decoded(p: int, v: int, t: int) -> None:
-    data = bytes([1]) + (p << 24 | v << 12 | t).to_bytes(5, "big") + bytes(2)
-    values = driver(RANGES).motion.values(data)
-    exact = [Fraction(-25, 2) + Fraction(25 * p, 65535), Fraction(90 * v, 4095) - 45, Fraction(36 * t, 4095) - 18]
-    measured = [values[each] for each in (Quantity.POSITION, Quantity.VELOCITY, Quantity.TORQUE)]
-    assert measured == pytest.approx([float(each) for each in exact], abs=1e-12)
-
-
-@given(st.binary(min_size=1, max_size=8).filter(lambda data: len(data) != 8))
-def test_a_reply_of_a_wrong_length_is_invalid(data: bytes) -> None:
-    drive = driver(RANGES)
-    drive.accept(Frame(0, b"\1" + data[1:], time=1))
-    assert drive.sample is None and drive.rejected == 1

@@ -190,14 +190,6 @@ def test_a_register_that_the_drive_does_not_know_is_named() -> None:
     assert protocol.parse_registers(bytes.fromhex("31ab0101")).errors == [(0xAB, 1)]
 
 
-@pytest.mark.parametrize("text", ["2f010000803e", "21", "2400", "4101", "99", "218080"])
-def test_an_answer_that_is_cut_short_is_invalid(text: str) -> None:
-    assert codec.answered(bytes.fromhex(text)) is None
-    drive = driver()
-    drive.accept(Frame(0x100, bytes.fromhex(text), fd=True, time=1))
-    assert drive.sample is None and drive.rejected == 1 and not drive.alive
-
-
 @pytest.mark.parametrize(("most", "watchdog"), [(400.0, 0.05), (1.0, 0.0), (1.0, 0.004), (1.0, 1.28), (math.inf, 0.05)])
 def test_a_limit_or_a_watchdog_that_does_not_fit_is_refused(most: float, watchdog: float) -> None:
     with pytest.raises((ValueError, OverflowError)):

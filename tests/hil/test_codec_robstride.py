@@ -93,14 +93,6 @@ def test_mode_and_faults_are_in_the_id(mode: int, faults: int) -> None:
     assert frame[0] & codec.FEEDBACK_BITS == codec.identifier(codec.FEEDBACK, MOTOR, HOST)
 
 
-@pytest.mark.parametrize("size", [0, 3, 7])
-def test_a_payload_of_a_wrong_length_is_invalid(size: int) -> None:
-    drive = driver()
-    drive.accept(Frame(0x0280_05FD, bytes(size), extended=True))
-    assert drive.sample is None and drive.rejected == 1
-    assert codec.parameter(0x1100_05FD, bytes(size)) is None
-
-
 def test_a_parameter_that_the_motor_does_not_have() -> None:
     assert codec.parameter(0x1100_05FD, bytes.fromhex("28700000e8030000")) == (codec.CAN_TIMEOUT, 1000)
     assert codec.parameter(0x1101_05FD, bytes.fromhex("2870000000000000")) == (codec.CAN_TIMEOUT, None)

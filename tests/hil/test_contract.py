@@ -16,9 +16,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from emulation import MILLISECOND, Bench, bench, drive_settings
+import yaml
+from drive_conversation import drive_settings as conversation_settings
+from drive_conversation import problems_of
+from emulation import MILLISECOND, TURN, Bench, bench, drive_settings
 from packages import Install, install  # noqa: F401
 from test_own_protocol import acme  # noqa: F401
 
@@ -26,7 +30,7 @@ import hil.codecs
 import hil.emulator
 from hil.bus.load import FrameTraffic, worst_load
 from hil.codecs.field import bits_in
-from hil.drives.base import Condition, Drive, Feedback, HandshakeStep, Steps
+from hil.drives.base import Condition, Drive, DriveError, Feedback, HandshakeStep, Steps
 from hil.drives.settings import DriveSettings
 from hil.drives.table import TableDrive
 from hil.drives.wire import Message
@@ -38,6 +42,7 @@ from hil.loop import nanoseconds
 from hil.protocols.registry import build, node_class, twins
 from hil.rig.dispatch import Dispatch
 from hil.rig.handshake import Handshake
+from tests.refused import table
 
 PERIOD = 0.002  # [s]
 DAMIAO = {"motor": "dm4310", "status": "damiao", "drive_watchdog": True, "host": 0x11}
@@ -59,6 +64,30 @@ def settings(request: pytest.FixtureRequest) -> DriveSettings:
     if request.param == "acme":
         request.getfixturevalue("acme")
     return CASES[request.param]
+
+
+USUAL: dict[str, dict[str, Any]] = {
+    "cia402": {
+        "node": 5,
+        "gear": 50.0,
+        "rated_torque": 0.5,
+        "options": {"counts_per_turn": 4096, "velocity_unit": 1.0},
+    },
+    "odrive": {"node": 3, "gear": 8.0, "options": {}},
+    "mit": {"node": 3, "gear": 2.0, "options": {"motor": "ak80-9"}},
+    "moteus": {"node": 3, "gear": 8.0, "fd": True, "brs": True, "options": {}},
+    "robstride": {"node": 5, "gear": 2.0, "sign": 1, "offset": 0.0, "options": {"motor": "rs-02"}},
+}
+"""Protocol -> settings that are fine; the cases of `refusals/drives.txt` change them, or have `more` options."""
+
+
+@pytest.mark.parametrize(("words", "said"), [row[1:] for row in table("drives")])
+def test_every_setting_that_does_not_fit_is_refused_with_its_remedy(words: list[str], said: list[str]) -> None:
+    protocol, text = words
+    changes = USUAL[protocol] | yaml.safe_load(f"{{{text}}}")
+    changes["options"] = changes["options"] | changes.pop("more", {})
+    found = problems_of(conversation_settings(protocol, **changes), 0.0025 if protocol == "moteus" else 0.001)
+    assert len(found) == len(said) and all(a.startswith(f"u1: {b}") for a, b in zip(found, said, strict=True)), found
 
 
 def driver(settings: DriveSettings) -> Drive:
@@ -183,6 +212,84 @@ def test_frames_of_another_master_are_noticed(protocol: str, frame: Frame) -> No
     assert drive.takes(frame.id)
     drive.accept(frame)
     assert str(frame) in drive.foreign or "another master commands this drive" in drive.foreign
+
+
+def frames_of(text: str) -> list[Frame]:
+    """Frames as `ID#BYTES`, of FD as `ID##BYTES`; an id of eight digits has 29 bits."""
+    parts = [(word.partition("#")[0], word.rpartition("#")[2], "##" in word) for word in text.split()]
+    return [Frame(int(a, 16), bytes.fromhex(data), len(a) == 8, fd=fd, brs=fd, time=9) for a, data, fd in parts]
+
+
+CONDITIONS = [
+    [cell.strip() for cell in line.split("  |")]
+    for line in Path(__file__).with_name("conditions.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize(("case", "frames", "counts_as", "fault"), CONDITIONS)
+def test_the_condition_of_a_drive_is_what_it_has_said_last(case: str, frames: str, counts_as: str, fault: str) -> None:
+    drive = driver(CASES[case])
+    assert drive.condition is Condition.UNKNOWN
+    for frame in frames_of(frames):
+        drive.accept(frame)
+    condition, _, off = counts_as.partition(" ")
+    assert (drive.condition, drive.fault) == (Condition[condition], fault)
+    assert drive.confirmed_off is (off == "off")
+    assert (drive.rejected, drive.foreign) == (0, "")
+    if fault:
+        with pytest.raises(DriveError, match="in fault: "):
+            next(drive.enable(0.0))
+
+
+SAMPLES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
+    "cia402": (
+        "281#370A9CFF0000 181#00FCFFFF3C000000", (-1024e-5 * TURN, 60e-3 * TURN, -0.4), (1e-5 * TURN, 1e-3 * TURN, 4e-3),
+    ),
+    "odrive": ("029#0000803E000000C0", (TURN / 4, -2 * TURN, math.nan), (0.0, 0.0, 2.0**-21)),
+    "mit": ("000#0199997FF8E3", (-12.5 + 0.6 * 25, -50 / 4095, 2.0), (25 / 65535, 100 / 4095, 36 / 4095)),
+    "moteus": ("109##21000A2F010000803E000000C00000A03F210F00", (TURN / 4, -2 * TURN, 1.25), (0.0, 0.0, 2.0**-21)),
+    "moteus, in integers": ("109##2404000A00C409E0B1C4FF210F00", (TURN / 4, -5 * TURN, -0.6), (0.0, 0.0, 2.0**-21)),
+    "robstride": (
+        "028001FD#7FFFFFFFC000012C", (-2 * TURN / 65535, 44.0, 17 * 32769 / 65535),
+        (8 * math.pi / 65535, 88 / 65535, 34 / 65535),
+    ),
+}  # fmt: skip
+"""Frames -> position [rad], velocity [rad/s] and torque [N m] of the motor, by the maker's document; their steps."""
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_a_sample_is_converted_to_the_joint_and_has_the_time_of_its_frame(case: str) -> None:
+    text, (position, velocity, torque), steps = SAMPLES[case]
+    drive = driver(CASES[case.partition(",")[0]])
+    for frame in frames_of(text):
+        drive.accept(frame)
+    joint = -position / 2.0 + 0.25, -velocity / 2.0, -torque * 2.0  # gear 2, sign -1, offset 0.25
+    assert drive.sample is not None and drive.sample[:3] == pytest.approx(joint, rel=1e-6, abs=1e-9, nan_ok=True)
+    assert drive.sample.time == 9
+    for found, step, gear in zip(drive.quantum(), steps, (0.5, 0.5, 2.0), strict=True):
+        assert not step or found == pytest.approx(step * gear, rel=1e-6)
+
+
+INVALID = {
+    "cia402": "181#00 181#00000000000000 281#370200 081#3081 701#0505 281#00000000000000",
+    "odrive": "020#0204043A00060A 021#00000000 023#00000000 029#0000803E0000C07F 029#0000807F00000000 029#00",
+    "mit": "000#01 000#0199997FF8 000#0199997FF8E31E", "cubemars": "000#0199997FF8E3", "damiao": "011#0199997FF8E3",
+    "moteus": "109## 109##21 109##2400 109##4101 109##99 109##218080 109##2F010000803E 109##50505050 00000109##21000A "
+    "109##2C04000000C07F0000C07F0000C07F0000C07F2D0F0000C07F",
+    "robstride": "028001FD# 028001FD#7FFF80 110001FD#287000 028001FD#7FFF80009999012C00",
+}  # fmt: skip
+"""Frames with ids of a node that say nothing: too short, too long, with ids of the other length, without a number."""
+
+
+@pytest.mark.parametrize(
+    ("case", "frame"), [(case, each) for case, text in INVALID.items() for each in frames_of(text)]
+)
+def test_a_frame_that_says_nothing_is_counted_and_changes_nothing(case: str, frame: Frame) -> None:
+    drive = driver(CASES[case])
+    drive.accept(frame)
+    assert (drive.rejected, drive.condition, drive.sample, drive.fault) == (1, Condition.UNKNOWN, None, "")
+    assert not drive.alive
 
 
 def test_a_torque_that_a_frame_carries_is_sent_as_it_is(settings: DriveSettings) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import canopen
 import pytest
 from canopen_objects import node_dictionary
-from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire, problems_of
+from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire
 
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Feedback
@@ -448,62 +448,6 @@ def accept(drive: Drive, identifier: int, data: bytes, time: int = 7) -> None:
     drive.accept(Frame(identifier, data, time=time))
 
 
-def test_a_sample_is_converted_to_the_joint() -> None:
-    drive, _ = conversation(Axis())
-    accept(drive, 0x180 + NODE, struct.pack("<ii", -1024, 60))
-    assert drive.sample.position == pytest.approx(2 * math.pi * 0.25 / 50 + 0.5)
-    assert drive.sample.velocity == pytest.approx(-2 * math.pi / 50)
-    assert math.isnan(drive.sample.torque) and drive.sample.time == 7
-    accept(drive, 0x280 + NODE, struct.pack("<HhH", 0x0A37, -100, 0))
-    accept(drive, 0x180 + NODE, struct.pack("<ii", 0, 0))
-    assert drive.sample.torque == pytest.approx(0.05 * 50)
-    assert drive.saturated and drive.condition is Condition.ENABLED
-
-
-CONDITIONS = {
-    0x0200: Condition.DISABLED,
-    0x0240: Condition.DISABLED,
-    0x0221: Condition.DISABLED,
-    0x0223: Condition.DISABLED,
-    0x0237: Condition.ENABLED,
-    0x0207: Condition.STOPPING,
-    0x020F: Condition.FAULT,
-    0x0208: Condition.FAULT,
-}
-
-
-@pytest.mark.parametrize(("word", "condition"), CONDITIONS.items())
-def test_the_condition_follows_the_statusword(word: int, condition: Condition) -> None:
-    drive, _ = conversation(Axis())
-    assert drive.condition is Condition.UNKNOWN
-    accept(drive, 0x280 + NODE, struct.pack("<HhH", word, 0, 0x7305))
-    assert drive.condition is condition
-    assert ("encoder 1 (0x7305)" in drive.fault) == (condition is Condition.FAULT)
-
-
-def test_an_emergency_lasts_until_the_drive_says_that_it_is_over() -> None:
-    drive, _ = conversation(Axis())
-    accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8130, 0x11))
-    accept(drive, 0x280 + NODE, struct.pack("<HhH", 0x0237, 0, 0))
-    assert "heartbeat of the master lost" in drive.fault
-    accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0, 0))
-    assert drive.condition is Condition.ENABLED and drive.fault == ""
-
-
-@pytest.mark.parametrize(
-    ("word", "off"), [("enabled", False), ("stopping", False), ("disabled", True), ("fault", True), ("reacting", False)]
-)
-def test_an_emergency_is_a_fault_but_does_not_prove_that_the_drive_is_off(word: str, off: bool) -> None:
-    """Some emergencies are warnings that leave the drive on: it has to be commanded, and then disabled."""
-    drive, _ = brought_up(Axis())
-    accept(drive, 0x280 + NODE, struct.pack("<HhH", STATUSWORD[word], 0, 0))
-    accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8120, 0x11))
-    assert drive.fault == "emergency: CAN error passive (0x8120)"
-    assert drive.confirmed_off is off
-    with pytest.raises(DriveError, match="in fault: emergency"):
-        next(drive.enable(0.0))
-
-
 @pytest.mark.parametrize("nmt", [4, 127])
 def test_a_drive_that_leaves_nmt_state_operational_is_in_fault(nmt: int) -> None:
     drive, _ = brought_up(Axis())
@@ -523,30 +467,12 @@ def test_a_drive_that_has_restarted_is_in_fault_until_it_is_configured() -> None
     assert drive.condition is Condition.DISABLED
 
 
-def test_commands_to_other_nodes_are_ignored() -> None:
-    drive, _ = conversation(Axis())
-    accept(drive, 0x000, bytes((1, NODE + 1)))
-    accept(drive, 0x580 + NODE, bytes(8))
-    assert drive.foreign == "" and drive.rejected == 0
-
-
 def test_our_heartbeat_is_sent_three_times_within_the_watchdog() -> None:
     drive, _ = conversation(Axis())
     sent = [bool(drive.routine_frames()) for _ in range(160)]
     assert sent[0] and sum(sent) == 10  # every 16th tick of 1 ms, watchdog 50 ms
     every = [index for index, was_sent in enumerate(sent) if was_sent]
     assert max(b - a for a, b in pairwise(every)) * PERIOD <= 0.05 / 3
-
-
-def test_the_traffic_lists_every_frame_of_the_loop() -> None:
-    traffic = Cia402Drive.traffic(settings(), PERIOD)
-    found = sorted((each.size, round(each.rate, 6)) for each in traffic)
-    assert found == [(1, 10), (1, 62.5), (4, 1000), (6, 100), (8, 1000)]
-
-
-def test_the_smallest_steps_are_one_count_each() -> None:
-    drive, _ = conversation(Axis())
-    assert drive.quantum() == pytest.approx((2 * math.pi / 4096 / 50, 2 * math.pi / 60 / 50, 0.0005 * 50))
 
 
 def test_an_encoder_node_is_mapped_and_started() -> None:
@@ -558,31 +484,6 @@ def test_an_encoder_node_is_mapped_and_started() -> None:
     assert node.sample.position == pytest.approx(-math.pi / 2)
     assert axis.objects[0x1800][2].raw == 1 and axis.objects[0x1400][1].raw >> 31
     assert (8, 1000) in [(each.size, each.rate) for each in Cia402Encoder.traffic(node.settings, PERIOD)]
-
-
-def test_an_error_names_all_missing_options_at_once() -> None:
-    first, second, third = problems_of(settings(options={"count_per_turn": 4096}), PERIOD)
-    assert first == "u1: count_per_turn: no such option (did you mean 'counts_per_turn'?)"
-    assert second.startswith("u1: counts_per_turn: is missing (give the counts of 0x6064")
-    assert third.startswith("u1: velocity_unit: is missing (give the unit of 0x606C in rad/s")
-
-
-WRONG = [
-    ({"node": 0}, "node: expected an id from 1 to 127, got 0"),
-    ({"node": 127}, "master: 127 is the drive's own id"),
-    ({"rated_torque": None}, "rated_torque: is missing"),
-    ({"torque_limit": 1000.0}, "torque_limit: 1000.0 at the joint is 40000 thousandths"),
-    ({"torque_limit": 0.02}, "torque_limit: 0.02 at the joint is 0 thousandths"),
-    ({"position_limits": (-1e6, 0.0)}, "position_limits: (-1000000.0, 0.0) at the joint is up to"),
-    ({"watchdog": 66.0}, "watchdog: 66.0 s is more than 16 bits of milliseconds"),
-    ({"options": OPTIONS | {"status_every": 200}}, "status_every: 200 SYNCs are 0.2 s"),
-]
-
-
-@pytest.mark.parametrize(("changes", "sentence"), WRONG)
-def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sentence: str) -> None:
-    (problem,) = problems_of(settings(**changes), PERIOD)
-    assert problem.startswith(f"u1: {sentence}")
 
 
 def result(steps: Transfer[Any]) -> Any:

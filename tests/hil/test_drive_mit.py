@@ -3,10 +3,9 @@
 import math
 import struct
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire, problems_of
+from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire
 
 from hil.drives.base import Condition, DriveError, Feedback
 from hil.drives.linear_ranges import tables
@@ -145,26 +144,6 @@ def test_enabling_times_out_if_the_motor_does_not_obey() -> None:
         talk.run(drive.enable(0.0))
 
 
-FAULTS = [
-    ("cubemars", 2, r"over-current \(error 2\)"),
-    ("cubemars", 99, r"unknown fault \(error 99\)"),
-    ("damiao", 0x8, r"over-voltage \(status 8\)"),
-    ("damiao", 0xF, r"unknown status \(status F\)"),
-]
-
-
-@pytest.mark.parametrize(("status", "error", "words"), FAULTS)
-def test_a_motor_in_fault_is_reported_and_not_enabled(status: str, error: int, words: str) -> None:
-    motor = Motor(status)
-    drive, talk = conversation(motor)
-    motor.error = error
-    drive.accept(Frame(0, motor.reply()))
-    assert drive.condition is Condition.FAULT
-    with pytest.raises(DriveError, match=f"in fault: {words}"):
-        talk.run(drive.enable(0.0))
-    assert motor.frames == []
-
-
 def test_only_the_fault_of_a_damiao_is_cleared() -> None:
     for status in ("damiao", "cubemars"):
         motor = Motor(status)
@@ -238,17 +217,6 @@ def test_a_fault_while_its_watchdog_is_tested_is_no_proof_that_it_acts() -> None
         talk.run(drive.test_watchdog())
 
 
-def test_a_sample_is_converted_to_the_joint() -> None:
-    drive, _ = conversation(Motor())
-    drive.accept(Frame(0, Motor().reply(), time=7))
-    sample = drive.sample
-    position, velocity, torque, time = sample.position, sample.velocity, sample.torque, sample.time
-    assert position == pytest.approx(-(-12.5 + 0x9999 * 25 / 65535) / 2 + 0.5)
-    assert velocity == pytest.approx(-(-50 + 0x7FF * 100 / 4095) / 2)
-    assert torque == pytest.approx(-2.0 * 2, abs=1e-9)
-    assert time == drive.alive == 7
-
-
 def test_replies_of_other_motors_are_ignored() -> None:
     drive, _ = conversation(Motor())
     for data in (b"\x04" + bytes(5), b"\x04", b""):
@@ -278,64 +246,11 @@ def test_a_motor_that_is_not_enabled_gets_zero_torque_in_every_tick() -> None:
     assert drive.alive_frames() == ()
 
 
-def test_traffic_and_smallest_steps() -> None:
-    sizes = {
-        status: MitDrive.traffic(settings(options=OPTIONS | {"status": status}), PERIOD)
-        for status in ("none", "damiao")
-    }
-    # without a status replies have six bytes or eight: the load is that of the longer ones
-    assert [[(each.size, each.rate) for each in found] for found in sizes.values()] == [[(8, 1000), (8, 1000)]] * 2
-    drive, _ = conversation(Motor())
-    assert drive.quantum() == pytest.approx((25 / 65535 / 2, 100 / 4095 / 2, 36 / 4095 * 2))
-
-
 def test_every_table_of_ranges_is_complete() -> None:
     assert len(tables()) > 15
     for name, ranges in tables().items():
         assert all(value > 0 for value in ranges), name
     assert tables()["rs-01"].position == pytest.approx(4 * math.pi)
-
-
-def test_an_error_names_all_wrong_options_at_once() -> None:
-    options = {
-        "motor": "ak80-8",
-        "ranges": {"position": 12, "torqe": 3, "kp": 0},
-        "status": "cube",
-        "drive_watchdog": 1,
-    }
-    motor, velocity, torque, kp, kd, unknown, status, watchdog = problems_of(settings(options=options), PERIOD)
-    assert motor.startswith("u1: motor: expected a motor of the table, got 'ak80-8' (did you mean 'ak80-")
-    assert velocity.startswith("u1: ranges.velocity: is missing (give ranges {position: ..., velocity: ...")
-    assert torque.startswith("u1: ranges.torque: is missing") and unknown.startswith("u1: ranges.torqe: is not known")
-    assert kp == "u1: ranges.kp: expected a number above 0, got 0" and kd.startswith("u1: ranges.kd: is missing")
-    assert status.startswith("u1: status: expected cubemars, damiao or none, got 'cube'")
-    assert watchdog == "u1: drive_watchdog: expected true or false, got 1"
-
-
-RANGES = {"position": 12.5, "velocity": 45, "torque": 18, "kp": 500, "kd": 5}
-WRONG: list[tuple[dict[str, Any], str]] = [
-    (
-        {"options": {}},
-        "motor: is missing, and so is `ranges` (give either motor, or ranges {position: ..., velocity: ...",
-    ),
-    ({"options": OPTIONS | {"ranges": RANGES}}, "motor: both are given"),
-    ({"options": {"ranges": 3}}, "ranges: expected ranges {position: ..."),
-    ({"options": OPTIONS | {"host": NODE}}, "host: 3 is the drive's own id"),
-    ({"options": OPTIONS | {"drive_watchdog": True}}, "drive_watchdog: true cannot be tested with status none"),
-    ({"node": 16, "options": OPTIONS | {"status": "damiao"}}, "node: expected an id from 1 to 15"),
-    ({"node": 256}, "node: expected an id from 1 to 255"),
-    ({"torque_limit": 37.0}, "torque_limit: 37.0 at the joint is 18.5 N m at the motor, its range ends at 18 N m"),
-    (
-        {"torque_limit": 0.008},
-        "torque_limit: 0.008 at the joint is 0.004 N m at the motor, the smallest on the wire is",
-    ),
-]
-
-
-@pytest.mark.parametrize(("changes", "sentence"), WRONG)
-def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sentence: str) -> None:
-    (problem,) = problems_of(settings(**changes), PERIOD)
-    assert problem.startswith(f"u1: {sentence}")
 
 
 def test_mit_has_no_encoder_nodes() -> None:

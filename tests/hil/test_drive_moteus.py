@@ -2,12 +2,11 @@
 
 import io
 import math
-import re
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, problems_of
+from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings
 
 from hil.assembly.prepare import load
 from hil.codecs import moteus as codec
@@ -231,25 +230,6 @@ def test_a_drive_in_fault_is_not_enabled_and_a_stop_clears_it() -> None:
     assert drive.condition is Condition.DISABLED
 
 
-CONDITIONS = [
-    (0, 0, Condition.DISABLED, "", False), (1, 38, Condition.FAULT, "over-temperature (fault 38)", False),
-    (3, 0, Condition.UNKNOWN, "", False), (9, 0, Condition.UNKNOWN, "", False), (10, 0, Condition.ENABLED, "", False),
-    (10, 102, Condition.ENABLED, "", True), (10, 96, Condition.ENABLED, "", True),
-    (11, 0, Condition.STOPPING, "its watchdog ran out: timeout (mode 11)", False),
-    (12, 0, Condition.STOPPING, "", False), (15, 0, Condition.STOPPING, "", False),
-    (1, 77, Condition.FAULT, "unknown fault (fault 77)", False), (16, 0, Condition.UNKNOWN, "", False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("mode", "fault", "condition", "text", "saturated"), CONDITIONS)
-def test_the_condition_follows_mode_and_fault(
-    mode: int, fault: int, condition: Condition, text: str, saturated: bool
-) -> None:
-    drive, _ = conversation(Axis())
-    drive.accept(state(mode, fault).at(9))
-    assert (drive.condition, drive.fault, drive.saturated, drive.alive) == (condition, text, saturated, 9)
-
-
 @pytest.mark.parametrize("code", range(32, 51))
 def test_every_fault_of_the_documentation_has_a_name(code: int) -> None:
     drive, _ = conversation(Axis())
@@ -257,39 +237,11 @@ def test_every_fault_of_the_documentation_has_a_name(code: int) -> None:
     assert drive.fault.endswith(f"(fault {code})") and "unknown" not in drive.fault
 
 
-def test_a_sample_is_converted_to_the_joint() -> None:
-    drive, _ = conversation(Axis())
-    drive.accept(state(10).at(7))
-    sample = drive.sample
-    assert sample is not None and sample.time == 7
-    assert sample.position == pytest.approx(-2 * math.pi * 0.25 / 8 + 0.5)
-    assert sample.velocity == pytest.approx(2 * math.pi * 2.0 / 8)
-    assert sample.torque == pytest.approx(-1.25 * 8)
-
-
 def test_a_position_that_is_not_a_number_is_no_sample_but_its_fault_counts() -> None:
     drive, _ = conversation(Axis())
     drive.accept(state(1, 35, math.nan).at(7))
     assert drive.sample is None and drive.rejected == 0
     assert drive.fault == "encoder (fault 35)"
-
-
-def test_an_answer_in_integers_is_taken_too() -> None:
-    drive, _ = conversation(Axis())
-    drive.accept(reply(bytes.fromhex("2404000a00c409e0b1c4ff" + "210f00")))
-    assert drive.condition is Condition.ENABLED and drive.sample is not None
-    assert drive.sample.position == pytest.approx(-2 * math.pi * 0.25 / 8 + 0.5)
-
-
-@pytest.mark.parametrize("frame", [
-    Frame(NODE << 8, b""), Frame(NODE << 8, b"\x21"), Frame(NODE << 8, bytes.fromhex("50505050")),
-    Frame(NODE << 8, bytes(8), remote=True), Frame(NODE << 8, bytes.fromhex("21000a"), extended=True),
-    Frame(NODE << 8, bytes.fromhex("2c0400" + 4 * "0000c07f" + "2d0f0000c07f"), fd=True),  # a mode that is no number
-])  # fmt: skip
-def test_an_invalid_frame_is_counted_and_changes_nothing(frame: Frame) -> None:
-    drive, _ = conversation(Axis())
-    drive.accept(frame)
-    assert drive.rejected == 1 and drive.condition is Condition.UNKNOWN and drive.sample is None
 
 
 def test_the_command_limits_the_torque_in_the_drive_too() -> None:
@@ -338,24 +290,6 @@ def test_replies_of_ids_above_7_have_29_bits(node: int, extended: bool) -> None:
     down, up = MoteusDrive.traffic(settings(node=node), PERIOD)
     assert (up.size, up.extended, down.size, down.extended) == (32, True, 20, extended)
     assert up.fd and up.brs and down.fd and down.brs
-
-
-REFUSED = [
-    ({"node": 127}, "node: expected an id from 1 to 126, got 127"),
-    ({"options": {"source": 3}}, "source: 3 is the drive's own id"),
-    ({"fd": False}, "bus: u1: a moteus speaks CAN FD only, and bus 'main' is classic"),
-    ({"options": {"timeout_mode": 12}}, "timeout_mode: 12: the shaft coasts when commands stop, and no brake"),
-    ({"options": {"timeout_mode": 11}}, "timeout_mode: expected 0, 10, 12 or 15"),
-    ({"options": {"home": "roter"}}, r"home: expected output, rotor or relative, got 'roter' \(did you mean 'rotor'"),
-    ({"watchdog": 0.025}, r"u1: protocol: hil\.safety\.drive_watchdog is 0\.025 s .*multiples of 0\.01 s"),
-    ({"watchdog": 1.3}, r"drive_watchdog is 1\.3 s"),
-    ({"torque_limit": 4000.0}, r"is 500 N m at the motor, its range ends at 327\.67 N m \(lower it\)"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("changes", "said"), REFUSED)
-def test_settings_that_do_not_fit_are_refused(changes: dict[str, object], said: str) -> None:
-    assert re.search(said, "\n".join(problems_of(settings(**changes), PERIOD)))
 
 
 def test_six_drives_fit_on_one_bus_up_to_554_hz() -> None:

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire, problems_of
+from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire
 
 from hil.drives.base import Condition, Drive, DriveError, Feedback
 from hil.drives.odrive import OdriveDrive, OdriveEncoder
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from hil.protocols import registry as protocols
-from servoctl.errors import ConfigError
 
 NODE = 3
 PERIOD = 0.0025
@@ -163,14 +162,6 @@ def test_enabling_times_out_if_the_axis_is_not_calibrated() -> None:
         talk.run(drive.enable(0.0))
 
 
-def test_an_axis_in_fault_is_not_enabled() -> None:
-    drive, talk = conversation(Axis())
-    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0x20, 1, 0, 0)))
-    with pytest.raises(DriveError, match=r"in fault: DRV_FAULT \(0x20\) \(reset it first\)"):
-        talk.run(drive.enable(0.0))
-    assert talk.sent == []
-
-
 def test_a_watchdog_that_expires_again_during_the_test_of_another_drive_is_reset_again() -> None:
     axis = Axis()
     drive, talk = conversation(axis)
@@ -194,23 +185,6 @@ def test_an_error_that_stays_is_reported() -> None:
         talk.run(drive.reset())
 
 
-def test_disable_goes_to_idle() -> None:
-    drive, _ = conversation(Axis())
-    (idle,) = drive.disable_frames()
-    assert (idle.id, idle.data) == (0x67, bytes((1, 0, 0, 0, 0, 0, 0, 0)))
-    assert drive.quick_stop_frames(0.0) == drive.disable_frames()
-
-
-def test_a_sample_is_converted_to_the_joint() -> None:
-    drive, _ = conversation(Axis())
-    drive.accept(Frame(0x69, struct.pack("<ff", 0.25, -2.0), time=7))
-    sample = drive.sample
-    position, velocity, torque, time = sample.position, sample.velocity, sample.torque, sample.time
-    assert position == pytest.approx(-2 * math.pi * 0.25 / 8 + 0.5)
-    assert velocity == pytest.approx(2 * math.pi * 2.0 / 8)
-    assert math.isnan(torque) and time == 7
-
-
 def test_a_drive_that_is_not_enabled_gets_zero_torque_in_ticks_without_a_command() -> None:
     drive, _ = conversation(Axis())
     assert [frame.data for frame in drive.alive_frames()] == [bytes(8)]
@@ -219,35 +193,6 @@ def test_a_drive_that_is_not_enabled_gets_zero_torque_in_ticks_without_a_command
     assert len(drive.alive_frames()) == 1
     drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
     assert drive.alive_frames() == ()  # its watchdog must notice a loop that hangs
-
-
-CONDITIONS = [
-    ((0, 0), Condition.DISABLED),
-    ((0, 1), Condition.DISABLED),
-    ((0, 8), Condition.ENABLED),
-    ((0x20, 8), Condition.ENABLED),  # it has an error but is still on, so it has to be commanded
-    ((0x20, 1), Condition.FAULT),
-    ((0, 3), Condition.UNKNOWN),
-    ((0, 77), Condition.UNKNOWN),
-]
-
-
-@pytest.mark.parametrize(("content", "condition"), CONDITIONS)
-def test_the_condition_follows_the_last_heartbeat(content: tuple[int, int], condition: Condition) -> None:
-    drive, _ = conversation(Axis())
-    assert drive.condition is Condition.UNKNOWN
-    drive.accept(Frame(0x61, struct.pack("<IBBBx", *content, 0, 0), time=9))
-    assert drive.condition is condition and drive.alive == 9
-
-
-def test_active_errors_are_a_fault_at_once() -> None:
-    drive, _ = conversation(Axis())
-    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
-    drive.accept(Frame(0x63, struct.pack("<II", 0x8000, 0)))
-    assert drive.fault == "VELOCITY_LIMIT_VIOLATION (0x8000)"
-    assert not drive.confirmed_off, "the state is still that of closed loop control"
-    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 1, 0, 0)))
-    assert drive.condition is Condition.FAULT and drive.confirmed_off
 
 
 def test_an_encoder_node_only_asks_for_the_version() -> None:
@@ -259,35 +204,6 @@ def test_an_encoder_node_only_asks_for_the_version() -> None:
     assert node.sample.position == pytest.approx(2 * math.pi * 0.25 / 100)
     assert node.quantum()[0] == pytest.approx(2 * math.pi / 2**14 / 100)
     assert [frame.remote for frame in talk.sent] == [True]
-
-
-def test_traffic_is_feedback_command_heartbeat_and_errors() -> None:
-    slower = settings(options={"feedback_period": "2*ms"})
-    found = sorted((each.size, each.rate) for each in OdriveDrive.traffic(slower, PERIOD))
-    assert found == [(8, 10), (8, 10), (8, 400), (8, 500)]
-
-
-def test_the_smallest_step_of_torque_is_that_of_single_precision_at_the_limit() -> None:
-    drive, _ = conversation(Axis())
-    assert drive.quantum()[2] == pytest.approx(8 * 2.0**-23)  # 1.5 N m at the motor
-
-
-def test_an_error_names_all_wrong_options_at_once() -> None:
-    wrong = settings(node=63, options={"feedback_priod": 0.001, "heartbeat_period": "5*m", "current_limit": True})
-    first, second, third = problems_of(wrong, PERIOD)
-    assert first == "u1: feedback_priod: no such option (did you mean 'feedback_period'?)"
-    assert second.startswith("u1: heartbeat_period: expected a period above 0 and at most 0.15 [s], got '5*m'")
-    assert third == "u1: current_limit: expected a current above 0 [A], got true"
-
-
-def test_an_error_names_all_wrong_settings_at_once() -> None:
-    wrong = settings(node=63, options={"feedback_period": 0.01})
-    assert [line.split(":")[1] for line in problems_of(wrong, PERIOD)] == [" node", " feedback_period"]
-
-
-def test_an_error_names_an_unknown_protocol() -> None:
-    with pytest.raises(ConfigError, match=r"u1: protocol: no protocol 'odriv' \(did you mean 'odrive'\?\)"):
-        protocols.build(settings(protocol="odriv"), PERIOD)
 
 
 def test_limits_that_stay_as_they_are_in_the_drive_are_reported() -> None:

@@ -145,15 +145,6 @@ def test_it_boots_and_waits() -> None:
     assert {b.time - a.time for a, b in pairwise(beats)} == {10 * MILLISECOND}
 
 
-def test_frames_have_the_layout_of_the_tables() -> None:
-    host = set_up(powered())
-    (feedback,) = [f for f in tick(host, 0x06) if f.id == 0x181]
-    # x = 0.5 m: motor = -(0.5 - 0.25) * 2 rad, 100 000 counts per turn
-    assert struct.unpack("<ii", feedback.data) == (round(-0.5 / 6.283185307179586 * 100_000), 0)
-    frames = [f for _ in range(20) for f in tick(host, 0x06)]
-    assert len([f for f in frames if f.id == 0x181]) == 20
-
-
 def test_a_controlword_acts_at_the_next_sync_and_shows_at_the_one_after() -> None:
     host = set_up(powered())
     seen = []
@@ -161,19 +152,6 @@ def test_a_controlword_acts_at_the_next_sync_and_shows_at_the_one_after() -> Non
         (status,) = [f for f in tick(host, 0x06) if f.id == 0x281]
         seen.append(struct.unpack("<HhH", status.data)[0] & 0x6F)
     assert seen == [0x40, 0x40, 0x21]
-
-
-def test_a_torque_acts_in_thousandths_of_the_rated_one_through_gear_and_sign() -> None:
-    host = set_up(powered(), kind=255)
-    enable(host)
-    before = host.emulator.state[1][0], host.now
-    for _ in range(50):
-        tick(host, 0x0F, 150)
-    # u = sign * torque * gear = -(0.15 * 4.0) * 2 N on 2 kg
-    rate = (host.emulator.state[1][0] - before[0]) / ((host.now - before[1]) / 1e9)
-    assert rate == pytest.approx(-0.6, rel=0.01)
-    (status,) = [f for f in tick(host, 0x0F, 150) if f.id == 0x281] or [None]
-    assert status is None or struct.unpack("<HhH", status.data)[1] == 150
 
 
 def test_max_torque_clamps_and_sets_the_limit_bit() -> None:

@@ -6,8 +6,6 @@ import struct
 import pytest
 from emulation import Bench, bench, drive_settings
 
-from hil.codecs import mit as codec
-from hil.emulator.impedance import written
 from hil.emulator.mit import Mit
 from hil.emulator.readers import ranges_of
 from hil.frame import Frame
@@ -40,11 +38,6 @@ def pack(value: float, low: float, high: float, bits: int) -> int:
     return min(2**bits - 1, max(0, int((value - low) * (2**bits - 1) / (high - low))))
 
 
-@pytest.mark.parametrize(("torque", "bits"), [(2.0, "08e3"), (0.0, "07ff"), (1e9, "0fff"), (-1e9, "0000")])
-def test_golden_numbers(torque: float, bits: str) -> None:
-    assert written(codec.FIELDS.torque, bytes(6), torque, 18.0).hex() == "00000000" + bits
-
-
 def test_it_sends_nothing_without_a_command() -> None:
     assert host_of().collect(500.0) == []
 
@@ -54,30 +47,6 @@ def test_each_command_is_answered_once_with_the_id_of_the_host() -> None:
     for frame in (ENABLE, torque_frame(0x8E3), torque_frame(0x7FF), DISABLE):
         answers = host.ask(frame)
         assert [(a.id, len(a.data), a.data[0]) for a in answers] == [(0x11, 6, NODE)]
-
-
-def test_a_torque_acts_through_sign_and_gear_and_is_reported() -> None:
-    host = host_of()
-    host.ask(ENABLE)
-    host.ask(torque_frame(0x8E3))
-    before, since = host.emulator.state[1][0], host.now
-    (answer,) = host.ask(torque_frame(0x8E3), 10.0)
-    torque = -18.0 + 0x8E3 * 36.0 / 4095
-    rate = (host.emulator.state[1][0] - before) / ((host.now - since) / 1e9)
-    assert rate == pytest.approx(-torque * 2.0 / 2.0, rel=1e-9)
-    # one bit less at most, as a number of bits is rounded down
-    assert int.from_bytes(answer.data[4:6], "big") & 0xFFF in (0x8E2, 0x8E3)
-
-
-def test_before_it_is_enabled_and_after_it_makes_no_torque() -> None:
-    host = host_of()
-    host.ask(torque_frame(0xFFF))
-    assert drive_of(host).motor.torque() == 0.0
-    host.ask(ENABLE)
-    host.ask(torque_frame(0xFFF))
-    assert drive_of(host).motor.torque() == pytest.approx(18.0)
-    host.ask(DISABLE)
-    assert drive_of(host).motor.torque() == 0.0
 
 
 def test_a_command_of_all_ones_is_a_special_frame() -> None:
@@ -124,18 +93,6 @@ def test_the_status_is_in_the_byte_of_its_maker(
     host.ask(Frame(NODE, b"\xff" * 7 + b"\xfb"))
     host.ask(ENABLE)
     assert drive_of(host).motor.enabled
-
-
-def test_only_a_drive_that_has_a_watchdog_stops_by_itself() -> None:
-    for has in (False, True):
-        host = host_of(drive_watchdog=has, status="damiao")
-        host.ask(ENABLE)
-        host.ask(torque_frame(0xFFF))
-        host.collect(30.0)
-        assert drive_of(host).motor.enabled is not has
-        if has:
-            (answer,) = host.ask(torque_frame(0x7FF))
-            assert answer.data[0] == NODE | 0xD0
 
 
 def test_gains_pull_to_the_commanded_position() -> None:

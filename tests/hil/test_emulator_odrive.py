@@ -87,28 +87,6 @@ def test_answers_decode_by_the_database(messages: Database) -> None:
     assert ask(messages, host, "Get_Encoder_Estimates")
 
 
-def test_a_torque_encoded_by_the_database_moves_the_joint(messages: Database) -> None:
-    host = host_of()
-    start(messages, host)
-    host.send(message(messages, "Set_Input_Torque", Input_Torque=1.25))
-    before, since = host.emulator.state[1][0], host.now
-    host.collect(100.0)
-    rate = (host.emulator.state[1][0] - before) / ((host.now - since) / 1e9)
-    # sign -1, gear 2, 2 kg; the frame takes 0.1 ms, and waits for others
-    assert rate == pytest.approx(-1.25 * 2.0 / 2.0, rel=0.005)
-
-
-def test_golden_frames(messages: Database) -> None:
-    host = host_of()
-    host.collect(1.0)
-    for text in ("06B#0100000001000000", "06E#0000A03F00000000", "067#0800000000000000"):
-        identity, data = text.split("#")
-        host.send(Frame(int(identity, 16), bytes.fromhex(data)))
-    frames = host.collect(101.0)
-    assert drive_of(host).motor.torque() == 1.25
-    assert [str(f) for f in frames if f.id == 0x61][-1] == "061#0000000008000100"
-
-
 def test_torque_commands_act_in_torque_mode_only(messages: Database) -> None:
     host = host_of()
     start(messages, host, torque=1.0)
@@ -188,14 +166,6 @@ def test_a_slow_clock_lengthens_its_periods() -> None:
     )
     times = [f.time for f in host.collect(4001.0) if f.id == NODE << 5 | 0x09]
     assert (times[2000] - times[1000]) / 1000 == pytest.approx(2 * MILLISECOND * (1 + 100e-6), rel=1e-9)
-
-
-def test_short_commands_change_nothing(messages: Database) -> None:
-    host = host_of()
-    start(messages, host, torque=1.0)
-    host.send(Frame(NODE << 5 | 0x0E, b"\0\0\0"), Frame(NODE << 5 | 0x07, b"\x01"))
-    host.collect(2.0)
-    assert (drive_of(host).state, drive_of(host).motor.torque()) == (8, 1.0)
 
 
 def test_a_torque_of_nan_is_zero() -> None:

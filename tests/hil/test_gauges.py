@@ -15,7 +15,6 @@ from hil.protocols.registry import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.notes import describe, preflight
-from servoctl.errors import ConfigError
 from tests.hil.emulation import drive_settings
 from tests.hil.rigs import RACK, lift, play
 from tests.hil.test_tick_in_c import compare
@@ -146,20 +145,6 @@ def test_the_bus_load_counts_what_is_asked_and_answered(protocol: str) -> None:
     silent = load(config).settings.loads["main"]
     kinds = {"cia402": 6, "odrive": 2, "moteus": 2, "robstride": 2}[protocol]  # frames of each question and answer
     assert asked.frames - silent.frames == pytest.approx(10 * kinds) and asked.load > silent.load
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        ({"heat": [0x2000, 1, 1]}, r"heat: expected temperature, motor_temperature, supply, load, got 'heat'"),
-        ({"load": [0x2000, 1]}, r"load\[2\]: is missing \(give .*\[index, subindex, unit\]"),
-        ({"load": [0x2000, 1, 0]}, r"load\[2\]: expected the unit of one count, above 0, got 0"),
-        (3, r"expected \{temperature, motor_temperature, supply, load: \[index, subindex, unit\]\}, got 3"),
-    ],
-)
-def test_wrong_objects_are_refused_with_what_is_expected(value: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        load("coordinated_robots", keys("u1", monitor_objects=value))
 
 
 @pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit", "moteus", "robstride"])

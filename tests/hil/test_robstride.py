@@ -18,7 +18,6 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.robstride import RobStride
 from hil.frame import Frame
 from hil.protocols import registry as protocols
-from servoctl.errors import ConfigError
 
 NODE, HOST = 5, 0xFD
 TIMEOUT = 0x7028
@@ -145,51 +144,6 @@ def test_a_motor_that_runs_already_is_refused() -> None:
     drive, talk = conversation(motor)
     with pytest.raises(DriveError, match="is in mode run already"):
         talk.run(drive.identify())
-
-
-@pytest.mark.parametrize("bit", range(6))
-@pytest.mark.parametrize("mode", [0, 2])
-def test_each_fault_bit_is_a_fault_at_once(bit: int, mode: int) -> None:
-    drive, _ = conversation(Motor())
-    drive.accept(feedback(mode, 1 << bit).at(7))
-    assert drive.fault.endswith(f"(fault bits 0x{1 << bit:02X})") and "unknown" not in drive.fault
-    assert drive.condition is (Condition.FAULT if mode == 0 else Condition.ENABLED), "in mode run it may make torque"
-
-
-def test_a_sample_is_converted_to_the_joint_and_followed_over_the_end_of_its_range() -> None:
-    drive, _ = conversation(Motor())
-    end = 4 * math.pi
-    for position, joint in ((end - 0.1, (end - 0.1) / 2), (-end + 0.1, (end + 0.1) / 2)):
-        drive.accept(feedback(2, position=position).at(9))
-        sample = drive.sample
-        assert sample is not None and sample.time == 9
-        assert sample.position == pytest.approx(joint, abs=4e-4)
-        assert sample.torque == pytest.approx(2 * 8.5, abs=2e-3)
-
-
-@pytest.mark.parametrize("frame", [
-    Frame(0x0280_05FD, bytes(3), extended=True), Frame(0x1100_05FD, bytes(3), extended=True),
-    Frame(0x0280_05FD, bytes(8)), Frame(0x0000_05FE, bytes(8), extended=True),
-])  # fmt: skip
-def test_an_invalid_frame_is_counted_and_changes_nothing(frame: Frame) -> None:
-    drive, _ = conversation(Motor())
-    drive.accept(frame)
-    assert (drive.rejected, drive.sample, drive.fault) == (1, None, "")
-
-
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"node": 128}, "node: expected an id from 1 to 127, got 128"),
-    ({"options": {"host": NODE}}, "host: 5 is the drive's own id"),
-    ({"options": {"motor": "rs-99"}}, "motor: expected a motor of the table, got 'rs-99'"),
-    ({"torque_limit": 40.0}, r"torque_limit: 40\.0 at the joint is 20 N m at the motor, its range ends at 17 N m"),
-])  # fmt: skip
-def test_settings_that_do_not_fit_are_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=f"u1: {said}"):
-        protocols.build(settings(**changes), 0.0025)
-
-
-def test_a_robstride_on_an_fd_bus_is_refused_as_classic() -> None:
-    assert not RobstrideDrive.speaks_fd(settings(fd=True))
 
 
 class Line:
