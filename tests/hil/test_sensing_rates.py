@@ -90,6 +90,10 @@ def test_a_stuck_encoder_on_a_moving_joint_is_found_within_a_tenth_of_a_second(e
     assert found.stops and "encoder stands still at 0.3 rad for" in found.reason
 
 
+def test_a_joint_at_rest_is_not_stuck_though_the_model_creeps_and_static_friction_holds() -> None:
+    assert run([0.3] * 4000, 0.009) == [None] * 4000  # ten steps in more than 0.1 s
+
+
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
 @example([1.7976931348623157e308, -1e292])  # their difference is not finite
 def test_accepted_samples_never_move_faster_than_the_joint_can(positions: list[float]) -> None:
