@@ -6,6 +6,7 @@ from typing import Any
 import can
 import pytest
 from interfaces import EACH, keys_of
+from test_bus_python_can import FRAMES
 
 from hil.bus import BusError, socketcan
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, frame_bits
@@ -137,15 +138,20 @@ def test_frames_of_every_size_go_to_python_can_and_back(interface: str) -> None:
         rest: dict[str, Any] = {key: keys[key] for key in ("port", "hop_limit") if key in keys}
         rest |= {"protocol": can.CanProtocol.CAN_FD} if interface == "virtual" else {"fd": True}
         with can.Bus(interface=interface, channel=keys["channel"], ignore_config=True, **rest) as peer:
-            for size in FD_SIZES:
-                for frame in (random_frame(chance, size), Frame(size, bytes(min(size, 8)))):
+            for size, classic in zip(FD_SIZES, 2 * FRAMES, strict=True):
+                for frame in (random_frame(chance, size), classic):
                     ours.send(frame)
                     came = peer.recv(5.0)
                     assert came is not None
                     assert (came.arbitration_id, bytes(came.data), came.is_extended_id) == (
                         frame.id, frame.data, frame.extended
                     )  # fmt: skip
-                    assert (came.is_fd, came.bitrate_switch) == (frame.fd, frame.brs)
+                    assert (came.is_fd, came.bitrate_switch, came.is_remote_frame) == (
+                        frame.fd,
+                        frame.brs,
+                        frame.remote,
+                    )
+                    assert came.dlc == (frame.length if frame.remote else len(frame.data))
                     peer.send(came)
                     back = ours.receive(clock.now() + ENOUGH)
                     assert back is not None and back.at(0) == frame
@@ -153,12 +159,6 @@ def test_frames_of_every_size_go_to_python_can_and_back(interface: str) -> None:
                         assert peer.recv(5.0) is not None  # its own echo
         assert ours.health.invalid == 0
         ours.close()
-
-
-def test_an_interface_without_fd_is_refused() -> None:
-    keys = {"interface": "socketcand", "channel": "can0", "bitrate": 1_000_000, "fd": True}
-    with pytest.raises(BusError, match=r"fd: python-can's socketcand carries no FD frames \(socketcan, pcan and"):
-        open_bus("main", keys, WallClock())
 
 
 @pytest.mark.vcan

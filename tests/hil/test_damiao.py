@@ -77,13 +77,6 @@ def test_a_register_that_differs_is_refused_with_both_values(register: int, valu
         identified(motor, drive_watchdog=True)
 
 
-def test_all_registers_that_differ_are_named_at_once() -> None:
-    motor = Motor("damiao", watchdog=50)
-    motor.registers |= {10: COUNT(3), 22: FLOAT(1.0), 23: FLOAT(2.0)}
-    with pytest.raises(DriveError, match=r"CTRL_MODE .*; VMAX .*; TMAX "):
-        identified(motor, drive_watchdog=True)
-
-
 def test_a_drive_that_does_not_answer_about_a_register_is_named() -> None:
     class Silent(Motor):
         def take(self, frame: Frame, now: int):  # type: ignore[no-untyped-def]
@@ -184,20 +177,6 @@ def test_a_drive_with_another_range_is_refused_before_it_is_enabled(tmp_path: Pa
     assert ended.exit_code == 3
     said = "TMAX (register 23) is 12 N m, the range of torque in the config is 10 N m"
     assert [said in event.detail for event in ended.events] == [True]
-
-
-def test_six_mit_drives_on_one_bus_come_up(tmp_path: Path) -> None:
-    """More commands, answers and frames of the handshake in one tick than the host's queue of ten holds."""
-    one = "bus: main, protocol: mit, motor: ak70-10, drive_watchdog: false, torque_limit: 12, torque_rate_limit: 400, "
-    one += "speed_limit: 6, position_limits: [-3, 3]"
-    drives = ", ".join(f"{{actuator: u{i}, node: {i}, host: {16 + i}, {one}}}" for i in range(1, 7))
-    overrides = (
-        f"hil.drives=[{drives}]", "plant.parameters.g=0", "hil.safety.zero_time=0.01", "hil.safety.ramp_time=0.02"
-    )  # fmt: skip
-    ended = on_drives("coordinated_robots", *overrides, out=tmp_path / "run", duration=0.01)
-    summary = ended.trajectory.summary()
-    assert (ended.exit_code, summary["status"], summary["observer"]) == (0, "done", [])
-    assert summary["bus"]["main"]["refused"] == 0
 
 
 def wait_until(done: Callable[[], bool], every: Callable[[], None] = lambda: None) -> None:

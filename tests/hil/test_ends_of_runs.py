@@ -1,7 +1,5 @@
 """What a run in lock-step leaves: rows until the machine rests, its events, every frame."""
 
-import json
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -62,20 +60,6 @@ def test_events_are_lines_with_time_event_subject_reaction_and_text(ended: tuple
     (asked,) = [event for event in events if event["event"] == "interrupted"]
     assert asked["reaction"] == "stop" and asked["t"] < events[-1]["t"]
     assert len(events) == len(played.events)
-
-
-def test_events_are_written_while_the_run_goes_on(tmp_path: Path) -> None:
-    seen: list[str] = []
-
-    def look() -> None:
-        until = time.monotonic() + 20.0
-        while not seen and time.monotonic() < until:  # the recorder is a process of its own
-            lines = (tmp_path / "run" / "events.jsonl").read_bytes().split(b"\n")[:-1]
-            seen.extend(event["text"] for event in map(json.loads, lines) if event["text"] == "full")
-
-    # the task begins about 1.1 s after power-on
-    play(lift(RACK), out=tmp_path / "run", begin=lambda emulator: emulator.world.at(1_600_000_000, look) and None)
-    assert seen == ["full"]
 
 
 def test_the_log_of_frames_holds_every_frame_from_power_on_to_the_end(tmp_path: Path) -> None:

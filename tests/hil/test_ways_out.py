@@ -13,6 +13,7 @@ from hil.assembly.emulation import make_emulator
 from hil.drives.base import DriveError
 from hil.drives.sdo import Objects
 from hil.loop.realtime import StopSignals
+from hil.safety import EventKind
 from servoctl.config import load_config, shipped_configs
 from servoctl.errors import RigError
 from tests.faces import exit_code, on_rig
@@ -56,8 +57,19 @@ def test_a_drive_that_does_not_enable_and_a_wrong_pose_end_with_exit_3(
     assert text in err + out and "bug" not in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM, signal.SIGRTMIN])
-def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: int) -> None:
+SIGNALS = [
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGALRM,
+    signal.SIGRTMIN,
+]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: signal.Signals) -> None:
     setup = renewed(machine("odrive", "at speed"), ())
     emulator = make_emulator(setup, "vm")
     before = signal.getsignal(number)
@@ -65,6 +77,8 @@ def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: in
     assert signal.getsignal(number) is before
     assert (result.exit_code, result.unconfirmed) == (130, ())
     assert "stopping" in [event.detail for event in result.events]
+    assert [event.detail for event in result.events if event.kind is EventKind.INTERRUPTED] == [number.name]
+    assert not any(emulator.drive(name).motor.enabled for name in "ab")
 
 
 def test_a_run_in_a_thread_is_refused_before_anything_is_sent() -> None:
