@@ -244,7 +244,8 @@ def test_the_condition_of_a_drive_is_what_it_has_said_last(case: str, frames: st
 
 SAMPLES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
     "cia402": (
-        "281#370A9CFF0000 181#00FCFFFF3C000000", (-1024e-5 * TURN, 60e-3 * TURN, -0.4), (1e-5 * TURN, 1e-3 * TURN, 4e-3),
+        "281#370A9CFF0000 181#00FCFFFF3C000000", (-1024e-5 * TURN, 60e-3 * TURN, -0.4),
+        (1e-5 * TURN, 1e-3 * TURN, 4e-3),
     ),
     "odrive": ("029#0000803E000000C0", (TURN / 4, -2 * TURN, math.nan), (0.0, 0.0, 2.0**-21)),
     "mit": ("000#0199997FF8E3", (-12.5 + 0.6 * 25, -50 / 4095, 2.0), (25 / 65535, 100 / 4095, 36 / 4095)),
