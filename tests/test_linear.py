@@ -192,6 +192,18 @@ HELD = ["run.period=0.002", "realism.delay=0.002"]
 BOX = "law.uncertainty={m1: [-0.2, 0.3], k: 0.3}"
 
 
+@pytest.mark.parametrize("held_back", ["law.limits={F: 1}", "bounds=[{name: wall, holonomic: 'x1 + 0.001', rate: 5}]"])
+def test_an_input_that_is_held_back_at_the_start_has_the_margin_of_its_feedback(held_back: str) -> None:
+    """Of a linearised input at its limit any gain looks stable: `analyse` says so, searches use the law without it."""
+    free, bound = (
+        sc.load("two_mass_spring_off", ["run.period=0.01", *more], engine="vm") for more in ([], [held_back])
+    )
+    assert reserve(bound).gain_margin == reserve(free).gain_margin
+    (warning,) = analyse(bound, change=0.0).warnings
+    assert "poles and margins are those of this command" in warning
+    assert not analyse(free, change=0.0).warnings
+
+
 def test_the_worst_machine_has_the_margins_of_a_run_with_that_machine() -> None:
     """Corner by corner; the machines inside are no worse for these margins."""
     found = analyse(sc.load("two_mass_spring", [*HELD, BOX], engine="vm"), change=0.0).box

@@ -1,8 +1,8 @@
 """Reads the parameters of a frozen dataclass as one vector, and makes copies with other values.
 
-Design: parameters are the `float` and `tuple[float, ...]` fields, and those of every `Part` in a field. Everything else
-(`int`, `str`, `bool`, tuple lengths) is structural: it decides what the code does, so a change means tracing again.
-Copies skip `__post_init__`, because its checks cannot compare symbols.
+Design: parameters are the fields that are a `float` or a tuple of floats, and those of every `Part` in a field.
+Everything else (`int`, `str`, `bool`, tuple lengths) is structural: it decides what the code does, so a change means
+tracing again. Copies skip `__post_init__`, because its checks cannot compare symbols.
 """
 
 import copy
@@ -53,6 +53,9 @@ def _parts(thing: Any) -> dict[str, tuple[Part, ...]]:
     return found
 
 
+NUMBERS = re.compile(r"tuple\[float(,float)*(,\.\.\.)?\]")  # annotation of a parameter that is several numbers
+
+
 @cache
 def annotated(kind: type) -> dict[str, bool]:
     """Parameter fields of a dataclass -> whether the field is a tuple."""
@@ -66,7 +69,7 @@ def annotated(kind: type) -> dict[str, bool]:
         text = str(annotation).replace(" ", "").removeprefix("typing.").lower()
         if annotation is float or text == "float":
             found[field.name] = False
-        elif text == "tuple[float,...]" or EACH in getattr(marked.get(field.name), "__metadata__", ()):
+        elif NUMBERS.fullmatch(text) or EACH in getattr(marked.get(field.name), "__metadata__", ()):
             found[field.name] = True
     return found
 

@@ -14,7 +14,7 @@ now and half a period after the command begins to act, at the state that the las
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,6 +34,9 @@ from servoctl.types import Array, Command, State
 Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
 
 Kind = Literal["barrier", "decay", "stopping", "speed"]
+
+
+FAR = 1e12  # distance to a bound that is out of reach [unit of h]; its square is far from the largest number
 
 
 class BoundRow(NamedTuple):
@@ -126,6 +129,12 @@ class BoundsTerm(AttachedTerm):
 
     def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
         return (command.active - memory) / self.timing.h if self.sampled else memory
+
+    @property
+    def out_of_reach(self) -> "BoundsTerm":
+        """The same bounds where they never bind."""
+        values = tuple(FAR if reaction.most else -FAR for reaction in self.reactions)
+        return replace(self, margins=(-FAR,) * len(self.margins), values=values)
 
     @property
     def names(self) -> tuple[str, ...]:

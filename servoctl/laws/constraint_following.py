@@ -156,6 +156,13 @@ class AttachedConstraintFollowing(AttachedLaw):
         return replace(self, terms=tuple(new.get(type(term), term) for term in self.terms))
 
     @property
+    def unlimited(self) -> "AttachedConstraintFollowing":
+        """The law with limits and bounds out of reach: its feedback where none of them binds."""
+        far, allocation, bounds = (np.inf,) * len(self.allocation.lower), self.allocation, self.bounds
+        free = replace(self, allocation=replace(allocation, lower=tuple(-x for x in far), upper=far))
+        return free if bounds is None else free.with_terms([bounds.out_of_reach])
+
+    @property
     def low_priority_rows(self) -> tuple[int, ...]:
         return self.low_priority
 

@@ -1,5 +1,6 @@
 """`analyse`: modes, margins, robustness and instability of a run, from the linearised closed loop."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode, modes
 from servoctl.linear.sampled import timings
 from servoctl.run_folder.values import plain
-from servoctl.types import State
+from servoctl.types import Array, State, Status
 
 UNITS = {
     "t": "s", "pole": "1/s", "poles": "1/s", "z": "1", "frequency": "rad/s", "damping": "1", "decay": "s",
@@ -71,7 +72,8 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     exact = run.system.estimator is None
     margins = [margins_at(run, state, memory, timing, exact=exact) for timing in timings(run)]
     free = "internal dynamics" if run.system.following is not None else "motion"
-    warnings = [_grows(mode, free) for mode in found if mode.stable is False]
+    warnings = [*_given_up(run, state.t, x)]
+    warnings += [_grows(mode, free) for mode in found if mode.stable is False]
     warnings += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
                  if not one.actuators]  # fmt: skip
     shifted = robustness(run, state, memory, change) if change else []
@@ -128,6 +130,22 @@ def _notes_on_drives(run: Run) -> list[str]:
     if any(left_out.values()):
         notes.append(f"on drives: the figures leave out {', '.join(name for name, value in left_out.items() if value)}")
     return notes
+
+
+def _given_up(run: Run, t: float, x: Array) -> Iterator[str]:
+    """What keeps the law from its feedback at this state, in words."""
+    law, slices = run.system.law, run.loop.layout.slices
+    if law is None:
+        return
+    command = run.loop.control(t, x)
+    status = Status.from_code(command[slices["status"]][0])
+    if Status.BOUNDED.code <= status.code <= Status.DAMPED.code:
+        actuators = list(run.system.model.plant.actuators)
+        limits = ", ".join(actuators[i] for i in law.at_limit(command[slices["u"]]))
+        yield (
+            f"{status.value}{f' ({limits})' * bool(limits)}: poles and margins are those of this command, "
+            "not of the law where it delivers all (choose another state with --at)"
+        )
 
 
 def _grows(mode: Mode, free: str) -> str:

@@ -50,6 +50,8 @@ def margins(linear: Linear, names: list[str]) -> list[Margin]:
     """Margins at each actuator of a stable closed loop."""
     respond, omega = _responder(linear), _frequencies(linear)
     g = respond(omega)
+    finite = np.isfinite(g).all(axis=1)
+    omega, g = omega[finite], g[finite]
     return [_margin(linear, respond, omega, g[:, i], i, name) for i, name in enumerate(names)]
 
 
@@ -146,6 +148,7 @@ def _responder(linear: Linear) -> Respond:
     right, left, period = Q.conj().T @ linear.B, linear.fed @ Q, linear.period
     size, upper = len(T), np.triu(T, 1)
 
+    @np.errstate(divide="ignore", invalid="ignore")  # at the frequency of an undamped pole
     def respond(omega: Array) -> Array:
         s = 1j * omega if period is None else np.exp(1j * omega * period)
         x = np.zeros((len(s), size, right.shape[1]), dtype=complex)

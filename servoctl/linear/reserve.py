@@ -5,7 +5,8 @@
     gain_margin   smallest k > 1 at which the sampled loop with u_i -> u_i + (k - 1) du_i is unstable, over actuators i
 
 Design: the first two follow from the corrections and the timing alone (`assembly.gains`). The margin is that of the
-simulated plant and of every machine of `law.uncertainty`, linearised at the start. It is found on the poles of
+simulated plant and of every machine of `law.uncertainty`, linearised at the start, with limits and bounds out of reach:
+an input at its limit feeds nothing back, and would make any gain look safe. It is found on the poles of
 A + (k - 1) B_i fed_i, because a search needs it in every trial; `linear.margins` has the frequency response. If a
 config has drives, their timing counts too. The margin of a loop that is unstable already (by its gains, its internal
 dynamics, or at a moving state) is 1, which no bound accepts. The choice of these figures and their default bounds are
@@ -14,7 +15,7 @@ our own.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import stable_range
 from servoctl.linear.box import box_machines, nearest
 from servoctl.linear.convert import settled_memory
@@ -94,13 +96,21 @@ def _loops(run: Run) -> Iterator[Linear]:
     x, n = np.concatenate([run.start.q, run.start.v, settled_memory(run.loop, run.start)]), run.system.model.n
     if run.system.model.passive_rows and run.system.simulated is not None:
         x = run.loop.simulated().projected(run.start.t, x)
-    state, memory = State(run.start.t, x[:n], x[n : 2 * n]), x[2 * n :]
+    state, memory, law = State(run.start.t, x[:n], x[n : 2 * n]), x[2 * n :], _unlimited(run)
     for timing in timings(run):
-        yield LocalLoop(local(run, state, memory), timing).linear
+        yield LocalLoop(local(run, state, memory, law=law), timing).linear
     for _, real in box_machines(run):
         state, memory = nearest(run, run.start.t, x, real)
         for timing in timings(run):
-            yield LocalLoop(local(run, state, memory, real=real), timing).linear
+            yield LocalLoop(local(run, state, memory, real=real, law=law), timing).linear
+
+
+def _unlimited(run: Run) -> Array | None:
+    """Parameters of the law with limits and bounds out of reach; None if it has none."""
+    system, law = run.system, run.system.law
+    if not isinstance(law, AttachedConstraintFollowing) or not law.searches:
+        return None
+    return run.loop.of(replace(system, law=law.unlimited)).parameters
 
 
 def _margin(linear: Linear) -> float:

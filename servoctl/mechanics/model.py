@@ -66,7 +66,7 @@ def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
     """What `check` says about a machine in separate parts."""
 
     groups = listed((listed((coordinates[i] for i in part.coordinates), SHOWN) for part in parts), SHOWN, "; ")
-    return f"{len(parts)} separate parts ({groups}): they do not act on each other"
+    return f"{len(parts)} separate parts ({groups}): no mass, actuator or constraint joins them"
 
 
 def connected_parts(M: Array, B: Array, passive: Array, task: Array) -> list[Part]:

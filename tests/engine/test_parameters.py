@@ -9,7 +9,14 @@ import pytest
 
 import servoctl
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
-from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
+from servoctl.engine.parameters import (
+    annotated,
+    parameter_fields,
+    parameter_names,
+    parameter_values,
+    structure,
+    with_parameters,
+)
 from servoctl.engine.trace import mismatch, trace
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -53,6 +60,15 @@ def test_floats_and_tuples_of_floats_are_parameters_and_nothing_else() -> None:
     assert parameter_values(plant).tolist() == [2.0, 1.0, 2.0, 3.0]
     assert with_parameters(plant, [5.0, 6.0, 7.0, 8.0]) == Spring(5.0, (6.0, 7.0, 8.0))
     assert plant == Spring(k=(1.0, 2.0, 3.0))
+
+
+def test_a_tuple_of_a_fixed_length_is_one_too() -> None:
+    @dataclass(frozen=True)
+    class Geared(servoctl.Plant):
+        ratios: tuple[float, float] = (2.0, 0.5)
+        teeth: tuple[int, int] = (20, 40)
+
+    assert annotated(Geared) == {"ratios": True}
 
 
 def test_an_object_without_parameters_is_returned_unchanged() -> None:
