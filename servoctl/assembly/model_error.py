@@ -4,7 +4,7 @@
     rho_E               smallest eigenvalue of (E + E^T) / 2 over all machines and states; feedback needs > -1
 
 T is the task map of the true plant, Tn^+ the law's right inverse, u_n its input without violations. Rows of priority 1
-count, each divided by its scale.
+count, or all where none has it, each divided by its scale.
 
 Design: no matching condition is needed. A wrong mass of a coordinate without actuator is a part of d too. The condition
 on rho_E is that of Chen's papers, W >= -1, in the law's own variables.
@@ -34,10 +34,15 @@ class ModelError:
     upper: float  # [-] largest eigenvalue of (E + E^T) / 2
     decay: float  # mu: smallest eigenvalue of ((I + E) K + K (I + E)^T) / 2 [1/s], K the decay rates of the rows
     disturbance: float  # [acceleration of the rows, scaled] largest |d|
-    rows: Array  # largest |d| of each row of priority 1, not scaled
+    rows: Array  # largest |d| of each row judged, not scaled
     reached: bool  # whether the task map has full rank everywhere
     rate: float | None = None  # largest |d'| [acceleration of the rows per s, scaled]; None: not known
     command_rate: float | None = None  # the same of T_n u_n: what a late command misses per second of its delay
+
+
+def rows_judged(law: AttachedConstraintFollowing) -> list[int]:
+    """Indices of the rows that count."""
+    return law.required or list(range(len(law.rows)))
 
 
 def model_error(
@@ -58,7 +63,7 @@ def model_error(
     Raises:
         PlantError: A machine has no motion at a state.
     """
-    members = law.required
+    members = rows_judged(law)
     scale, K = np.ones(len(members)), np.eye(len(members))
     if law.robust is not None:
         scale = np.array(law.robust.scale)[members]

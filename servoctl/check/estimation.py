@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.model_error import ModelError, rate_refusals, stable_rates
+from servoctl.assembly.model_error import ModelError, rate_refusals, rows_judged, stable_rates
 from servoctl.check.sections import Section, shortened
 from servoctl.check.ultimate_bounds import observed, observer_lag
 from servoctl.errors import TaskError
@@ -235,7 +235,7 @@ def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str
         return ["no bound on what it leaves: the inputs do not reach every row at some pose"]
     decays = {}
     try:
-        for i in law.required:
+        for i in rows_judged(law):
             decays[i] = decay_rates(law.rows[i], *law.correction.gains(i)[:2], "law.observer")
     except TaskError as wrong:
         return [f"no bound on what it leaves: {str(wrong).removeprefix('law.observer: ')}"]

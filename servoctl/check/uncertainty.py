@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, task_spacing
-from servoctl.assembly.model_error import ModelError, model_error
+from servoctl.assembly.model_error import ModelError, model_error, rows_judged
 from servoctl.assembly.uncertainty import Machines, machines, refusal
 from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import task_state, task_states
@@ -71,7 +71,7 @@ def _describe(
         if len(states) > 1
         else "the start alone (the task cannot be followed from it)"
     )
-    names = [law.rows[i].name for i in law.required]
+    names = [law.rows[i].name for i in rows_judged(law)]
     sizes = ", ".join(f"{name} {size:.3g}" for name, size in zip(names, error.rows, strict=True))
     section.lines += [
         f"box: {', '.join(spans)}; {len(box.models)} machines ({corners}) at {poses}",

@@ -22,6 +22,8 @@ from servoctl.errors import PlantError, ServoctlError
 from servoctl.identification.unknowns import MOMENTS, Unknowns
 from servoctl.mechanics.constraint_rows import symbolic_plant
 from servoctl.mechanics.friction import friction_loss
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-6  # smallest singular value of independent passive rows, relative to the largest
@@ -52,6 +54,18 @@ class Evaluated:
     actuation: Array  # P B, shape (rows, n, m)
 
 
+def differentiable(plant: Plant, state: State) -> Matrices:
+    """A plant's matrices as expressions of its parameters.
+
+    Raises:
+        PlantError: The plant's code cannot be traced.
+    """
+    try:
+        return symbolic_plant(plant, state)
+    except ServoctlError as error:
+        raise PlantError(f"{type(plant).__name__}: cannot be differentiated in its parameters: {error}") from error
+
+
 class Equations:
     """The equations of motion of a plant with unknown parameters."""
 
@@ -69,12 +83,7 @@ class Equations:
         symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "a": (n,), "rubbing": (n,), "x": (count,)})
         t, q, v, a, rubbing, x = symbols.values()
         bound = with_parameters(plant, unknowns.parameters(self._p, x))
-        try:
-            found = symbolic_plant(bound, State(t[0], q, v))
-        except ServoctlError as error:
-            raise PlantError(
-                f"{type(plant).__name__}: cannot be differentiated in its parameters: {error} (write it in plain NumPy)"
-            ) from error
+        found = differentiable(bound, State(t[0], q, v))
         friction, loss = unknowns.friction(x), np.zeros(self.m)
         if self.m:
             loss = friction_loss(found.B.T @ rubbing, friction["coulomb"], friction["viscous"], unknowns.speed)

@@ -16,9 +16,9 @@ from servoctl.engine.parameters import field_of, parameter_fields, parameter_nam
 from servoctl.engine.symbol import to_sx
 from servoctl.engine.trace import trace
 from servoctl.errors import ConfigError
+from servoctl.identification.equations import differentiable
 from servoctl.identification.unknowns import KINDS, Unknowns, chosen_indices, whole_links
 from servoctl.mechanics.actuator_parameters import FIELD, armature_of, with_armature
-from servoctl.mechanics.constraint_rows import symbolic_plant
 from servoctl.mechanics.friction import Friction, friction_of, without_friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
@@ -93,7 +93,7 @@ class _Structure:
         symbols = inputs(sizes)
         t, q, v, a, u, p = symbols.values()
         bound = with_parameters(plant, p)
-        found = symbolic_plant(bound, State(t[0], q, v))
+        found = differentiable(bound, State(t[0], q, v))
         phi = trace(bound.passive_constraints, q, t[0])
         rows = np.asarray(found.M @ a - found.Q - found.c - found.B @ u, dtype=object)
         Y = jacobian(rows, p)

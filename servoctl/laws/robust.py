@@ -146,6 +146,8 @@ class _Term(ABC):
             TaskError: Something does not fit; the message names every such field and row.
         """
         rows, problems = correction.rows, list[str]()
+        if not members:
+            problems.append(f"law.{self.name}: acts on tasks of priority 1, and there is none (leave it out)")
         sliding, kappa = [0.0] * len(rows), [0.0] * len(rows)
         for i in members:
             try:

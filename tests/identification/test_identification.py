@@ -17,7 +17,7 @@ from scipy.interpolate import BPoly
 import servoctl as sc
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.cli import main
-from servoctl.errors import ConfigError
+from servoctl.errors import ConfigError, PlantError
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.fit import fit
 from servoctl.identification.log import Log, read_logs
@@ -44,6 +44,15 @@ def random_motion(plant: sc.Plant, rows: int = 60) -> Motion:
 
 def unknown(plant: sc.Plant, *names: str) -> Unknowns:
     return select(plant, names)[0]
+
+
+def test_a_plant_whose_code_cannot_be_traced_is_named() -> None:
+    class Opaque(Arm):
+        def force(self, q: Array, v: Array, t: float) -> Array:
+            return np.full(len(q), float(q[0]))
+
+    with pytest.raises(PlantError, match=r"Opaque: cannot be differentiated in its parameters: .*float"):
+        select(Opaque(), None)
 
 
 LINEAR = [field.name for field in fields(LinearArm) if field.name != "g"]

@@ -149,6 +149,14 @@ def test_wrong_numbers_are_refused_by_name(cart: Path, change: str, sentence: st
     assert len(caught.value.problems) == 1 and sentence in str(caught.value)
 
 
+def test_where_no_task_has_priority_1_a_box_is_judged_by_all_and_a_robust_term_is_refused(cart: Path) -> None:
+    wish = ["task.x.priority=2", "law.observer.rate=20", "law.uncertainty={m1: [-0.1, 0.3], k: 0.2}"]
+    told, alone = (check(sc.load(cart, more)).to_dict() for more in (wish, wish[1:]))
+    assert told["uncertainty"] == alone["uncertainty"] and told["observer"]["bound"] == alone["observer"]["bound"]
+    with pytest.raises(ConfigError, match=r"law.robust: acts on tasks of priority 1, and there is none"):
+        sc.load(cart, ["task.x.priority=2", "law.robust.bound=1"])
+
+
 def test_robust_and_adaptive_together_are_refused(cart: Path) -> None:
     with pytest.raises(ConfigError, match=r"law.adaptive: cannot be used with robust"):
         sc.load(cart, ["law.robust.bound=1", "law.adaptive={kind: leakage, rate: 1, leak: 1}"])
