@@ -207,6 +207,8 @@ def test_units_come_from_the_schema() -> None:
     assert unit_of("run.period") == "s"
     assert unit_of("plant.parameters.m2") == ""
     assert unit_of("task.distance.correction.p_feedback.P") == "s"
+    assert unit_of("plant.gravity.2") == "m/s^2"
+    assert unit_of("law.limits.F") == ""
 
 
 def test_the_command_writes_a_config_that_runs_and_prints_the_result(

@@ -140,7 +140,7 @@ class PlantConfig(Ruled):
         default=None, description="name -> joint that closes a loop; a mechanism constraint of this name"
     )
     gravity: Xyz | None = Field(
-        default=None, description="gravity of robots [m/s^2]; left out: [0, 0, -9.81], or parameters.gravity"
+        default=None, description="gravity of robots; left out: (0, 0, -9.81), or parameters.gravity [m/s^2]"
     )
     parameters: dict[str, Parameter] = Field(
         default={},

@@ -120,11 +120,13 @@ def unit_of(path: str) -> str:
     Args:
         path: As after `--set`.
     """
-    keys: list[str | int] = [*path.split(".")]
+    keys: list[Any] = path.split(".")
     if (keys[0],) in NAMED_LISTS:
         keys[1:2] = [0]  # all entries have the same schema
+    if str(keys[-1]).isdigit():
+        keys.pop()  # the list says the unit of its entries
     for node in _nodes(tuple(keys)):
-        found = re.search(r"\[([^][]*)\][^][]*$", node.get("description", ""))
+        found = re.search(r"\[(?!lower, upper)([^][]*)\][^][]*$", node.get("description", ""))
         if found:
             return found[1]
     return ""
