@@ -57,6 +57,15 @@ def test_without_a_feasible_trial_the_nearest_miss_is_printed(config: Path, caps
     assert summary["best"] is None and not (config.parent / "study/best.yaml").exists()
 
 
+def test_trials_that_never_settle_are_told_beside_the_nearest_miss(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hard = ("tune.constraints={settling_time: 1}", "tune.overshoot=0.01", "run.settling_band=1e-300")
+    code, out, _ = said(capsys, *(word for value in hard for word in ("--set", value)), "--out", "study")
+    assert code == 4 and "nearest miss: trial " in out
+    assert " trials: settling_time has no value: the task error does not stay within run.settling_band" in out
+
+
 def test_trials_that_all_fail_keep_their_reason(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = f"tune.search={{{ALPHA}: {{low: 300, high: 400}}, {BETA}: {{low: 300, high: 400}}}}"
     code, out, _ = said(capsys, "--set", words, "--out", "study", "--trials", "4")

@@ -379,7 +379,6 @@ def _say_nothing_feasible(tuning: "Tuning") -> None:
     if miss is not None:
         say(f"nearest miss: trial {miss.number}: {miss.evaluation.reason}, at")
         say_table(["", "unit", "value"], [[p, tuning.unit(p), _number(v)] for p, v in miss.at.items()], numbers=1)
-        return
-    reasons = [trial.evaluation.reason or "" for trial in tuning.trials]
+    reasons = [trial.evaluation.reason or "" for trial in tuning.trials if not trial.evaluation.excess]
     for reason in sorted(set(reasons), key=reasons.count, reverse=True)[:3]:
         say(f"{reasons.count(reason)} trials: {reason}")

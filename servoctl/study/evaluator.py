@@ -121,7 +121,9 @@ class Evaluator:
         missing = [name for name in (*problem.minimised, *problem.tune.constraints) if name not in counted]
         bounds = {name: bound for name, bound in problem.bounds.items() if name in counted}
         if missing:
-            return Evaluation(FAILED, f"{missing[0]} has no value", runs=count)
+            unsettled = missing[0].partition(".")[0] == "settling_time"
+            why = ": the task error does not stay within run.settling_band" if unsettled else ""
+            return Evaluation(FAILED, f"{missing[0]} has no value{why}", runs=count)
         values = problem.objective(counted)
         excess = {name: excess_of(name, worst[name], bound) for name, bound in bounds.items()}
         broken = [name for name, x in excess.items() if x > 0.0]
