@@ -91,31 +91,38 @@ def test_a_link_is_not_followed(own_cache: Path, tmp_path: Path) -> None:
     assert path.is_file() and not path.is_symlink()
 
 
-@pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "loop"])
-def test_an_entry_that_is_not_a_file_neither_hangs_nor_stops_a_run(own_cache: Path, kind: str, tmp_path: Path) -> None:
-    path = kept(own_cache)
+def put(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something that is no file takes the place of a library."""
     path.unlink()
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "socket":
         with socket.socket(socket.AF_UNIX) as server:
-            here = Path.cwd()
-            os.chdir(own_cache)  # the name of a socket is short
-            try:
-                server.bind(path.name[:100])
-                os.rename(path.name[:100], path.name)
-            finally:
-                os.chdir(here)
+            monkeypatch.chdir(path.parent)  # the name of a socket is short
+            server.bind("socket")
+            os.rename("socket", path)
     elif kind == "folder":
         path.mkdir()
     else:
         path.symlink_to(path.name)
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_cache_of_others as t; print(t.value().tolist())"
-    found = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True, timeout=60
+
+
+def test_entries_that_are_no_files_neither_hang_nor_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = {kind: tmp_path / kind for kind in ("fifo", "socket", "folder", "loop")}
+    for kind, folder in paths.items():
+        monkeypatch.setenv("SERVOCTL_CACHE", str(folder))
+        paths[kind] = kept(folder)
+        put(kind, paths[kind], monkeypatch)
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); import test_cache_of_others as t\n"
+        "for folder in sys.argv[2:]: os.environ['SERVOCTL_CACHE'] = folder; print(t.value().tolist())"
     )
-    assert found.stdout.strip() == "[2.0, 4.0]", found.stderr
-    assert path.is_dir() if kind == "folder" else cache.find(doubled().key) == path
+    words = [sys.executable, "-c", code, str(Path(__file__).parent), *(str(path.parent) for path in paths.values())]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert found.stdout.splitlines() == ["[2.0, 4.0]"] * 4, found.stderr
+    for kind, path in paths.items():
+        monkeypatch.setenv("SERVOCTL_CACHE", str(path.parent))
+        assert path.is_dir() if kind == "folder" else cache.find(doubled().key) == path
 
 
 def test_a_truncated_library_is_compiled_again(own_cache: Path) -> None:

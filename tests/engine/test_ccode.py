@@ -20,7 +20,6 @@ from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import CompileError, ConfigError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note
 from servoctl.types import Array
@@ -204,23 +203,6 @@ def test_a_cached_library_is_not_compiled_again(calls: Path, own_cache: Path) ->
     assert cache.clear()[0] == 2 and cache.size() == (0, 0)
 
 
-@pytest.mark.parametrize("damage", [b"", b"not a library", None])
-def test_a_damaged_file_is_compiled_again(calls: Path, own_cache: Path, damage: bytes | None) -> None:
-    value()
-    (kept,) = own_cache.iterdir()
-    kept.unlink()  # the library is in use: never write into it
-    kept.write_bytes(damage if damage is not None else os.urandom(5000))
-    np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
-    assert count(calls) == 2 and len(list(own_cache.iterdir())) == 1
-
-
-def test_a_file_that_is_not_a_library_is_compiled_again(calls: Path, own_cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no library")
-    cache.put(square()[0].key, tmp_path / "text")
-    np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
-    assert count(calls) == 1 and len(list(own_cache.iterdir())) == 1
-
-
 def test_a_cache_that_cannot_be_written_to_costs_a_compilation(
     calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,32 +229,38 @@ def test_concurrent_processes_share_a_cache(own_cache: Path) -> None:
         "import servoctl; run = servoctl.load('two_mass_spring', ['run.duration=0.1'], engine='c');"
         "print(run.simulate().metadata['engine'])"
     )
-    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    assert [process.communicate(timeout=100)[0].strip() for process in processes] == ["c"] * 4
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=100)[0].strip() for process in processes] == ["c"] * 2
     assert not list(own_cache.glob("*.tmp"))
 
 
 # No compiler ----------------------------------------------------------------------------------------------------------
 
 
-def failing_run(monkeypatch: pytest.MonkeyPatch, compiler_path: str) -> tuple[Trajectory, list[str]]:
-    monkeypatch.setenv("CC", compiler_path)
+INSTEAD = "--engine c: the run takes engine vm instead: "
+FAILS = 'case "$1" in --version) echo cc 1;; *) echo "code.c:1: error: out of luck" >&2; exit 3;; esac'
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("/no/such/cc", "", "no C compiler: CC=/no/such/cc is not found"),
+        ('"cc', "", 'no C compiler: CC="cc is not found'),
+        ("idle_cc", "echo cc 4", "the compiled library cannot be loaded: "),
+        ("bad_cc", FAILS, "the C compiler bad_cc fails with exit code 3: code.c:1: error: out of luck"),
+    ],
+)
+def test_without_a_compiler_that_works_the_run_takes_the_virtual_machine_and_says_why(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, body: str, said: str
+) -> None:
+    monkeypatch.setenv("CC", str(script(tmp_path / name, body)) if body else name)
     run = servoctl.load("two_mass_spring", ["run.duration=0.1"], engine="c")
     assert engine_note(run.loop) == run.loop.note
     trajectory = run.simulate()
-    return trajectory, [line for line in run.warnings if "engine" in line]
-
-
-def test_without_a_compiler_the_run_takes_the_virtual_machine_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    trajectory, lines = failing_run(monkeypatch, "/no/such/cc")
     assert (trajectory.metadata["engine"], trajectory.metadata["status"]) == ("vm", "done")
-    assert lines == ["--engine c: the run takes engine vm instead: no C compiler: CC=/no/such/cc is not found"]
-
-
-def test_a_compiler_whose_name_cannot_be_parsed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    trajectory, lines = failing_run(monkeypatch, '"cc')
-    assert trajectory.metadata["engine"] == "vm"
-    assert lines == ['--engine c: the run takes engine vm instead: no C compiler: CC="cc is not found']
+    (line,) = (line for line in run.warnings if "engine" in line)
+    assert line == INSTEAD + said or (name == "idle_cc" and line.startswith(INSTEAD + said))
+    assert "Additionally" not in line and not list(own_cache.glob("*"))
 
 
 def test_a_compiler_that_prints_no_version_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -292,15 +280,6 @@ def test_a_time_limit_that_is_not_a_positive_number_is_ignored(monkeypatch: pyte
     assert compiler.time_limit() == compiler.TIME_LIMIT
 
 
-def test_a_compiler_that_writes_no_file_is_reported(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    trajectory, lines = failing_run(monkeypatch, str(script(tmp_path / "idle_cc", "echo cc 4")))
-    assert trajectory.metadata["engine"] == "vm"
-    assert lines[0].startswith("--engine c: the run takes engine vm instead: the compiled library cannot be loaded: ")
-    assert "Additionally" not in lines[0] and not list(own_cache.glob("*"))
-
-
 def test_a_full_disk_under_the_cache_costs_a_compilation(
     calls: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,14 +291,6 @@ def test_a_full_disk_under_the_cache_costs_a_compilation(
     for _ in range(2):
         np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
     assert (count(calls), list(own_cache.iterdir())) == (2, [])
-
-
-def test_a_compiler_that_fails_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    body = 'case "$1" in --version) echo cc 1;; *) echo "code.c:1: error: out of luck" >&2; exit 3;; esac'
-    path = script(tmp_path / "bad_cc", body)
-    trajectory, lines = failing_run(monkeypatch, str(path))
-    assert trajectory.metadata["engine"] == "vm"
-    assert lines[0].endswith("the C compiler bad_cc fails with exit code 3: code.c:1: error: out of luck")
 
 
 def test_a_compiler_that_hangs_is_killed_with_its_child_processes(

@@ -41,6 +41,16 @@ def in_c(function: Any, *values: Array) -> list[Array]:
     return kernel(*values)
 
 
+def on_vm(function: Any, *values: Any) -> list[Array]:
+    """A CasADi function's values on the virtual machine."""
+    return [value.full() for value in function.call([ca.DM(value) for value in values])]
+
+
+def both(function: Any, *values: Array) -> Array:
+    """The first value in C and on the virtual machine, shape (2, rows, columns)."""
+    return np.stack([in_c(function, *values)[0], on_vm(function, *values)[0]])
+
+
 def in_lanes(function: Any, values: Array, folder: Path, lanes: int) -> Array:
     """A CasADi function of one vector at `lanes` vectors side by side, shape (lanes, outputs)."""
     size = function.numel_out(0)
@@ -202,66 +212,41 @@ def test_rows_longer_than_a_limit_are_kept_in_c_and_on_the_virtual_machine() -> 
         np.testing.assert_array_equal(kept, expected)
 
 
-@pytest.mark.parametrize("n", [3, 7, 14, 19, 52])  # of 52 the virtual machine takes other functions
-def test_triangles_products_and_projections_in_c_are_those_of_numpy(n: int) -> None:
+@pytest.mark.parametrize(("n", "many"), [(3, 1), (7, 1), (14, 1), (19, 1), (52, 30)])
+def test_triangles_products_and_projections_are_those_of_numpy(n: int, many: int) -> None:
+    """In C and on the virtual machine, which takes other functions for large matrices."""
     L, X, Z = spread_of(n)
     M = L @ L.T
-    factor, positive = factor_in_c(M)
-    assert positive[0, 0] == 1.0
-    np.testing.assert_array_equal(factor, np.tril(factor))
-    np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
+    for factor, positive in (factor_in_c(M), on_vm(loops.cholesky_function(n), ca.tril(ca.DM(M)))):
+        assert positive.item() == 1.0
+        np.testing.assert_array_equal(factor, np.tril(factor))
+        np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
+    tall, wide = np.tile(X, (many, 1)), np.tile(Z, (many, 1))
     solved = {
-        "X L^-T": (in_c(loops.lower_function(3, n), L, X)[0] @ L.T, X),
-        "X L^-T from the second row": (in_c(loops.lower_function(3, n, 1), L, X[:, 1:])[0] @ L[1:, 1:].T, X[:, 1:]),
-        "X L^-1": (in_c(loops.upper_function(3, n), L, X)[0] @ L, X),
-        "L^-T x": (L.T @ in_c(loops.back_function(n), L.T, X[:1].T)[0], X[:1].T),
-        "X^T x": (in_c(loops.dots_function(n, 3), X, X[:, :1])[0], X.T @ X[:, :1]),
-        "X Z^T": (in_c(loops.product_function(3, n, 2, False), X, Z.T)[0], X @ Z.T),
-        "X Z^T, transposed": (in_c(loops.product_function(3, n, 2, True), X, Z)[0], X @ Z.T),
-        "X (I - Z^T Z)": (in_c(loops.project_function(2, n, 3), Z, X)[0], X - X @ Z.T @ Z),
-        "|X|^2": (in_c(loops.squares_function(3 * n), X.ravel()[:, None])[0], np.full((1, 1), np.sum(X * X))),
+        "X L^-T": (both(loops.lower_function(3, n), L, X) @ L.T, X),
+        "X L^-T from the second row": (both(loops.lower_function(3, n, 1), L, X[:, 1:]) @ L[1:, 1:].T, X[:, 1:]),
+        "X L^-1": (both(loops.upper_function(3, n), L, X) @ L, X),
+        "L^-T x": (L.T @ both(loops.back_function(n), L.T, X[:1].T), X[:1].T),
+        "X^T x": (both(loops.dots_function(n, 3), X, X[:, :1]), X.T @ X[:, :1]),
+        "X Z^T": (both(loops.product_function(3, n, 2 * many, False), X, wide.T), X @ wide.T),
+        "X Z^T, transposed": (both(loops.product_function(3, n, 2 * many, True), X, wide), X @ wide.T),
+        "X (I - Z^T Z)": (both(loops.project_function(2, n, 3 * many), Z, tall), tall - tall @ Z.T @ Z),
+        "|X|^2": (both(loops.squares_function(3 * n), X.ravel()[:, None]), np.full((1, 1), np.sum(X * X))),
     }
     for name, (found, expected) in solved.items():
-        small = 1e-13 * n * (np.linalg.cond(L) if "L" in name else 1.0)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=small * np.abs(expected).max(), err_msg=name)
+        small = 1e-13 * n * (np.linalg.cond(L) if "L" in name else 1.0) * np.abs(expected).max()
+        for values in found:
+            np.testing.assert_allclose(values, expected, rtol=0, atol=small, err_msg=name)
 
 
+@pytest.mark.parametrize("n", [8, 30])
 @pytest.mark.parametrize("bad", [-1.0, 0.0, np.nan])
-def test_a_cholesky_factor_in_c_says_that_a_matrix_is_not_positive_definite(bad: float) -> None:
-    M = np.eye(8)
+def test_a_cholesky_factor_says_that_a_matrix_is_not_positive_definite(n: int, bad: float) -> None:
+    M = np.eye(n)
     M[5, 5] = bad
-    factor, positive = factor_in_c(M)
-    assert positive[0, 0] == 0.0 and float(loops.cholesky_function(8)(M)[1]) == 0.0
-    assert np.isfinite(factor).all() or np.isnan(bad)
-
-
-@pytest.mark.parametrize("n", [7, 30])
-def test_large_operations_on_the_virtual_machine_equal_numpy(n: int) -> None:
-    L, X, Z = spread_of(n)
-    M = L @ L.T
-    factor, positive = loops.cholesky_function(n)(ca.tril(ca.DM(M)))
-    assert float(positive) == 1.0
-    np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
-    many = np.tile(X, (4, 1))
-    for name, found, expected in [
-        ("X L^-T", np.array(loops.lower_function(12, n)(L, many)) @ L.T, many),
-        (
-            "X L^-T from the third row",
-            np.array(loops.lower_function(12, n, 2)(L, many[:, 2:])) @ L[2:, 2:].T,
-            many[:, 2:],
-        ),
-        ("X L^-1", np.array(loops.upper_function(12, n)(L, many)) @ L, many),
-        ("L^-T x", L.T @ np.array(loops.back_function(n)(L.T, X[0])), X[:1].T),
-        ("X X^T", np.array(loops.product_function(12, n, 30, True)(many, np.ones((30, n)))), many @ np.ones((n, 30))),
-        ("X (I - Z^T Z)", np.array(loops.project_function(2, n, 150)(Z, np.tile(X, (50, 1))))[:3], X - X @ Z.T @ Z),
-    ]:
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * n * np.linalg.cond(L), err_msg=name)
-
-
-def test_a_large_cholesky_factor_is_finite_and_not_positive_where_a_pivot_is_negative() -> None:
-    M = np.diag([1.0] * 20 + [-1.0] + [1.0] * 9)
-    factor, positive = loops.cholesky_function(30)(ca.tril(ca.DM(M)))
-    assert float(positive) == 0.0 and np.isfinite(np.array(factor)).all()
+    for factor, positive in (factor_in_c(M), on_vm(loops.cholesky_function(n), ca.tril(ca.DM(M)))):
+        assert positive.item() == 0.0
+        assert np.isfinite(factor).all() or np.isnan(bad)
 
 
 def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -> None:

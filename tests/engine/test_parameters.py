@@ -105,15 +105,6 @@ def test_a_kernel_gives_copies_and_takes_one_number_for_an_entry_of_one() -> Non
     assert matrix.tolist() == [[3.0, 6.0, 9.0], [4.0, 8.0, 12.0]]
 
 
-def test_a_vector_of_the_wrong_length_is_not_broadcast() -> None:
-    given = inputs({"t": (1,), "x": (3,)})
-    kernel = Kernel.compile("f", given, {"y": given["x"] * given["t"][0]})
-    with pytest.raises(ValueError, match=r"f: x: expected shape \(3,\), got \(1,\)"):
-        kernel(1.0, np.array([1.0]))
-    with pytest.raises(ValueError, match=r"f: t: expected shape \(1,\), got \(3,\)"):
-        kernel(np.ones(3), np.ones(3))
-
-
 def test_derivatives_equal_complex_steps() -> None:
     def f(x: Array) -> Array:
         return np.array([np.sin(x[0]) * x[1] ** 3, np.exp(x[0] * x[2]) / x[1]])

@@ -65,31 +65,8 @@ def test_an_operator_gives_what_numpy_gives_with_the_symbol_on_either_side(word:
 
 
 UNARY = [
-    "sin",
-    "cos",
-    "tan",
-    "arctan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "arcsinh",
-    "exp",
-    "expm1",
-    "sign",
-    "fabs",
-    "floor",
-    "ceil",
-]
-UNARY += [
-    "deg2rad",
-    "radians",
-    "rad2deg",
-    "degrees",
-    "absolute",
-    "negative",
-    "positive",
-    "square",
-    "reciprocal",
+    *("sin", "cos", "tan", "arctan", "sinh", "cosh", "tanh", "arcsinh", "exp", "expm1", "sign", "fabs", "floor"),
+    *("ceil", "deg2rad", "radians", "rad2deg", "degrees", "absolute", "negative", "positive", "square", "reciprocal"),
     "conjugate",
 ]
 POSITIVE = ["sqrt", "log", "log1p", "log10", "arcsin", "arccos", "arctanh"]

@@ -118,7 +118,7 @@ def test_a_kernel_takes_numbers_in_any_form(x: Any, s: Any) -> None:
     np.testing.assert_array_equal(kernel(x, s)[0].ravel(), [3.0, 6.0])
 
 
-@pytest.mark.parametrize("x", [3.0, np.arange(3.0), np.zeros((2, 2))])
+@pytest.mark.parametrize("x", [3.0, np.ones(1), np.arange(3.0), np.zeros((2, 2))])
 def test_a_value_of_the_wrong_size_is_refused_by_name(x: Any) -> None:
     given = inputs({"x": (2,)})
     kernel = Kernel.compile("doubled", given, {"y": 2.0 * given["x"]})
