@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -58,19 +57,6 @@ def plant(path: Path) -> Robot:
     return builder.plant()
 
 
-def mujoco_terms(path: Path, q: Any, v: Any) -> tuple[Any, Any]:
-    """M and bias of MuJoCo, without damping."""
-    import mujoco
-
-    model = mujoco.MjModel.from_xml_path(str(path))
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = q, v
-    mujoco.mj_forward(model, data)
-    M = np.zeros((model.nv, model.nv))
-    mujoco.mj_fullM(model, data, M)
-    return M, data.qfrc_bias - data.qfrc_passive
-
-
 def test_without_mujoco_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mujoco", None)
     path = written(tmp_path, ARM)
@@ -92,18 +78,6 @@ def test_a_file_that_is_no_mjcf_is_refused(tmp_path: Path, content: str, expecte
     with pytest.raises(ConfigError) as error:
         read_mjcf(path)
     assert error.value.problems == [f"{path}: {expected}"]
-
-
-def test_mass_matrix_and_bias_are_those_of_mujoco(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
-    path = written(tmp_path, ARM)
-    robot, chance = plant(path), np.random.default_rng(1)
-    assert list(robot.coordinates) == ["lift", "turn", "elbow"]
-    for _ in range(5):
-        q, v = chance.uniform(-2, 2, 3), chance.uniform(-3, 3, 3)
-        M, bias = mujoco_terms(path, q, v)
-        np.testing.assert_allclose(robot.mass_matrix(q, 0), M, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(-robot.force(q, v, 0), bias, rtol=1e-11, atol=1e-11)
 
 
 def test_limits_and_efforts_are_read(tmp_path: Path) -> None:
@@ -130,17 +104,6 @@ def test_a_free_joint_at_the_root_is_a_free_base(tmp_path: Path) -> None:
     assert description.notes == ("floor: a body that does not move is left out beside a free one",)
     robot = plant(path)
     assert list(robot.coordinates)[-1] == "hip"
-    # MuJoCo's rates are those of the position, the angular velocity in body axes, and the joint
-    p = np.array([0.8, 0.2, -0.4, 0.4]) / np.linalg.norm([0.8, 0.2, -0.4, 0.4])
-    w, x, y, z = p
-    G = 2 * np.array([[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]])  # body rates from quaternion rates
-    q = np.array([0.1, 0.2, 0.3, *p, 0.6])
-    M, _ = mujoco_terms(path, q, np.zeros(7))
-    ours = robot.mass_matrix(q, 0.0)
-    to_body = np.zeros((7, 8))
-    to_body[:3, :3], to_body[3:6, 3:7], to_body[6, 7] = np.eye(3), G, 1.0
-    tangent = np.linalg.pinv(to_body)
-    np.testing.assert_allclose(tangent.T @ ours @ tangent, M, rtol=1e-11, atol=1e-11)
 
 
 LEFT_OUT = """<mujoco>
@@ -227,17 +190,6 @@ LINKED = """<mujoco>
   </equality>
   <actuator><motor name="m" joint="drive" gear="10" ctrlrange="-0.5 0.05"/></actuator>
 </mujoco>"""
-
-
-def test_rotors_of_a_file_are_in_the_mass_matrix_with_a_motor_and_without(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
-    geared = ARM.replace('name="lift"', 'name="lift" armature="3"').replace('"elbow" axis', '"elbow" armature="2" axis')
-    path = written(tmp_path, geared)
-    for motors in (None, ["elbow"], []):
-        builder, q = RobotBuilder(), np.array([0.1, 0.7, -0.4])
-        builder.add(read_mjcf(path), motors=motors)
-        M, _ = mujoco_terms(path, q, np.zeros(3))
-        np.testing.assert_allclose(builder.plant().mass_matrix(q, 0.0), M, rtol=1e-12, atol=1e-12)
 
 
 def test_equalities_of_a_file_are_loops_and_mimic_joints(tmp_path: Path) -> None:
