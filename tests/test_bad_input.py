@@ -18,10 +18,11 @@ from config_texts import CART_PLANT as PLANT
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.config.load import load_config
-from servoctl.errors import ConfigError, ServoctlError, TaskError
+from servoctl.errors import ConfigError, ServoctlError
 from servoctl.laws.observer import Observer
 from servoctl.run_folder import load_run
 from tests.faces import exit_code
+from tests.refused import table
 from tests.small_plants import Masses
 
 TASK = '  - {name: follow, holonomic: "x - (1 - cos(t))"}'
@@ -297,90 +298,14 @@ def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) ->
     return sc.simulate(plant or Masses(m=2.0), task, law, **{"q": 0.0, "duration": 0.01, **how})
 
 
-@pytest.mark.parametrize(
-    ("how", "sentence"),
-    [
-        (
-            {"plant": Masses},
-            "plant: expected a plant, got <class '.*Masses'> \\(make one: Masses\\(...\\)\\)",
-        ),
-        ({"task": [sc.Holonomic("x")]}, "simulate: task: expected a mapping of names to constraints"),
-        ({"task": {"x": "x"}}, "x: expected a constraint, got 'x' \\(as in servoctl.Holonomic\\('x'\\)\\)"),
-        ({"task": {"x": sc.Holonomic("xx")}}, "x: unknown word 'xx' \\(did you mean 'x'\\?\\)"),
-        ({"task": {"x": sc.Holonomic(lambda q, t: None)}}, "x: Holonomic: expected numbers, got None"),
-        ({"law": sc.Baumgarte(1, 1)}, "simulate: law: expected a law such as ConstraintFollowing"),
-        ({"law": replace(LAW, rank_tolerance=5.0)}, "law.rank_tolerance: expected a number between 0 and 1, got 5.0"),
-        (
-            {"bounds": {"b": sc.Bound(sc.Holonomic("1 - x"), margin=-0.1)}},
-            "bounds.b.margin: expected a margin >= 0 \\[unit of h\\], or auto, got -0.1",
-        ),
-        ({"law": replace(LAW, priorities={"y": 2})}, "law.priorities: there is no task 'y' \\(known: x\\)"),
-        ({"law": replace(LAW, priorities={"x": 0})}, "law.priorities.x: expected an integer >= 1, got 0"),
-        ({"law": replace(LAW, optional=["z"])}, "law.optional: there is no task 'z' \\(known: x\\)"),
-        ({"law": replace(LAW, residual_tolerance=-1)}, "law.residual_tolerance: expected a positive number, got -1"),
-        ({"law": replace(LAW, input_damping=np.nan)}, "law.input_damping: expected a number >= 0, got nan"),
-        (
-            {"law": replace(LAW, secondary=sc.Secondary(preload={"Fx": np.inf}))},
-            "law.secondary.preload.Fx: expected a number, got inf",
-        ),
-        (
-            {"law": replace(LAW, observer=Observer(-1.0)), "period": 0.01},
-            "law.observer.rate: expected a positive number",
-        ),
-        ({"q": [0.0, 0.0, 0.0]}, "simulate: q: expected 2 values \\(x, y\\), got 3"),
-        ({"q": [np.nan, 0.0]}, "simulate: q: expected finite numbers, got \\[nan, 0.0\\]"),
-        ({"q": {"x": 0.0}}, "simulate: q: no value for y"),
-        ({"v": {"z": 0.0}}, "simulate: v.z: there is no coordinate 'z' \\(known: x, y\\)"),
-        ({"duration": -1}, "simulate: duration: expected a positive time \\[s\\], got -1"),
-        ({"duration": np.inf}, "simulate: duration: expected a positive time \\[s\\], got inf"),
-        ({"step": 0}, "simulate: step: expected a positive time \\[s\\], got 0"),
-        ({"duraton": 1}, "simulate: duraton: unknown key \\(did you mean 'duration'\\?\\)"),
-        ({"passive_rank_tolerance": 2}, "simulate: passive_rank_tolerance: expected a number between 0 and 1, got 2"),
-        ({"method": "euler"}, "simulate: method: expected one of rk4, dop853"),
-        (
-            {"integrator": {"method": "dop853"}},
-            "simulate: integrator: unknown argument \\(give method, step, rtol or atol",
-        ),
-        ({"law": replace(LAW, passive_rank_tolerance=None)}, "law.passive_rank_tolerance: expected a number"),
-        ({"engine": "fortran"}, "simulate: engine: expected one of auto, c, vm, numpy, got 'fortran'"),
-        ({"period": 0.01, "step": 0.003}, "simulate: step: 0.003 does not divide period 0.01"),
-        ({"method": "cvodes"}, "simulate: method: cvodes is gone \\(use radau, or dop853"),
-        (
-            {"realism": {"lag": 0.01}},
-            "simulate: realism: needs period \\(realism is for sampled laws: give period \\[s\\]",
-        ),
-        ({"realism": {"lga": 1}, "period": 0.01}, "simulate: realism.lga: unknown key \\(did you mean 'lag'"),
-        (
-            {"realism": {"noise": {"q": {"z": 1}}}, "period": 0.01},
-            "simulate: realism.noise.q.z: there is no coordinate",
-        ),
-        ({"realism": {"delay": 3}, "period": 0.01}, "simulate: realism.delay: 3 s is 300 periods"),
-        ({"realism": {"machine": {"mjcf": "no.xml"}}, "period": 0.01}, "simulate: realism.machine.mjcf: .*no.xml"),
-        ({"inputs": {"Fx": "1"}}, "simulate: inputs: cannot be used with a law"),
-        ({"law": None, "inputs": {"G": "1"}}, "simulate: inputs.G: there is no actuator 'G'"),
-        ({"law": None, "inputs": {"Fx": "zz"}}, "simulate: inputs.Fx: unknown word 'zz'"),
-    ],
-)
-def test_python_calls_refuse_the_same_input_as_configs(how: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ServoctlError, match=sentence):
-        simulate(**how)
+CALLED = {"sc": sc, "np": np, "replace": replace, "LAW": LAW, "Observer": Observer, "Masses": Masses}
+"""What the arguments of the calls are made of."""
 
 
-@pytest.mark.parametrize(
-    ("law", "sentence"),
-    [
-        ({"correction": 3}, "law.correction: expected a correction such as Baumgarte"),
-        ({"corrections": {"z": sc.Baumgarte(4, 4)}}, "task.z.correction: there is no task 'z' \\(tasks: x\\)"),
-        ({"allocation": "least"}, "law.allocation: expected one of minimum_norm, weighted"),
-        ({"on_infeasible": "stop"}, "law.on_infeasible: expected one of warn, damp, fault, got 'stop'"),
-        ({"allocation": "weighted", "weights": {"Fx": 0.0}}, "law.allocation.weighted.Fx: expected a positive number"),
-        ({"limits": {"Fx": (2.0, 1.0)}}, "law.limits.Fx: expected a positive number or \\(lower, upper\\)"),
-        ({"null_space": {"Fx": "z"}}, "law.null_space.Fx: unknown word 'z'"),
-    ],
-)
-def test_a_law_from_python_is_checked_when_it_is_bound(law: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(TaskError, match=sentence):
-        simulate(law=sc.ConstraintFollowing(**law))
+@pytest.mark.parametrize(("how", "sentence"), [(*how, *said) for _, how, said in table("calls")])
+def test_python_calls_refuse_the_same_input_as_configs(how: str, sentence: str) -> None:
+    with pytest.raises(ServoctlError, match=re.escape(sentence)):
+        simulate(**eval(how, CALLED))
 
 
 def test_python_calls_report_all_errors_at_once() -> None:

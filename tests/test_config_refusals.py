@@ -7,6 +7,12 @@ import pytest
 from config_texts import CART, CART_PLANT, GRAMMAR, HEAD, HIL, REALISM, ROBOT, SHAPES
 from small_robot import SMALL, small_urdf
 
+from servoctl.config import shipped_configs
+from tests.estimation.test_estimator import CONFIG as ESTIMATED
+from tests.laws.test_observer import CONFIG as OBSERVED
+from tests.laws.test_uncertainty import CONFIG as UNCERTAIN
+from tests.laws.test_uncertainty import PLANT as UNCERTAIN_PLANT
+from tests.rail_mass import RAIL_MASS
 from tests.refused import Base, Case, assert_refused, cases
 
 CART_FILE = {"cart.py": CART_PLANT}
@@ -42,6 +48,10 @@ BASES = {
         {"cart.py": CART_PLANT + MORE},
     ),
     "rail": Base(CART, "cart.yaml", {"cart.py": CART_PLANT + RAIL}),
+    "observed": Base(OBSERVED, beside={"mass.py": RAIL_MASS}),
+    "estimated": Base(ESTIMATED, beside={"mass.py": RAIL_MASS}),
+    "uncertain": Base(UNCERTAIN, beside={"cart.py": UNCERTAIN_PLANT}),
+    "robots": Base(shipped_configs()["coordinated_robots"].read_text()),
     "small_robot": Base(SMALL, beside={"files/small.urdf": small_urdf()}),
 }
 

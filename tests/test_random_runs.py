@@ -39,7 +39,10 @@ STRUCTURES = {
     "law: {correction: {baumgarte: {alpha: 4, beta: 4}}, limits: {F: 1, G: 1}}\n",
     "rolling": "task: [{name: a, nonholonomic: 'der(x) - der(y) - 0.1'}]\nlaw: {correction: {p_feedback: {P: 0.2}}}\n",
 }
-REAL = "realism: {delay: 10*ms, lag: {F: 5*ms}, noise: {q: 1e-6}, saturation: {G: 5}, parameter_error: {m1: 0}}\n"
+REAL = (
+    "realism: {delay: 10*ms, jitter: 3*ms, lag: {F: 5*ms}, noise: {q: 1e-6}, saturation: {G: 5}, "
+    "friction: {viscous: 0.1}, parameter_error: {m1: 0}}\n"
+)
 CASES = [(name, real) for name in STRUCTURES for real in (False, True)]
 DRAWS = int(os.environ.get("SERVOCTL_DRAWS", "12"))
 """Draws per case; each makes a single run, a quarter of them on two engines, and all together one batch."""
@@ -65,6 +68,7 @@ def drawn(random: np.random.Generator, name: str, real: bool) -> dict[str, list[
         found |= {"law.correction.baumgarte.alpha": alphas, "law.correction.baumgarte.beta": alphas}
     if real:
         found["realism.parameter_error.m1"] = random.uniform(-0.95, 2, DRAWS).tolist()
+        found["realism.delay"] = random.uniform(0, 0.02, DRAWS).tolist()
         found["run.seed"] = random.integers(0, 100, DRAWS).astype(float).tolist()
     return found
 

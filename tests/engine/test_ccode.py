@@ -38,17 +38,14 @@ LAST_PLACE = 1e-7
 OPTIMISED = (
     "arm_obstacle",
     "chain",
-    "coordinated_robots",
     "coordinated_robots_limited",
-    "crane",
     "elbow_above_table",
     "flexible_joint_drive",
     "four_bar",
     "scara_path",
     "swarm",
-    "two_mass_spring",
 )
-"""Shipped configs with every kind of law and plant; of all others only the numbers are new."""
+"""Shipped configs with every kind of law and plant; whole runs of others are compared below."""
 
 FROM_FILES = ("arm_path", "quadruped_stand", "two_arms_box")
 """Robots from files, whose C is compiled without optimisation: it takes less time."""

@@ -121,16 +121,6 @@ def test_an_ill_conditioned_pseudoinverse_agrees_with_fifty_digits(engine: str, 
     assert error <= 20 * EPS * 10.0**digits * np.linalg.norm(expected, 2)
 
 
-@pytest.mark.parametrize("n", [3, 5])
-def test_a_hilbert_matrix_is_inverted_as_well_as_its_condition_allows(n: int) -> None:
-    A = np.array([[1.0 / (i + j + 1) for j in range(n)] for i in range(n)])
-    with mpmath.workdps(50):
-        expected = np.array((mpmath.matrix(A.tolist()) ** -1).tolist(), dtype=float)
-    for engine in ("numbers", "symbols"):
-        error = np.linalg.norm(pinv_of(engine, A) - expected, 2) / np.linalg.norm(expected, 2)
-        assert error <= 20 * EPS * np.linalg.cond(A)
-
-
 @pytest.mark.parametrize(("factor", "rank"), [(12.0, 2), (0.08, 1)])
 def test_a_direction_counts_when_its_pivot_exceeds_the_tolerance(factor: float, rank: int) -> None:
     A = np.diag([1.0, factor * 1e-6])

@@ -188,34 +188,6 @@ def test_a_dead_encoder_shows_within_three_ticks() -> None:
     assert max(worst[1497:]) > OUTLIER
 
 
-@pytest.fixture(scope="module")
-def robots() -> dict[str, Trajectory]:
-    """The shipped robots with masses that are 30 % off, one cycle late, from 16-bit angles alone."""
-    changes = [*ROBOTS, "run.duration=3"]
-    runs = {
-        name: sc.load(
-            "coordinated_robots", [*changes, f"estimation.kind={kind}", f"realism.parameter_error.m={e}"], "c"
-        )
-        for name, kind, e in (("model", "model", 0.3), ("light", "model", -0.3), ("difference", "difference", 0.3))
-    }
-    return {name: run.simulate() for name, run in runs.items()}
-
-
-def test_robots_with_masses_that_are_wrong_follow_from_angles_alone(robots: dict[str, Trajectory]) -> None:
-    def rms(run: Trajectory) -> float:
-        return float(np.sqrt(np.mean(run["violation.object_y"][run.t > 2.0] ** 2)))
-
-    for name in ("model", "light"):
-        assert rms(robots[name]) < 5e-5
-        assert np.abs(robots[name]["violation.object_y"]).max() < 1.5e-3
-    assert rms(robots["difference"]) > 300 * rms(robots["model"])
-
-    def activity(run: Trajectory) -> float:
-        return float(np.abs(np.diff(run.u, axis=0)).sum() / run.t[-1])
-
-    assert activity(robots["model"]) < 0.6 * activity(robots["difference"])
-
-
 def test_the_logged_state_of_a_simulated_run_is_the_true_one(robots: dict[str, Trajectory]) -> None:
     run = robots["model"]
     assert np.abs(run["passive.loop.0"]).max() < 1e-9
@@ -251,24 +223,6 @@ def test_a_wrong_estimator_is_refused_in_python_as_in_a_config(wrong: dict[str, 
     estimator = sc.Estimator(**wrong)
     with pytest.raises(ConfigError, match=message):
         sc.simulate(Masses("x", "F"), task, law, q=0.0, duration=0.01, period=0.001, estimation=estimator)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("estimation.kind=kalman", "estimation.kind: expected one of model, alpha_beta, difference, got 'kalman'"),
-        ("run.period=", r"estimation: needs a sampled law \(give run.period\)"),
-        ("law.observer=auto", "law.observer: cannot be used with estimation.kind model: both would cancel"),
-        ("estimation.filter_time=1*ms", "estimation.filter_time: belongs to kind difference, not to model"),
-        ("estimation.noise.q=0", "estimation.noise.q: expected a positive number"),
-        ("estimation.disturbance={y: 3}", "estimation.disturbance.y: there is no coordinate 'y'"),
-        ("estimation.disturbance=1e-20", "estimation: x: disturbance 1e-20 and noise"),
-        ("realism.measured=v", "realism.measured: expected"),
-    ],
-)
-def test_what_does_not_fit_is_refused_by_name(mass: Path, change: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        sc.load(mass, [change])
 
 
 def test_a_machine_of_separate_parts_is_compiled_with_its_estimator() -> None:

@@ -10,7 +10,7 @@ import pytest
 import servoctl as sc
 from hil.loop.controller import Controller
 from servoctl.check.report import check
-from servoctl.errors import ConfigError, TaskError
+from servoctl.errors import TaskError
 from servoctl.laws.observer import Observer, RowObserver, largest_rate
 from servoctl.mechanics.timing import Timing
 from tests.rail_mass import written
@@ -159,20 +159,6 @@ def test_check_gives_the_limit_of_each_row(mass: Path) -> None:
     assert values["rate"] == 100.0
     assert values["limit"] == math.inf
     assert values["limit_if_off"] == pytest.approx(3874, rel=1e-3)
-
-
-@pytest.mark.parametrize(("changes", "text"), [
-    (["run.period="], "law.observer: needs a sampled law (give run.period)"),
-    (["law.kind=input_output", "law.correction={poles: -4}"], "law.observer: does not fit law.kind input_output"),
-    (["law.observer={rate: 0}"], "law.observer.rate: expected a positive number"),
-    (["law.observer={rate: fast}"], "law.observer.rate: "),
-    (["law.observer={speed: 1}"], "law.observer.speed: unknown key"),
-    (["law.observer=maybe"], "law.observer: expected auto or a mapping"),
-])  # fmt: skip
-def test_a_wrong_observer_is_refused(mass: Path, changes: list[str], text: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        sc.load(mass, changes)
-    assert text in str(error.value)
 
 
 def test_auto_is_a_fifth_of_the_sampling_rate(mass: Path) -> None:

@@ -77,15 +77,6 @@ def test_computed_torque_is_constraint_following_where_rows_motors_and_coordinat
     np.testing.assert_allclose(mine.q, ours.q, rtol=0, atol=1e-11)
 
 
-def test_on_emulated_drives_too(folder: Path, tmp_path: Path) -> None:
-    for name, sets in (("own", ["--set", OWN]), ("ours", [])):
-        words = ["hil", str(folder / "scara.yaml"), "--duration", "0.5", "--out", str(tmp_path / name), *sets]
-        assert exit_code(*words) == 0
-    mine, ours = (sc.load_run(tmp_path / name) for name in ("own", "ours"))
-    np.testing.assert_allclose(mine.q, ours.q, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(mine.u, ours.u, rtol=0, atol=1e-6)
-
-
 def test_gains_that_the_drives_are_too_slow_for_are_named_by_check_and_refused_on_drives(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,17 +89,6 @@ def test_gains_that_the_drives_are_too_slow_for_are_named_by_check_and_refused_o
     assert said in capsys.readouterr().err
     assert exit_code("hil", config, "--set", OWN, *gains) == 2
     assert said in capsys.readouterr().err
-
-
-def test_its_gains_are_parameters_of_the_compiled_law(folder: Path) -> None:
-    run = own(folder, "run.period=0.002", "initial.project=false", "initial.q.q4=-0.11")
-    kp = [100.0, 400.0]
-    table = sc.batch(run, {"law.parameters.kp": kp})
-    singles = [own(folder, "run.period=0.002", "initial.project=false", "initial.q.q4=-0.11",
-                   f"law.parameters.kp={k}").simulate().summary()["tasks"]["z"] for k in kp]  # fmt: skip
-    assert table["max_violation.z"] == pytest.approx([single["max_violation"] for single in singles], rel=1e-9)
-    assert table["final_violation.z"] == pytest.approx([single["final_violation"] for single in singles], abs=1e-12)
-    assert table["rms_violation"][0] > 1.05 * table["rms_violation"][1]
 
 
 @pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path")
@@ -285,14 +265,6 @@ def test_a_term_without_states_is_what_it_adds(path: Path) -> None:
     run = sc.load(path, [of("Push", a=0.8), "run.duration=6"], engine="vm").simulate()
     assert run["violation.x"][-1] == pytest.approx(0.8 / 16, rel=1e-3)
     assert not [name for name in run.columns if name.startswith("memory")]
-
-
-def test_a_sweep_of_its_gain_equals_single_runs(path: Path) -> None:
-    changes = ["initial.q.x=0.05"]
-    table = sc.batch(sc.load(path, changes, engine="vm"), {"law.terms.integral.parameters.k": [20.0, 80.0]})
-    for k, final in zip((20.0, 80.0), table["final_violation"], strict=True):
-        run = sc.load(path, [*changes, f"law.terms.integral.parameters.k={k}"], engine="vm").simulate()
-        assert final == pytest.approx(abs(run["violation.x"][-1]), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["disturbance", "bounds", "observer", "estimation"])

@@ -8,7 +8,6 @@ import pytest
 
 import servoctl as sc
 from servoctl.assembly.make import make_system
-from servoctl.engine import compiler
 from servoctl.engine.decomposition import frobenius
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import product
@@ -153,29 +152,6 @@ def test_rank_is_counted_against_the_matrix_before_any_projection(size: float, r
     assert prioritised(levels, 1e-6, scale=[2.0, 2.0]).ranks == (1, 0)
 
 
-@pytest.mark.parametrize("shapes", SHAPES)
-def test_symbols_give_the_same_values_as_numbers(shapes: tuple[tuple[int, int], ...]) -> None:
-    rows = sum(count for count, _ in shapes)
-    cuts = np.cumsum([count for count, _ in shapes])[:-1]
-    given = inputs({"T": (rows, 6), "e": (rows,), "measure": (4, 6), "tolerance": (1,)})
-    symbolic = list(zip(np.split(given["T"], cuts), np.split(given["e"], cuts), strict=True))
-
-    def outputs(found: Prioritised) -> dict[str, Any]:
-        ranks, pivots = np.array(found.ranks), np.array([*found.pivots, found.pivot_min])
-        left = np.concatenate(found.residuals)
-        return {"u": found.u, "free": found.free, "left": left, "ranks": ranks, "pivots": pivots}
-
-    traced = prioritised(symbolic, given["tolerance"][0], measure=given["measure"])
-    kernel = Kernel.compile("priorities", given, outputs(traced))
-    measure = np.random.default_rng(9).standard_normal((4, 6))
-    for seed in range(3):
-        levels = problem(shapes, seed)
-        T, e = np.concatenate([T for T, _ in levels]), np.concatenate([e for _, e in levels])
-        expected = outputs(prioritised(levels, TOLERANCE, measure=measure))
-        for (name, value), found in zip(expected.items(), kernel(T, e, measure, TOLERANCE), strict=True):
-            np.testing.assert_allclose(found, value, rtol=0, atol=ROUNDING, err_msg=name)
-
-
 def test_derivatives_stay_finite_if_a_level_loses_rank() -> None:
     import casadi as ca
 
@@ -188,12 +164,6 @@ def test_derivatives_stay_finite_if_a_level_loses_rank() -> None:
             assert np.isfinite(np.array(part)).all()
 
 
-ENGINES = [
-    "vm",
-    "numpy",
-    pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no compiler")),
-]
-
 CONFIG = """\
 plant: {class: "tests.laws.test_outcomes:Masses", parameters: {inputs: "%s"}}
 initial: {q: {x1: 0.5, x2: -0.2}}
@@ -205,19 +175,18 @@ run: {duration: 0.5, integrator: {step: 0.005}}
 """
 
 
-def run(folder: Path, engine: str, mode: str = "fault", inputs: str = "1", first: str = "", more: str = "") -> Any:
+def run(folder: Path, mode: str = "fault", inputs: str = "1", first: str = "", more: str = "") -> Any:
     """The summary of a run whose posture asks x1 to be where the first task does not want it."""
     path = folder / "wish.yaml"
     path.write_text(CONFIG % (inputs, first, ", priority: 2", mode, more))
-    return sc.load(path, engine=engine).simulate()
+    return sc.load(path, engine="vm").simulate()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["warn", "damp", "fault"])
 def test_a_conflicting_row_of_lower_priority_is_reported_and_does_not_change_the_status(
-    tmp_path: Path, engine: str, mode: str
+    tmp_path: Path, mode: str
 ) -> None:
-    found = run(tmp_path, engine, mode)
+    found = run(tmp_path, mode)
     summary = found.summary()
     assert (summary["status"], summary["status_counts"]) == ("done", {"OK": 101})
     assert summary["residual_max"] < 1e-12
@@ -228,39 +197,36 @@ def test_a_conflicting_row_of_lower_priority_is_reported_and_does_not_change_the
     assert summary["given_up"] == {"posture": pytest.approx(np.max(found["given_up.posture"]))}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_feasible_row_of_lower_priority_is_met_in_full(tmp_path: Path, engine: str) -> None:
+def test_a_feasible_row_of_lower_priority_is_met_in_full(tmp_path: Path) -> None:
     path = tmp_path / "wish.yaml"
     text = (CONFIG % ("1 2", "", ", priority: 2", "fault", "")).replace("x1 + 7", "x2 + 0.3")
     path.write_text(text)
-    summary = sc.load(path, engine=engine).simulate().summary()
+    summary = sc.load(path, engine="vm").simulate().summary()
     assert summary["status_counts"] == {"OK": 101}
     assert summary["given_up"]["posture"] < 1e-12
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_rows_of_priority_1_that_conflict_still_stop_the_run(tmp_path: Path, engine: str) -> None:
+def test_rows_of_priority_1_that_conflict_still_stop_the_run(tmp_path: Path) -> None:
     path = tmp_path / "both.yaml"
     path.write_text((CONFIG % ("1 2", "", "", "fault", "")).replace("x1 + 7", "x2 + 0.2 - 0.3*t").replace("1 2", "+"))
-    found = sc.load(path, engine=engine).simulate()
+    found = sc.load(path, engine="vm").simulate()
     assert found.metadata["status"] == "stopped"
     assert Status.INFEASIBLE.value in found.metadata["error"]
     assert "given_up" not in found.summary()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_limit_that_affects_only_a_row_of_lower_priority_is_not_a_saturation(tmp_path: Path, engine: str) -> None:
+def test_a_limit_that_affects_only_a_row_of_lower_priority_is_not_a_saturation(tmp_path: Path) -> None:
     """The second mass would take 120 N to its wish; the first needs none of it."""
     path = tmp_path / "wish.yaml"
     path.write_text((CONFIG % ("1 2", "", ", priority: 2", "fault", ", limits: {F2: 5}")).replace("x1 + 7", "x2 + 7"))
-    summary = sc.load(path, engine=engine).simulate().summary()
+    summary = sc.load(path, engine="vm").simulate().summary()
     assert (summary["status"], summary["status_counts"]) == ("done", {"OK": 101})
     assert abs(summary["inputs"]["F2"]["min"]) == pytest.approx(5.0)
     assert summary["given_up"]["posture"] > 50.0
 
 
 def test_a_task_of_lower_priorities_only_always_has_the_status_ok(tmp_path: Path) -> None:
-    summary = run(tmp_path, "vm", first=", priority: 3").summary()
+    summary = run(tmp_path, first=", priority: 3").summary()
     assert (summary["status"], summary["status_counts"]) == ("done", {"OK": 101})
     assert summary["given_up"]["posture"] < 1e-12 < 1.0 < summary["given_up"]["first"]
 

@@ -1,10 +1,8 @@
 """Named secondary aims: met as well as the task allows, without an effect on the task."""
 
 import numpy as np
-import pytest
 
 import servoctl as sc
-from servoctl.errors import ConfigError
 
 TASK = ("object_x", "object_y", "level")
 
@@ -45,17 +43,3 @@ def test_damping_takes_energy_out_of_the_free_motion() -> None:
     speeds = [np.linalg.norm(t.v[-1]) for t in trajectories]
     assert speeds[1] < 0.9 * speeds[0]
     assert max(t.violation("tip").max() for t in trajectories) < 1e-9
-
-
-@pytest.mark.parametrize(
-    ("secondary", "error"),
-    [
-        ("{preload: {u9: 1}}", r"law\.secondary\.preload\.u9: there is no actuator 'u9'"),
-        ("{centre: true}", r"law\.secondary\.centre: there are no limits to be in the middle of"),
-        ("{damping: -1}", r"law\.secondary\.damping: expected a number >= 0, got -1"),
-        ("{center: true}", r"law\.secondary\.center: unknown key \(did you mean 'centre'\?\)"),
-    ],
-)
-def test_a_wrong_aim_is_named(secondary: str, error: str) -> None:
-    with pytest.raises(ConfigError, match=error):
-        sc.load("coordinated_robots", [f"law.secondary={secondary}"])

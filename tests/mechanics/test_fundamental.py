@@ -8,8 +8,6 @@ import pytest
 from multipliers import multiplier_equation
 
 import servoctl
-from plants.coordinated_robots import CoordinatedRobots
-from servoctl.assembly import simulate
 from servoctl.assembly.evaluate import fundamental_acceleration
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Constraint, Nonholonomic, Rows
@@ -91,35 +89,6 @@ def test_a_bead_on_a_parabola_follows_its_reduced_equation() -> None:
     np.testing.assert_allclose(found.acceleration, [ax, 2 * v * v + 2 * x * ax], rtol=1e-13)
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.4])
-def test_only_the_nonideal_part_of_a_passive_force_does_work(mu: float) -> None:
-    plant, state = Bead(mu=mu), bead_on_its_wire(0.6, -1.3)
-    found = fundamental_acceleration(plant, state)
-    assert found.constraint_force @ state.v == pytest.approx(-mu * state.v @ state.v, abs=1e-13)
-
-
-def test_the_closed_chain_of_two_robots_reacts_without_work() -> None:
-    plant = CoordinatedRobots()
-    q = np.deg2rad([60.0, -60.0, 0.0, 60.0, -60.0])
-    J = np.vstack([-np.sin(q), np.cos(q)])  # of sum l cos = L, sum l sin = 0
-    v = (np.eye(5) - np.linalg.pinv(J) @ J) @ np.array([1.0, -2.0, 0.5, 0.3, 1.1])
-    found = fundamental_acceleration(plant, State(0.0, q, v))
-    assert found.rank == 2
-    assert found.constraint_force @ v == pytest.approx(0.0, abs=1e-12 * np.abs(found.constraint_force).max() * 5)
-    bending = -np.vstack([np.cos(q), np.sin(q)]) @ (v * v)
-    np.testing.assert_allclose(J @ found.acceleration + bending, 0.0, atol=1e-11)
-    assert np.abs(found.constraint_force).max() > 1.0
-
-
-def test_a_bead_stays_on_its_wire_and_keeps_its_energy() -> None:
-    start = bead_on_its_wire(0.6, 0.0)
-    run = simulate(Bead(), {}, None, q=start.q, v=start.v, duration=2.0, method="dop853", rtol=1e-12)
-    # the solver's own tolerance, over about one period
-    assert np.abs(run["q.y"] - run["q.x"] ** 2).max() < 1e-9
-    assert run.metadata["energy_drift"] < 1e-9
-    assert np.ptp(run["q.x"]) > 1.1
-
-
 START = State(0.0, np.array([0.6, -0.8]), np.array([0.4, 0.3]))
 
 
@@ -165,19 +134,6 @@ def test_rows_in_closed_form_are_those_of_the_equation() -> None:
     for part in ("A", "b", "violation", "violation_rate"):
         np.testing.assert_allclose(getattr(ours, part), getattr(expected, part), rtol=1e-14, atol=1e-15)
     assert closed.passive_rows == derived.passive_rows
-
-
-def test_parameters_in_closed_form_stay_inputs() -> None:
-    model = Model(Pendulum(), {}, START).of(Pendulum(l=2.0), {}, START)
-    assert model.matrices(START).passive.violation[0] == pytest.approx((1.0 - 4.0) / 2.0)
-
-
-def test_a_run_with_rows_in_closed_form_is_that_with_the_equation() -> None:
-    ends = []
-    for closed in (True, False):
-        run = servoctl.simulate(Pendulum(closed=closed), {}, None, q=START.q, v=0.0, duration=0.5, step=0.01)
-        ends.append([run["q.x"][-1], run["q.y"][-1]])
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-12)
 
 
 @dataclass(frozen=True)

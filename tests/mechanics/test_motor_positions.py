@@ -19,7 +19,7 @@ from plants.parallelogram import Parallelogram
 from plants.polar_particle import PolarParticle
 from plants.two_wheeled_robot import TwoWheeledRobot
 from plants.unicycle import Unicycle
-from servoctl.engine.kernel import Kernel, inputs, jacobian
+from servoctl.engine.kernel import inputs
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
 from servoctl.mechanics.motors import check_motor_positions, displacement_unit, motor_positions
@@ -55,17 +55,6 @@ def states(plant: Plant) -> list[Array]:
 
 def test_every_plant_with_actuators_is_here() -> None:
     assert len({type(plant).__name__ for plant in PLANTS}) >= 13
-
-
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: type(plant).__name__)
-def test_the_jacobian_is_the_transposed_actuation(plant: Plant) -> None:
-    given = inputs({"q": (len(plant.coordinates),)})
-    rho = np.asarray(trace(partial(motor_positions, plant), given["q"]), dtype=object)
-    assert rho.shape == (len(plant.actuators),)
-    kernel = Kernel.compile("J", given, {"J": jacobian(rho, given["q"])})
-    for i, q in enumerate(states(plant)):
-        np.testing.assert_allclose(kernel(q)[0], plant.actuation(q, 0.7 * i).T, atol=1e-9)
-    check_motor_positions(plant, State(0.0, states(plant)[0], np.zeros(len(q))))
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: type(plant).__name__)

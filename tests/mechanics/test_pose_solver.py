@@ -12,7 +12,6 @@ from scipy.spatial.transform import Rotation
 
 import servoctl as sc
 from servoctl.errors import TaskError
-from servoctl.mechanics.initial import bounded_root, nearest_root
 from servoctl.mechanics.spatial import pose_solver
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.placement import Placement
@@ -198,16 +197,3 @@ def test_an_unknown_frame_is_refused() -> None:
 
 def circle(x: Array) -> tuple[Array, Array]:
     return np.array([x @ x - 1.0]), 2.0 * x.reshape(1, -1)
-
-
-def test_the_nearest_point_of_a_circle_lies_on_the_ray_from_its_centre() -> None:
-    free = np.full(2, np.inf)
-    x = nearest_root(circle, np.array([0.0, 1.0]), np.array([3.0, 4.0]), -free, free)
-    np.testing.assert_allclose(x, [0.6, 0.8], atol=1e-5)  # the distance itself is right to 1e-11
-    x = nearest_root(circle, np.array([0.0, 1.0]), np.array([3.0, 4.0]), -free, np.array([0.5, np.inf]))
-    np.testing.assert_allclose(x, [0.5, np.sqrt(0.75)], atol=1e-9)
-
-
-def test_a_search_without_a_root_ends_at_the_least_error() -> None:
-    lower, upper = np.array([2.0, -1.0]), np.array([3.0, 1.0])
-    np.testing.assert_allclose(bounded_root(circle, np.array([2.5, 0.7]), lower, upper), [2.0, 0.0], atol=1e-5)

@@ -58,37 +58,12 @@ def test_drifts_are_the_second_derivatives_along_a_motion_without_acceleration(n
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_kinetic_energy_is_the_sum_over_links(name: str) -> None:
-    robot = ROBOTS[name]
-    q, v = random_state(robot, 4)
-    motions = robot.frame_motions([link.name for link in robot.tree.links], q, v)
-    total = 0.0
-    for link in robot.tree.links:
-        at = motions[link.name]
-        m, com, I = (getattr(robot, f"{link.name}_{key}") for key in ("m", "com", "I"))  # noqa: E741
-        tensor = np.array([[I[0], I[3], I[4]], [I[3], I[1], I[5]], [I[4], I[5], I[2]]])
-        rate = at.velocity + np.cross(at.angular_velocity, at.rotation @ com)
-        w = at.rotation.T @ at.angular_velocity
-        total += 0.5 * m * rate @ rate + 0.5 * w @ tensor @ w
-    assert 0.5 * v @ robot.mass_matrix(q, 0.0) @ v == pytest.approx(total, rel=1e-12)
-
-
-@pytest.mark.parametrize("name", ROBOTS)
 def test_without_inputs_the_power_of_all_forces_is_the_loss_of_energy(name: str) -> None:
     robot = ROBOTS[name]
     q, v = random_state(robot, 5)
     a = acceleration(robot, q, v)
     slope = (energy(robot, q + STEP * v, v + STEP * a) - energy(robot, q - STEP * v, v - STEP * a)) / (2 * STEP)
     assert slope == pytest.approx(0.0, abs=1e-6 * max(1.0, abs(energy(robot, q, v))))
-
-
-@pytest.mark.parametrize("name", ["arm", "tree with mimic joints"])
-def test_the_rate_of_the_mass_matrix_less_twice_coriolis_does_no_work(name: str) -> None:
-    robot = ROBOTS[name]
-    q, v = random_state(robot, 6)
-    rate = (robot.mass_matrix(q + STEP * v, 0.0) - robot.mass_matrix(q - STEP * v, 0.0)) / (2 * STEP)
-    coriolis = robot.force(q, 0.0 * v, 0.0) - robot.force(q, v, 0.0)
-    assert 0.5 * v @ rate @ v == pytest.approx(v @ coriolis, rel=1e-7)
 
 
 @pytest.mark.parametrize("name", ROBOTS)

@@ -58,50 +58,12 @@ def test_the_motion_is_the_published_one_and_the_one_of_multipliers(case: Proble
         assert distance(motion(*regular_form(M, Q, A, b, s), A, b, singular=False), a) < AGREEMENT
 
 
-@PROBLEMS
-def test_the_regular_form_keeps_the_effect_of_forces(case: Problem) -> None:
-    """Phi = Z (Z^T M Z)^-1 Z^T with Z from singular values, against the projection through the Cholesky factor."""
-    M, Q, A, b = case
-    rank = np.linalg.matrix_rank(A, tol=1e-9) if A.size else 0
-    Z = np.linalg.svd(A)[2][rank:].T if A.size else np.eye(len(M))
-    expected = Z @ np.linalg.solve(Z.T @ M @ Z, Z.T)
-    pushed = [motion(M, Q + push, A, b) - motion(M, Q, A, b) for push in np.eye(len(M))]
-    assert distance(np.array(pushed).T, expected) < 10 * AGREEMENT
-
-
-@PROBLEMS
-def test_the_motion_is_the_limit_of_small_masses(case: Problem) -> None:
-    M, Q, A, b = case
-    limit = motion(M, Q, A, b)
-    sizes = np.array([1e-4, 1e-5])
-    steps = [np.abs(motion(M + m * np.eye(len(M)), Q, A, b, singular=False) - limit).max() for m in sizes]
-    assert steps[1] < 1e-3 * max(1.0, np.abs(limit).max())
-    if steps[1] > 1e-9:  # else the rows alone decide the motion
-        assert steps[0] / steps[1] == pytest.approx(10.0, rel=0.05)  # the error is of first order in the masses
-
-
 def pendulum(angle: float, rate: float, m: float = 1.3, length: float = 0.7, g: float = 9.81) -> Problem:
     """A point mass at (x, y) on a massless rod with its angle for a coordinate: x = l sin, y = -l cos."""
     M, Q = np.diag([m, m, 0.0]), np.array([0.0, -m * g, 0.0])
     s, c = length * np.sin(angle), length * np.cos(angle)
     A = np.array([[1.0, 0.0, -c], [0.0, 1.0, -s]])
     return M, Q, A, rate**2 * np.array([-s, c])
-
-
-@pytest.mark.parametrize(("angle", "rate"), [(0.4, 0.0), (-1.2, 2.5), (2.9, -4.0)])
-def test_a_pendulum_on_a_massless_rod_follows_its_reduced_equation(angle: float, rate: float) -> None:
-    g, length, m = 9.81, 0.7, 1.3
-    M, Q, A, b = pendulum(angle, rate, m, length, g)
-    alpha = -g / length * np.sin(angle)
-    along, across = np.array([np.sin(angle), -np.cos(angle)]), np.array([np.cos(angle), np.sin(angle)])
-    expected = [*(length * alpha * across - length * rate**2 * along), alpha]
-    terms = terms_of(M, Q, A, b, singular=True)
-    found = terms.acceleration(np.zeros(0))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-    # the rod pulls with m (l rate^2 + g cos), and nothing turns what has no inertia
-    tension = m * (length * rate**2 + g * np.cos(angle))
-    force = terms.passive_force(found, np.zeros(0))
-    np.testing.assert_allclose(force, [*(-tension * along), 0.0], rtol=0, atol=1e-12)
 
 
 def test_the_regular_form_is_well_conditioned_in_any_units() -> None:

@@ -77,11 +77,6 @@ def test_a_torque_on_the_massless_rod_follows_a_task() -> None:
     assert np.abs(run["u.tau"] - torque).max() < 1e-8
 
 
-def test_its_fundamental_acceleration_is_the_pendulums() -> None:
-    motion = sc.fundamental_acceleration(Pendulum(), sc.State(0.0, np.array([0.8, 0.0, 0.0]), np.zeros(3)))
-    assert motion.acceleration == pytest.approx([0.0, -9.81, -9.81 / 0.8], abs=1e-10)
-
-
 def test_a_direction_with_neither_mass_nor_constraint_is_named() -> None:
     with pytest.raises(PlantError, match=r"Pendulum\.mass_matrix: singular along 1 phi, which no constraint holds"):
         sc.simulate(Pendulum(held=False), {}, None, q=[0.8, 0, 0], duration=0.5)

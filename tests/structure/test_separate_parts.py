@@ -146,15 +146,6 @@ def test_a_task_or_a_mass_matrix_that_couples_makes_one_part() -> None:
     assert len(full) == 1
 
 
-def test_parts_run_in_c_as_on_the_virtual_machine() -> None:
-    divided = loop_of(BASE)
-    x = np.concatenate([Q, START.v])
-    expected = divided.rates(0.3, x)
-    divided.run_on(divided.program(0).load(), 0)
-    for one, other in zip(divided.rates(0.3, x), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-
-
 def test_the_jacobian_of_parts_is_exact() -> None:
     divided = loop_of(BASE)
     x = np.concatenate([Q, START.v])
