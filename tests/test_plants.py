@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import casadi as ca
 import numpy as np
 import pytest
 
@@ -18,9 +17,6 @@ from plants.swarm import Swarm
 from plants.two_mass_spring import TwoMassSpring
 from plants.two_wheeled_robot import TwoWheeledRobot
 from plants.unicycle import Unicycle
-from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.symbol import from_sx, to_sx
-from servoctl.engine.trace import trace
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
 
@@ -267,25 +263,3 @@ def test_shapes_and_names_agree(case: Case) -> None:
     for points in plant.links(q).values():
         assert points.ndim == 2 and len(points) and points.shape[1] in (2, 3)  # one is a point
         assert np.isfinite(points).all()
-
-
-@EVERY
-def test_symbols_give_the_same_values_with_parameters_as_inputs(case: Case) -> None:
-    plant = case.plant
-    n, values = len(plant.coordinates), parameter_values(plant)
-    symbols = [ca.SX.sym(name, size) for name, size in (("q", n), ("v", n), ("p", len(values)))]
-    q, v, p = (from_sx(symbol) for symbol in symbols)
-    open_plant = with_parameters(plant, p)
-    outputs = [
-        trace(open_plant.mass_matrix, q, 0.0),
-        trace(open_plant.force, q, v, 0.0),
-        trace(open_plant.actuation, q, 0.0),
-        trace(open_plant.energy, q, v, 0.0),
-    ]
-    function = ca.Function("plant", symbols, [to_sx(output) for output in outputs])
-    for q0, v0 in random_states(plant):
-        M, force, B, energy = (np.asarray(output) for output in function(q0, v0, values))
-        np.testing.assert_allclose(M, plant.mass_matrix(q0, 0.0), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(force.ravel(), plant.force(q0, v0, 0.0), rtol=1e-12, atol=1e-11)
-        np.testing.assert_allclose(B, plant.actuation(q0, 0.0))
-        assert energy.item() == pytest.approx(plant.energy(q0, v0, 0.0), rel=1e-12)

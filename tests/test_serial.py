@@ -8,51 +8,7 @@ RANDOM = np.random.default_rng(7)
 M1, M2, M3, M4, M5 = MASSES = (1.3, 0.7, 2.1, 0.9, 1.6)
 LENGTHS = (0.8, 1.1, 0.6, 1.4, 0.9)
 INERTIAS = (0.11, 0.23, 0.31, 0.17, 0.29)
-UNIFORM = PlanarChain(MASSES, INERTIAS, LENGTHS, tuple(length / 2 for length in LENGTHS), 9.8)
 GENERAL = PlanarChain(MASSES, INERTIAS, LENGTHS, (0.5, -0.2, 0.6, 0.3, 1.1), 9.8)
-
-# (A2)-(A4) of Liu et al. 2015, as printed: the mass in front of l_i l_j, and of g l_i
-PUBLISHED_COUPLING = {
-    (1, 1): M1 / 4 + M2 + M3 + M4 + M5,
-    (1, 2): M2 / 2 + M3 + M4 + M5,
-    (1, 3): M3 / 2 + M4 + M5,
-    (1, 4): M4 / 2 + M5,
-    (1, 5): M5 / 2,
-    (2, 2): M2 / 4 + M3 + M4 + M5,
-    (2, 3): M3 / 2 + M4 + M5,
-    (2, 4): M4 / 2 + M5,
-    (2, 5): M5 / 2,
-    (3, 3): M3 / 4 + M4 + M5,
-    (3, 4): M4 / 2 + M5,
-    (3, 5): M5 / 2,
-    (4, 4): M4 / 4 + M5,
-    (4, 5): M5 / 2,
-    (5, 5): M5 / 4,
-}
-PUBLISHED_MOMENT = (
-    M1 / 2 + M2 + M3 + M4 + M5,
-    M2 / 2 + M3 + M4 + M5,
-    M3 / 2 + M4 + M5,
-    M4 / 2 + M5,
-    M5 / 2,
-)
-
-
-def test_planar_chain_has_the_published_matrices() -> None:
-    q, v = RANDOM.normal(size=5), RANDOM.normal(size=5)
-    M, C = np.diag(INERTIAS).astype(float), np.zeros((5, 5))
-    for (i, j), mass in PUBLISHED_COUPLING.items():
-        row, column, product = i - 1, j - 1, LENGTHS[i - 1] * LENGTHS[j - 1]
-        if i == j:
-            M[row, row] += mass * product
-        else:
-            M[row, column] = M[column, row] = mass * product * np.cos(q[row] - q[column])
-            C[row, column] = mass * product * np.sin(q[row] - q[column]) * v[column]
-            C[column, row] = mass * product * np.sin(q[column] - q[row]) * v[row]
-    G = np.array(PUBLISHED_MOMENT) * 9.8 * np.array(LENGTHS) * np.cos(q)
-    np.testing.assert_allclose(UNIFORM.mass_matrix(q), M, atol=1e-13)
-    np.testing.assert_allclose(UNIFORM.coriolis_matrix(q, v), C, atol=1e-13)
-    np.testing.assert_allclose(UNIFORM.gravity_force(q), -G, atol=1e-12)
 
 
 def test_planar_mass_matrix_is_the_sum_over_link_jacobians() -> None:

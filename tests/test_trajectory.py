@@ -1,14 +1,13 @@
 import builtins
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
 
 import servoctl as sc
 from servoctl.errors import RunFolderError, ServoctlError
-from servoctl.run_folder import load_run, save
+from servoctl.run_folder import load_run
 from servoctl.run_folder.trajectory import ColumnError, MissingPackageError, Trajectory
 from servoctl.run_folder.values import plain, rms
 from servoctl.types import Status
@@ -211,33 +210,6 @@ def test_without_pandas_the_error_tells_how_to_install_it(monkeypatch):
     with pytest.raises(MissingPackageError, match="pip install pandas") as error:
         small().to_pandas()
     assert isinstance(error.value, ImportError)
-
-
-def test_a_trajectory_saves_and_loads_itself(tmp_path):
-    run = small()
-    assert save(run, tmp_path / "run", "plant: x\n") == tmp_path / "run"
-    again = load_run(tmp_path / "run")
-    assert again.metadata == run.metadata
-    assert again.summary() == run.summary()
-    assert (tmp_path / "run" / "config.yaml").read_text() == "plant: x\n"
-
-
-def test_the_module_loads_no_heavy_package():
-    import subprocess
-
-    heavy = "{'pyarrow', 'matplotlib', 'pandas'}"
-    code = f"import sys, servoctl.run_folder.trajectory as _; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
-    assert done.stdout.strip() == "[]"
-
-
-def _environment():
-    import os
-    from pathlib import Path
-
-    import servoctl
-
-    return os.environ | {"PYTHONPATH": str(Path(servoctl.__file__).parents[1])}
 
 
 def test_a_missing_folder_is_named(tmp_path):

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from config_texts import RAIL_CART
-from search_cases import BOTH, CASES, SearchCase, searched
 
 import servoctl as sc
 from servoctl.cli import main
@@ -242,20 +241,30 @@ def test_the_command_writes_a_config_that_runs_and_prints_the_result(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "trials", "cycle"), [("two_mass_spring", 12, 0.002), ("coordinated_robots", 8, 0.002)]
+    ("name", "trials", "row", "step"),
+    [
+        ("two_mass_spring", 12, "distance", "initial={q: {x1: 0, x2: 1.01}, v: 0}"),
+        ("coordinated_robots", 8, "level", "task.level.holonomic=theta3 - 0.01"),
+    ],
 )
-def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third(
-    tmp_path: Path, name: str, trials: int, cycle: float
+def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third_and_do_not_ring(
+    tmp_path: Path, name: str, trials: int, row: str, step: str
 ) -> None:
     given = read_problem(sc.load(name, [f"{ALPHA}=10", f"{BETA}=10", f"tune.trials={trials}"]))
     for scenario, error in zip(given.scenarios, (0.0, -0.2, 0.2), strict=True):
-        assert scenario["run.period"] == scenario["realism.delay"] == cycle  # one cycle late
+        assert scenario["run.period"] == scenario["realism.delay"] == 0.002  # one cycle late
         assert scenario["realism.noise.q"] > 0.0 and scenario["realism.noise.v"] > 0.0
         assert [value for path, value in scenario.items() if "parameter_error" in path] == [error]
     tuning = tune(given, tmp_path / "study")
     assert tuning.baseline.status == "done"  # within the same bounds on the inputs
     assert tuning.best is not None and max(tuning.best.evaluation.excess.values()) <= 0.0
     assert tuning.best.evaluation.values[0] < 0.7 * tuning.baseline.values[0]
+    # the search takes its overshoot from the linear loop: here a row starts 1 % off, in a simulation without noise
+    best = [f"{path}={value!r}" for path, value in {**tuning.best.at, **given.scenarios[0]}.items()]
+    still = [setting for setting in best if "noise" not in setting]
+    more = ["run.duration=2", "run.output_step=null", "initial.max_violation=1"]
+    violation = sc.load(name, [*still, step, *more]).simulate()[f"violation.{row}"]
+    assert np.max(-violation / violation[0]) < 0.1
 
 
 @pytest.mark.slow
@@ -376,7 +385,7 @@ def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytes
     assert "gain_margin factor on one actuator's gain at which the sampled loop becomes unstable" in said
 
 
-def test_the_command_prints_share_and_margin_with_their_bounds(
+def test_the_command_prints_share_and_margin_with_their_bounds_and_its_whole_time(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -385,35 +394,23 @@ def test_the_command_prints_share_and_margin_with_their_bounds(
     assert re.search(r"gain_share \(at most 40\) +% +10 +\d", said), said
     assert re.search(r"gain_margin \(at least 2\) +10 +\d", said), said
     assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said
-
-
-def test_the_printed_time_is_that_of_the_whole_command(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["tune", str(config), "--out", str(tmp_path / "out"), "--engine", "vm", "--trials", "2"]
-    with pytest.raises(SystemExit):
-        main([*words, "--json"])
-    summary = json.loads(capsys.readouterr().out)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     parts = summary["times"]
     assert [*parts] == ["loading and tracing", "compiling", "searching", "writing"]
     assert summary["total_time"] == pytest.approx(sum(parts.values()) - parts["writing"], rel=1e-9)
     assert parts["searching"] == pytest.approx(summary["wall_time"]) and summary["wall_time"] < summary["total_time"]
-    assert summary["trials_per_second"] == pytest.approx(2 / summary["total_time"], rel=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_the_best_trial_does_not_ring_and_improves(tmp_path: Path, case: SearchCase) -> None:
-    found = searched(case, tmp_path, 16)
-    assert found.share <= 0.4
-    assert found.gain_margin >= 2.0
-    assert found.overshoot < 0.1
-    assert found.before is None or found.after <= found.before
+    assert summary["trials_per_second"] == pytest.approx(6 / summary["total_time"], rel=1e-9)
 
 
 @pytest.mark.slow
 def test_the_best_trial_of_a_closed_chain_stays_within_the_bounds(tmp_path: Path) -> None:
-    overrides = [f"tune={{search: {BOTH}}}", "run.period=0.005", "run.integrator.step=0.005", "tune.trials=16"]
+    span = "{low: 2, high: 200, scale: log}"
+    overrides = [
+        f"tune={{search: {{{ALPHA}: {span}, {BETA}: {span}}}}}",
+        "run.period=0.005",
+        "run.integrator.step=0.005",
+        "tune.trials=16",
+    ]
     tuning = tune(read_problem(sc.load("four_bar", overrides)), tmp_path / "study")
     assert tuning.best is not None
     assert tuning.best.evaluation.metrics["gain_share"] <= 0.4

@@ -111,31 +111,33 @@ EVALUATION = {"status": "done", "reason": None, "values": [0.1], "metrics": {}, 
 ROW = {"status": "done", "at": {ALPHA: 10.0, BETA: 10.0}, "evaluation": EVALUATION, "refined": None, "system": {}}
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        5,
-        {},
-        {**ROW, "at": {ALPHA: 10.0}},
-        {**ROW, "at": {ALPHA: 500.0, BETA: 10.0}},
-        {**ROW, "at": {ALPHA: "fast", BETA: 10.0}},
-        {**ROW, "refined": []},
-        {**ROW, "evaluation": {"status": "done"} | {"values": ["a"]}},
-        {**ROW, "evaluation": EVALUATION | {"values": []}},
-        {**ROW, "evaluation": EVALUATION | {"values": [float("nan")]}},
-        {**ROW, "evaluation": EVALUATION | {"runs": "x"}},
-        {**ROW, "evaluation": EVALUATION | {"metrics": [1]}},
-    ],
-)
+ALTERED = [
+    5,
+    {},
+    {**ROW, "at": {ALPHA: 10.0}},
+    {**ROW, "at": {ALPHA: 500.0, BETA: 10.0}},
+    {**ROW, "at": {ALPHA: "fast", BETA: 10.0}},
+    {**ROW, "refined": []},
+    {**ROW, "evaluation": {"status": "done"} | {"values": ["a"]}},
+    {**ROW, "evaluation": EVALUATION | {"values": []}},
+    {**ROW, "evaluation": EVALUATION | {"values": [float("nan")]}},
+    {**ROW, "evaluation": EVALUATION | {"runs": "x"}},
+    {**ROW, "evaluation": EVALUATION | {"metrics": [1]}},
+]
+
+
 def test_an_altered_trial_is_refused_with_its_line_and_left_alone(
-    config: Path, capsys: pytest.CaptureFixture[str], row: object
+    config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said(capsys, "--out", "study", "--trials", "2")[0] in (0, 4)
     file = config.parent / "study" / TrialStore.file
     head, _, last = file.read_text().splitlines()
-    altered = "\n".join([head, json.dumps({"run": 0, "seconds": 0.0, "row": row}), last, ""])
-    file.write_text(altered)
-    code, _, err = said(capsys, "--out", "study", "--resume")
-    assert (code, len(err.splitlines())) == (2, 1), err
-    assert "study/study.jsonl: line 2 is damaged (restore the file, or run the study again with another --out)" in err
-    assert file.read_text() == altered
+    for row in ALTERED:
+        altered = "\n".join([head, json.dumps({"run": 0, "seconds": 0.0, "row": row}), last, ""])
+        file.write_text(altered)
+        code, _, err = said(capsys, "--out", "study", "--resume")
+        assert (code, len(err.splitlines())) == (2, 1), (row, err)
+        assert (
+            "study/study.jsonl: line 2 is damaged (restore the file, or run the study again with another --out)" in err
+        )
+        assert file.read_text() == altered

@@ -110,15 +110,6 @@ def test_a_refinement_of_several_objectives_is_refused(config: Path) -> None:
         problem(config, "tune.objective.minimise=[rms_violation, input_rms.F]")
 
 
-@pytest.mark.parametrize(
-    "override",
-    ["tune.objective.minimise=input_max.F", "realism.quantisation.q=1e-5", "run.integrator={method: dop853}"],
-)
-def test_what_has_no_gradient_is_refined_too(config: Path, tmp_path: Path, override: str) -> None:
-    tuning = tune(problem(config, override, "tune.refine=8"), tmp_path / "study")
-    assert tuning.refinement is not None and tuning.refinement.steps > 0
-
-
 def test_words_and_numbers_on_a_grid_are_not_changed(config: Path, tmp_path: Path) -> None:
     search = f"tune.search={{{ALPHA}: {{low: 5, high: 50}}, {M2}: {{low: 1, high: 3, step: 0.5}}, {BETA}: [10, 20]}}"
     tuning = tune(problem(config, search, "tune.uncertainty={}"), tmp_path / "study")

@@ -150,16 +150,6 @@ def test_a_damaged_file_is_traced_again(own_cache: Path, content: bytes | None) 
     np.testing.assert_array_equal(row(looped("coordinated_robots")), expected)
 
 
-def test_a_file_with_another_content_is_traced_again(own_cache: Path) -> None:
-    expected = row(looped("coordinated_robots"))
-    stored.write_waiting()
-    keys = [path.name.partition("-")[0] for path in own_cache.glob("*.trace")]
-    cache.clear()
-    for key in keys:
-        assert cache.put_bytes(key, b"written by somebody else", ".trace") is not None
-    np.testing.assert_array_equal(row(looped("coordinated_robots")), expected)
-
-
 def test_clearing_the_cache_removes_traces(own_cache: Path) -> None:
     row(looped("coordinated_robots"))
     stored.write_waiting()

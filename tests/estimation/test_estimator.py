@@ -188,8 +188,8 @@ def test_a_dead_encoder_shows_within_three_ticks() -> None:
     assert max(worst[1497:]) > OUTLIER
 
 
-def test_the_logged_state_of_a_simulated_run_is_the_true_one(robots: dict[str, Trajectory]) -> None:
-    run = robots["model"]
+def test_the_logged_state_of_a_simulated_run_is_the_true_one() -> None:
+    run = sc.load("coordinated_robots", [*ROBOTS, "estimation.kind=model", "run.duration=1"], engine="vm").simulate()
     assert np.abs(run["passive.loop.0"]).max() < 1e-9
     error = run["estimate.q.theta1"] - run["q.theta1"]
     assert 0.0 < np.abs(error).max() < 1e-4

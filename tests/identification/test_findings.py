@@ -94,12 +94,6 @@ def test_planted_faults_are_named(number: int, tmp_path: Path) -> None:
     assert len({found_kind for found_kind, _ in found}) <= 2  # two where the log cannot tell them apart
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 100 + LOGS))
-def test_a_clean_log_has_no_finding(seed: int, tmp_path: Path) -> None:
-    assert found_in(tmp_path, seed, None) == []
-
-
 def test_a_clean_log_has_no_finding_and_a_planted_sign_is_named_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

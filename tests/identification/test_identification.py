@@ -25,7 +25,7 @@ from servoctl.identification.rows import bandwidth, cutoff_of, decimated
 from servoctl.identification.selection import select
 from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
-from servoctl.types import Array, State
+from servoctl.types import Array
 from tests.config_texts import plant_text
 
 FOLDER = Path(__file__).parent
@@ -67,23 +67,6 @@ def test_the_regressor_times_the_parameters_is_the_inverse_dynamics() -> None:
         force = plant.mass_matrix(motion.q[k], 0.0) @ motion.a[k] - plant.force(*state, 0.0)
         theta = np.array([getattr(plant, name) for name in LINEAR])
         assert np.allclose(found.residual[k] + found.regressor[k] @ theta, force, atol=1e-12, rtol=0)
-
-
-def test_the_regressor_of_a_robot_is_pinocchios() -> None:
-    pinocchio = pytest.importorskip("pinocchio")
-    robot = sc.Robot.from_urdf(ARM7)
-    unknowns = select(robot, None)[0]
-    unknowns = replace(unknowns, coulomb=(), viscous=())
-    motion = random_motion(robot, 3)
-    Y = Equations(unknowns).along(motion, unknowns.before).regressor
-    model = pinocchio.buildModelFromUrdf(str(ARM7))
-    # Pinocchio: m, h, Ixx, Ixy, Iyy, Ixz, Iyz, Izz; it has no column for the link that never moves
-    order = [0, 1, 2, 3, 4, 7, 5, 8, 9, 6]
-    moving = [unknowns.links.index(f"link{i}") for i in range(1, 8)]
-    ours = np.concatenate([Y[:, :, 10 * i : 10 * i + 10][:, :, order] for i in moving], axis=2)
-    for k in range(len(motion)):
-        theirs = pinocchio.computeJointTorqueRegressor(model, model.createData(), motion.q[k], motion.v[k], motion.a[k])
-        assert np.allclose(ours[k], theirs, atol=1e-11)
 
 
 @pytest.mark.parametrize(("g", "rank", "silent"), [(9.81, 10, {"m1"}), (0.0, 8, {"m1", "x1", "y1"})])
@@ -381,37 +364,6 @@ def test_identified_values_lie_over_the_config_and_the_error_of_the_law_falls(ar
     late = slice(3000, 5000)
     rms = [np.sqrt(np.mean(run["violation.a"][late] ** 2)) for run in (before, after)]
     assert rms[1] < rms[0] / 30  # the encoders' resolution is what remains
-
-
-def test_the_shipped_robots_give_their_mass_from_their_own_working_log(tmp_path: Path) -> None:
-    changes = [
-        "run.period=0.001", "run.output_step=0.001", "realism.delay=0.001", "realism.parameter_error.m=0.3",
-        "realism.quantisation.q=2*pi/65536", "run.duration=pi",
-    ]  # fmt: skip
-    sc.load("coordinated_robots", changes).simulate(tmp_path / "run")
-    found = sc.identify(tmp_path / "run")
-    assert found.values["m"] == pytest.approx(1.3, rel=1e-3)
-    assert found.values["I"] == pytest.approx(1.0, rel=1e-2)
-    assert found.friction is not None
-    assert not any(found.friction["coulomb"].values())  # there is none
-    log = sc.load_run(tmp_path / "run")
-
-    def task_acceleration(m: float, inertia: float) -> np.ndarray:
-        """A q'' of the logged commands by a model, shape (rows, 3)."""
-        changes = [f"plant.parameters.m={m!r}", f"plant.parameters.I={inertia!r}"]
-        system = sc.load("coordinated_robots", changes, engine="numpy").system
-        states = [State(log.t[k], log.q[k], log.v[k]) for k in range(0, len(log), 300)]
-        each = [(system.model.matrices(state), u) for state, u in zip(states, log.u[::300], strict=True)]
-        return np.array(
-            [
-                matrices.task.A @ system.terms(x, matrices).acceleration(u)
-                for x, (matrices, u) in zip(states, each, strict=True)
-            ]
-        )
-
-    true, before = task_acceleration(1.3, 1.0), task_acceleration(1.0, 1.0)
-    after = task_acceleration(found.values["m"], found.values["I"])
-    assert np.abs(after - true).max() < np.abs(before - true).max() / 100.0
 
 
 def _damaged(log: Path, folder: Path, change: str) -> Path:

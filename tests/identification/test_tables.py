@@ -1,7 +1,7 @@
 """Tables of a machine that another program moved: what is read, what is refused, and what they give."""
 
 import json
-import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,9 @@ from arm import LinearArm
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.identification.equations import Equations
-from servoctl.identification.fit import fit
-from servoctl.identification.log import Log
-from servoctl.identification.rows import cutoff_of, low_pass
-from servoctl.identification.selection import select
 from servoctl.identification.table import read_tables
-from servoctl.identification.unknowns import Unknowns
-from servoctl.mechanics.actuator_parameters import with_armature
 from servoctl.types import Array
+from tests.refused import table
 
 FOLDER = Path(__file__).parent
 ARM = LinearArm(m1=2.4, x1=0.8, I2=0.2)  # the machine; the config has the values of the class
@@ -180,31 +174,12 @@ def scattered(text: str) -> str:
     return "\n".join([head, *(line for i, line in enumerate(lines) if i % 150 < 130)])
 
 
-@pytest.mark.parametrize(
-    ("log", "says"),
-    [
-        ("log: {q: [q1, q2], u: [tau1, tau2]}", r"arm\.yaml:6: log: neither time nor rate"),
-        ("log: {time: t, rate: 5, q: [q1, q2], u: [tau1, tau2]}", r"log\.rate: cannot be used with time"),
-        ("log: {time: t, q: [q1], u: [tau1, tau2]}", r"log\.q: 1 columns for 2 coordinates \(in this order: q1, q2\)"),
-        ("log: {time: t, q: {q1: q1, q3: q2}, u: [tau1, tau2]}", r"log\.q\.q3: there is no coordinate 'q3'"),
-        ("log: {time: t, q: {q1: q1}, u: [tau1, tau2]}", r"log\.q: no column for q2 \(give every coordinate\)"),
-        ("log: {time: t, q: [q1, q1], u: [tau1, tau2]}", r"log\.q: column 'q1' is used twice"),
-        ("log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q3: deg}}", r"log\.scale\.q3: no such column is used"),
-        (
-            "log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q1: mm}}",
-            r"log\.scale\.q1: 'mm' is no unit of a column",
-        ),
-        ("log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q1: degr}}", r"expected a factor or a unit word, got"),
-        ("log: {time: t, q: [q1, q2], u: [tau1, tau2], scale: {q1: 0}}", r"expected a factor other than 0"),
-        ("log: {time: t, q: 3, u: [tau1, tau2]}", r"log\.q: expected a mapping, got 3"),
-        ("", r"arm\.yaml: log: missing \(say what the columns of a table are"),
-    ],
-)
+@pytest.mark.parametrize(("log", "says"), [(*log, *said) for _, log, said in table("log")])
 def test_a_wrong_section_log_is_named_by_field(log: str, says: str, tmp_path: Path) -> None:
     path = written(tmp_path / "log.csv", rows()[:300])
     text = CONFIG[: CONFIG.index("log: ")]
     config = config_of(tmp_path, log, CONFIG) if log else config_of(tmp_path, "", text)
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
         read_tables([path], config)
 
 
@@ -216,50 +191,6 @@ def test_tables_need_a_config_and_run_folders_have_one(tmp_path: Path) -> None:
         sc.identify(log)
     with pytest.raises(ConfigError, match="a folder beside --config, which is for tables"):
         sc.identify([log, tmp_path], config=config)
-
-
-SEEDS = int(os.environ.get("SERVOCTL_SEEDS", "3"))  # logs of which the intervals are counted
-
-
-def test_intervals_of_an_arm_with_seven_joints_cover_the_truth() -> None:
-    """A hundred logs: `SERVOCTL_SEEDS=100 pytest tests/identification/test_tables.py -k cover`, 2 s each."""
-    truth, t, turn = recorded.true_arm(), np.arange(0.0, 20.0, 1.0 / 250.0), 2.0 * np.pi / recorded.COUNTS
-    exact, positions = recorded.torques(truth, *recorded.motion(0, t + 0.003)), recorded.motion(0, t)[0]
-    machine = with_armature(sc.Robot.from_urdf(recorded.ARM7), [0.0] * 7)
-    equations, names, missed = Equations(select(machine, None)[0]), None, np.zeros(0)
-    for seed in range(SEEDS):
-        random = np.random.default_rng(seed)
-        noise = recorded.NOISE * np.sqrt(np.mean(exact**2, axis=0)) * random.standard_normal(exact.shape)
-        zero = random.uniform(0.0, 1.0, 7)  # of the encoders, within a count
-        log = Log("arm7", 1.0 / 250.0, t, turn * (np.rint(positions / turn + zero) - zero), exact + noise, 0.0, False)
-        cutoff = cutoff_of([log])
-        found = fit(equations, [log], cutoff, True)
-        own, rows = found.unknowns, found.rows
-        right = np.concatenate([
-            Unknowns(truth, own.single, own.links).before,
-            np.array(recorded.COULOMB)[list(own.coulomb)], np.array(recorded.VISCOUS)[list(own.viscous)],
-        ])  # fmt: skip
-        if names is None:
-            names, base = own.names, found.base
-            sums = np.zeros((len(base.independent), len(names)))
-            sums[np.arange(len(sums)), list(base.independent)] = 1.0
-            sums[:, list(base.dependent)] = base.beta
-            missed = np.zeros(len(sums))
-        assert own.names == names
-        error, value = sums @ (found.x - right), np.abs(sums @ right)
-        sigma = np.sqrt(np.einsum("ij,jk,ik->i", sums, found.covariance, sums))
-        missed += np.abs(error) > 1.96 * sigma
-        known = sigma < 0.005 * value
-        assert known.sum() >= 20
-        assert np.max(np.abs(error[known]) / value[known]) < 0.02
-        assert found.delays == pytest.approx([0.003], abs=5e-4)  # an eighth of a row
-        # the share that the noise of the torque alone leaves on the same rows
-        filtered, times = low_pass(noise, found.bandwidth, log.h), np.searchsorted(t, rows.t[~rows.fitted])
-        size = np.linalg.norm(rows.torque[~rows.fitted])
-        left = np.linalg.norm(found.residual(found.x)[~rows.fitted]) / size
-        assert left < np.linalg.norm(filtered[times]) / size + 0.01
-    assert missed.mean() <= 0.1 * SEEDS
-    assert missed.max() <= max(2, 0.1 * SEEDS)
 
 
 def test_the_log_that_ships_is_the_one_that_its_program_makes() -> None:

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
-from servoctl.laws.hold import RowFeedback, growth, longest_spacing
+from servoctl.laws.hold import RowFeedback, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
@@ -145,34 +144,6 @@ def test_gains_are_bound_row_by_row() -> None:
     text = r"law\.correction: s: baumgarte does not fit a nonholonomic row \(use p_feedback \{P\}\)"
     with pytest.raises(TaskError, match=text):
         ConstraintFollowing(Baumgarte(2.0, 3.0)).attach(model)
-
-
-RK4_REAL = 2.785293563405282
-"""Largest |z| on the negative real axis with |R(z)| <= 1: the real root of z^3/24 - z^2/6 + z/2 - 1."""
-
-LIMITS: list[tuple[Any, bool, float]] = [
-    ((0.0, 4.0, False), True, 2.0 / 4.0),  # P-feedback held: h = 2 P
-    ((0.0, 4.0, False), False, RK4_REAL / 4.0),
-    ((8.0, 16.0, True), True, 1.0 / 4.0),  # alpha = beta = 4 held: h = 1 / alpha
-    ((8.0, 16.0, True), False, RK4_REAL / 4.0),  # both roots at -4
-    ((2.0, 100.0, True), True, 2 * 2.0 / 100.0),  # poorly damped: h = 2 damping / stiffness
-    ((5.0, 0.0, True), True, 2.0 / 5.0),
-    ((5.0, 0.0, True), False, RK4_REAL / 5.0),
-]
-
-
-@pytest.mark.parametrize(("gains", "held", "limit"), LIMITS)
-def test_the_longest_spacing_is_the_closed_form(gains: tuple[float, float, bool], held: bool, limit: float) -> None:
-    row, path = RowFeedback(*gains), Timing(1.0 if held else None)
-    assert longest_spacing(row, path) == pytest.approx(limit, rel=2e-4)
-    below = growth(row, path, 0.99 * limit)
-    assert below < 1.0 or (below == 1.0 and gains[1] == 0.0)  # without stiffness the place itself stays, for ever
-    assert growth(row, path, 1.01 * limit) > 1.0
-
-
-def test_without_feedback_no_spacing_is_too_long() -> None:
-    held = longest_spacing(RowFeedback(0.0, 0.0), Timing(1.0))
-    assert held == longest_spacing(RowFeedback(0.0, 0.0, False), Timing(None)) == np.inf
 
 
 @pytest.mark.parametrize("held", [True, False])

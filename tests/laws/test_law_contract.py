@@ -141,20 +141,6 @@ def test_the_unprojected_allocation_is_the_published_implicit_solution(name: str
         np.testing.assert_allclose(u, expected, rtol=0, atol=1e-8 * (1.0 + np.abs(expected).max()))
 
 
-def test_a_law_that_freezes_the_passive_reaction_misses_the_task() -> None:
-    """The published formula with Qc at u = 0: what it misses, beside what this law misses."""
-    model, law = run("coordinated_robots").system.model, law_of("coordinated_robots")
-    frozen_misses = []
-    for state, m in states("coordinated_robots"):
-        wanted = m.task.b + correction(law, m)
-        Qc = m.M @ accelerated(m, np.zeros(6)) - m.Q
-        W = m.task.A @ np.linalg.solve(m.M, m.B)
-        frozen = np.linalg.pinv(W) @ (wanted - m.task.A @ np.linalg.solve(m.M, m.Q + Qc))
-        frozen_misses.append(np.abs(m.task.A @ accelerated(m, frozen) - wanted).max())
-        assert np.abs(m.task.A @ accelerated(m, command_at(law, model, state).u) - wanted).max() < 1e-8
-    assert min(frozen_misses) > 0.1
-
-
 def test_a_null_space_term_moves_the_inputs_and_not_the_task() -> None:
     model, law = run("coordinated_robots").system.model, law_of("coordinated_robots")
 

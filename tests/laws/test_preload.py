@@ -13,7 +13,7 @@ from plants.coordinated_robots import CoordinatedRobots
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
+from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.pose_solver import solve_poses
@@ -205,21 +205,6 @@ def test_a_run_keeps_the_preload_at_every_step(engine: str) -> None:
         at = case(robot, at=state, preload=GRIP)
         np.testing.assert_allclose(run.u[i], at.command.u, rtol=1e-8, atol=1e-8)
         assert at.reaction[[1, 5]] == pytest.approx([-30.0, 2.0], abs=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["weld", "hinge", "slide", "point"])
-def test_the_wrench_of_an_open_loop_does_the_power_of_its_multipliers(kind: str) -> None:
-    # the rows of a loop that is far from closed: their rate times the multipliers is force times velocity
-    robot = two_arms(("grip", kind))
-    state = start_of(robot)
-    q = state.q + 0.2 * np.random.default_rng(1).standard_normal(14)
-    at = State(0.0, q, np.random.default_rng(2).standard_normal(14))
-    passive = Model(robot, {}, state).matrices(at).passive
-    multipliers = np.random.default_rng(3).standard_normal(len(passive.b))
-    wrench = reaction_map(kind, passive.violation) @ multipliers
-    assert np.abs(passive.violation).max() > 0.1
-    G, _ = geometric(robot, at)
-    np.testing.assert_allclose(G.T @ wrench, passive.A.T @ multipliers, rtol=1e-9, atol=1e-11)
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {

@@ -87,34 +87,6 @@ class DoublePendulum(servoctl.LagrangianPlant):
 
 
 @dataclass(frozen=True)
-class CartPole(servoctl.LagrangianPlant):
-    """A cart on a rail with a pole that hangs from it."""
-
-    M: float = 2.0
-    m: float = 0.5
-    l: float = 0.7  # noqa: E741
-    g: float = 9.81
-
-    coordinates: ClassVar = {"x": "m", "angle": "rad"}
-    actuators: ClassVar = {"F": "N"}
-
-    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
-        tip = np.array([v[0] + self.l * np.cos(q[1]) * v[1], self.l * np.sin(q[1]) * v[1]])
-        return self.M * v[0] ** 2 / 2 + self.m * np.dot(tip, tip) / 2
-
-    def potential_energy(self, q: Array, t: float) -> Any:
-        return -self.m * self.g * self.l * np.cos(q[1])
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.array([[1.0], [0.0]])
-
-    def by_hand(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
-        coupling = self.m * self.l * np.cos(q[1])
-        M = np.array([[self.M + self.m, coupling], [coupling, self.m * self.l**2]])
-        return M, np.array([self.m * self.l * np.sin(q[1]) * v[1] ** 2, -self.m * self.g * self.l * np.sin(q[1])])
-
-
-@dataclass(frozen=True)
 class Twin(servoctl.LagrangianPlant):
     """A shipped plant's energies without its equations: T = energy(q, v) - energy(q, 0)."""
 
@@ -136,7 +108,7 @@ class Twin(servoctl.LagrangianPlant):
 
 
 SHIPPED = [PolarParticle(m=1.7), TwoMassSpring(m1=0.7, k=3.0), Scara(), CoordinatedRobots(g=3.0)]
-DERIVED = [Pendulum(), DoublePendulum(), CartPole(), *(Twin(plant) for plant in SHIPPED)]
+DERIVED = [Pendulum(), DoublePendulum(), *(Twin(plant) for plant in SHIPPED)]
 
 
 @pytest.mark.parametrize("plant", DERIVED, ids=lambda plant: type(getattr(plant, "plant", plant)).__name__)
@@ -182,7 +154,7 @@ def test_a_value_fixed_in_post_init_belongs_to_its_plant() -> None:
 
 def test_energy_is_given_unless_the_plant_dissipates() -> None:
     q, v = np.array([0.3, 0.8]), np.array([1.0, -2.0])
-    plant = CartPole()
+    plant = Twin()
     assert plant.energy(q, v, 0.0) == pytest.approx(plant.kinetic_energy(q, v, 0.0) + plant.potential_energy(q, 0.0))
     assert Pendulum().energy(q[:1], v[:1], 0.0) is None
 

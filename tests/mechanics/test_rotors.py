@@ -1,6 +1,5 @@
 """Rotors of the actuators (`plant.armature`) against closed forms, and in every command that names them."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,32 +98,3 @@ def test_law_and_machine_both_have_the_rotors_and_a_wrong_one_is_seen(config: Pa
     assert named.system.simulated.plant.armature == pytest.approx((0.03, 0.2))
     with pytest.raises(ConfigError, match=r"armature.u9: Arm has no such parameter that is a number \(did you mean"):
         sc.load(config, "realism={parameter_error: {armature.u9: -0.9}}")
-
-
-def test_a_sweep_of_a_rotor_gives_what_single_runs_give(config: Path) -> None:
-    run = sc.load(config, "run.duration=0.2", engine="vm")
-    values = [0.1, 0.6]
-    swept = sc.batch(run, {"plant.armature.u1": values})
-    single = [
-        sc.load(config, ["run.duration=0.2", f"plant.armature.u1={x}"], engine="vm").simulate().summary()
-        for x in values
-    ]
-    rms = [one["inputs"]["u1"]["rms"] for one in single]
-    np.testing.assert_allclose(swept["input_rms.u1"], rms, rtol=1e-9)
-    assert rms[1] > rms[0]
-
-
-def test_identify_finds_rotors_that_the_config_does_not_know(config: Path, tmp_path: Path) -> None:
-    from servoctl.identification import identify
-
-    run = sc.load(config, "run.duration=4", engine="vm")
-    run.simulate(tmp_path / "log")
-    log = tmp_path / "log" / "config.yaml"
-    log.write_text(log.read_text().replace("u1: 0.3", "u1: 0").replace("u2: 0.2", "u2: 0"))
-    found = identify(tmp_path / "log", ["armature", "m2"])
-    values = found.parameters
-    for name, true in (("armature.u1", 0.3), ("armature.u2", 0.2), ("m2", 0.8)):
-        assert values[name]["value"] == pytest.approx(true, rel=1e-2)  # the filter of the log costs 0.1 to 0.5 %
-        assert 0.0 < (values[name]["sigma"] or 0.0) < 0.1 * true
-    assert found.armature == pytest.approx({"u1": values["armature.u1"]["value"], "u2": values["armature.u2"]["value"]})
-    assert json.loads(json.dumps(found.to_dict()))["armature"] == found.armature

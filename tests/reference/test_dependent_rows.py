@@ -59,27 +59,6 @@ def test_small_gains_end_before_the_motion_is_lost_at_the_flat_pose_and_the_rank
     assert "plant.passive.projection: true" in trajectory.metadata["error"]
 
 
-def greville(A: np.ndarray, transposed: bool) -> np.ndarray:
-    """A^+ row by row; for a row d P that depends on those before, b = d (P^+)^T / (1 + d d^T), or with P^+ as printed.
-
-    Source: de Falco, Pennestri, Vita, 2.5.
-    """
-    P = A[:1].T / (A[0] @ A[0])
-    for i, a in enumerate(A[1:], 1):
-        d = a @ P
-        c = a - d @ A[:i]
-        b = c / (c @ c) if c @ c > 1e-20 else d @ (P.T if transposed else P) / (1.0 + d @ d)
-        P = np.column_stack([P - np.outer(b, d), b])
-    return P
-
-
-def test_grevilles_recursion_needs_the_transpose_that_is_missing_in_print() -> None:
-    A = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 3.0], [1.0, 3.0, 3.0]])  # the last is the sum
-    np.testing.assert_allclose(greville(A, True), np.linalg.pinv(A), rtol=0, atol=1e-14)
-    np.testing.assert_allclose(sc.pinv(A), np.linalg.pinv(A), rtol=0, atol=1e-14)
-    assert np.abs(greville(A, False) - np.linalg.pinv(A)).max() > 0.1
-
-
 def test_dependent_rows_without_a_correction_are_refused() -> None:
     none = "plant.passive.correction={baumgarte: {alpha: 0, beta: 0}}"
     with pytest.raises(ConfigError, match=r"plant\.passive.*rank 11 of 12 mechanism rows, and nothing corrects foot1"):

@@ -9,12 +9,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy.optimize import root
 
 import servoctl as sc
 from servoctl.check.report import check
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 FOLDER = Path(__file__).parents[2] / "configs" / "robots"
 SPREAD = 0.5
@@ -94,44 +93,6 @@ def box_errors(q: Array, z: float) -> Array:
         R = wanted[:3, :3].T @ T[:3, :3]
         errors += [*(T[:3, 3] - wanted[:3, 3]), R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]
     return np.array(errors)
-
-
-def saddle_point(run: sc.Run, state: State) -> tuple[Array, Array, Array]:
-    """Acceleration, force of the loop, and the smallest inputs, from one linear system."""
-    m = run.system.model.matrices(state)
-    law = run.system.law
-    assert law is not None
-    task, passive = m.task, m.passive
-    b = task.b - 20.0 * task.violation_rate - 100.0 * task.violation
-    n, r, k, p = len(m.Q), len(passive.b), len(task.b), m.B.shape[1]
-    # minimise |u|^2 / 2 over (a, lambda, u), where M a - Ahat' lambda - B u = Q, Ahat a = bhat and A a = b
-    C = np.block(
-        [
-            [m.M, -passive.A.T, -m.B],
-            [passive.A, np.zeros((r, r)), np.zeros((r, p))],
-            [task.A, np.zeros((k, r)), np.zeros((k, p))],
-        ]
-    )
-    H = np.diag([*np.zeros(n + r), *np.ones(p)])
-    K = np.block([[H, C.T], [C, np.zeros((len(C), len(C)))]])
-    z = np.linalg.solve(K, np.concatenate([np.zeros(n + r + p), m.Q, passive.b, b]))
-    return z[:n], passive.A.T @ z[n : n + r], z[n + r : n + r + p]
-
-
-def test_inputs_accelerations_and_reactions_equal_the_saddle_point() -> None:
-    arms = run()
-    q, model = arms.start.q, arms.system.model
-    rng = np.random.default_rng(2)
-    for scale in (0.0, 0.3):
-        state = State(0.3, q, scale * rng.standard_normal(14))
-        a, reaction, u = saddle_point(arms, state)
-        rates, row = arms.loop.rates(state.t, np.concatenate([state.q, state.v]))
-        assert row[arms.loop.layout.slices["u"]] == pytest.approx(u, abs=1e-9)
-        terms = arms.system.terms(state, model.matrices(state))
-        free = terms.acceleration(u)
-        assert free == pytest.approx(a, abs=1e-9)
-        assert terms.passive_force(free, u) == pytest.approx(reaction, abs=1e-9)
-        assert rates[:14] == pytest.approx(state.v, abs=0)
 
 
 def test_one_second_ends_where_inverse_kinematics_says() -> None:

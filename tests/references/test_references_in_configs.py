@@ -83,28 +83,6 @@ def test_the_motion_follows_the_spline_and_the_profile_with_their_second_derivat
     assert np.abs(trajectory["u.Fx"] - expected).max() < 1e-9
 
 
-@pytest.mark.parametrize("method", ["rk4", "dop853"])
-def test_all_engines_give_one_motion(folder: Path, method: str) -> None:
-    integrator = "integrator: {method: dop853, rtol: 1e-10, atol: 1e-12}, output_step: 0.05"
-    config = changed(*([("integrator: {step: 0.01}", integrator)] if method == "dop853" else []))
-    ends = {}
-    for engine in ("numpy", "vm", "c"):
-        run = sc.load(config, engine=engine)
-        if run.loop.engine == engine:  # c needs a compiler
-            ends[engine] = run.simulate().q
-    assert len(ends) >= 2
-    for end in ends.values():
-        assert np.abs(end - ends["vm"]).max() < (1e-13 if method == "rk4" else 2e-8)
-
-
-def test_runs_side_by_side_equal_single_ones(folder: Path) -> None:
-    run = sc.load("c.yaml", engine="auto")
-    metrics = sc.batch(run, {"plant.parameters.m": [1.0, 2.0, 3.0, 4.0, 5.0]})
-    for m, value in zip([1.0, 5.0], [metrics["input_max.Fx"][0], metrics["input_max.Fx"][-1]], strict=True):
-        single = sc.load("c.yaml", [f"plant.parameters.m={m}"], engine="vm").simulate()
-        assert value == pytest.approx(float(np.abs(single["u.Fx"]).max()), rel=1e-9)
-
-
 def test_rates_of_references_may_stand_in_holonomic_and_nonholonomic_rows(folder: Path) -> None:
     t, xy = path_rows()
     spline = CubicSpline(t, xy, bc_type="not-a-knot")
