@@ -245,7 +245,7 @@ def branches(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(st.recursive(LEAVES, branches, max_leaves=25), st.floats(-3, 3), st.floats(-3, 3))
 def test_random_trees_have_the_value_that_python_gives_the_same_text(text: str, x: float, y: float) -> None:
     names = {"x": x, "y_1": y, "pi": math.pi, **PYTHON_FUNCTIONS}
@@ -269,7 +269,7 @@ def test_random_trees_have_the_value_that_python_gives_the_same_text(text: str, 
 SYMBOLS = [*"+-*/()[]., ^=<'\"", "**", "der", "der(", "x", "t", "sin(", "atan2(", "2", "1e400", "m[0]", "deg", "é"]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(SYMBOLS)).map("".join)))
 def test_random_text_raises_nothing_but_expression_errors(text: str) -> None:
     for read in (parse, constant):

@@ -194,7 +194,7 @@ def test_no_text_of_a_run_becomes_part_of_the_page(tmp_path: Path) -> None:
 
 HUGE = """
 import pyarrow as pa, pyarrow.parquet as pq, numpy as np, sys
-rows, batch = 10_000_000, 1_000_000
+rows, batch = 4_000_000, 1_000_000
 names = ["t", "q.a", "v.a", "u.a", "violation.a", "status"]
 with pq.ParquetWriter(sys.argv[1], pa.schema([(n, pa.float64()) for n in names]), compression="zstd") as out:
     for start in range(0, rows, batch):
@@ -205,7 +205,7 @@ with pq.ParquetWriter(sys.argv[1], pa.schema([(n, pa.float64()) for n in names])
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="who tells how much memory a process took is Linux")
-def test_ten_million_rows_stay_below_1_gigabyte(tmp_path: Path) -> None:
+def test_four_million_rows_stay_below_half_a_gigabyte(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     subprocess.run([sys.executable, "-c", HUGE, str(tmp_path / "run" / "trajectory.parquet")], check=True)
     # not ru_maxrss: a process that was forked has that of the one that forked it
@@ -215,6 +215,6 @@ write([{str(tmp_path / "run")!r}], {str(tmp_path / "report.html")!r})
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
     done = subprocess.run([sys.executable, "-c", measured], check=True, capture_output=True, text=True)
-    assert int(done.stdout) < 1e6  # [kB]
+    assert int(done.stdout) < 5e5  # [kB]; the rows alone have 192 MB
     run = content(tmp_path / "report.html")[0]["runs"][0]
-    assert run["rows"] == 10_000_000 and run["bucket"] >= 10_000_000 // READ
+    assert run["rows"] == 4_000_000 and run["bucket"] >= 4_000_000 // READ

@@ -345,12 +345,15 @@ def test_a_gap_in_a_long_line_stays_a_gap():
     assert np.isfinite(thin[(t < 39_000) | (t > 61_000)]).all()
 
 
-def test_huge_numbers_and_a_run_of_one_row_do_not_break_a_picture(tmp_path):
+def test_huge_numbers_and_a_run_of_one_row_do_not_break_a_picture():
     wild = np.ones(200)
     wild[10], wild[20], wild[30] = np.inf, np.nan, 1e308
     run = two_arms(**{"u.u1": wild, "q.lift": wild, "violation.level": wild, "u.u2": wild * np.nan})
-    assert len(report(run, tmp_path)) == 5
-    assert len(report(two_arms(rows=1), tmp_path)) == 5
+    for drawn in (run, two_arms(rows=1)):
+        names = [name for name in FIGURES if gives(drawn, name)]
+        assert len(names) == 5
+        for name in names:
+            figure(drawn, name).draw_without_rendering()
 
 
 def test_the_users_matplotlib_settings_have_no_effect_and_do_not_change(tmp_path):
