@@ -31,6 +31,7 @@ from servoctl.mechanics.terms import Terms
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, Command, Status
+from tests.config_texts import plant_text
 
 CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-std=c99", "-Werror")
@@ -235,30 +236,12 @@ def test_names_become_c_identifiers() -> None:
     assert comment("2 */ 3 \u03b1") == "2 * / 3 ?"
 
 
-PLANT = """
-from dataclasses import dataclass
-import numpy as np
-import servoctl as sc
-
-
-@dataclass(frozen=True)
-class Cart(sc.Plant):
-    m: tuple[float, ...] = (1.0, 2.0)  # [kg] cart and mass
-    k: float = 5.0
-    register: float = 0.5  # [N s/m]
-    coordinates = {"x": "m", "s": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m[0] + self.m[1], self.m[1]], [self.m[1], self.m[1]]])
-
-    def force(self, q, v, t):
-        FORCE
-
-    def actuation(self, q, t):
-        return np.array([[1.0], [0.0]])
-"""
-FORCE = "return np.array([-self.register * v[0], -self.k * q[1]])"
+PLANT = plant_text(
+    "Cart", "m: tuple[float, ...] = (1.0, 2.0)  # [kg] cart and mass; k: float = 5.0; register: float = 0.5  # [N s/m]",
+    {"x": "m", "s": "m"}, {"F": "N"}, "np.array([[self.m[0] + self.m[1], self.m[1]], [self.m[1], self.m[1]]])",
+    "FORCE", "np.array([[1.0], [0.0]])",
+)  # fmt: skip
+FORCE = "np.array([-self.register * v[0], -self.k * q[1]])"
 CART = """
 plant: {class: "cart.py:Cart"}
 initial: {q: 0, v: 0}
@@ -340,7 +323,7 @@ def test_a_law_that_cannot_be_exported_is_refused_by_name(cart: Path) -> None:
         ConfigError, match=r"^two_mass_spring: law: cannot be exported, it is not compiled: it runs in NumPy"
     ):
         export(load("two_mass_spring", engine="numpy"))
-    branch = "return np.array([0.0, -self.k * q[1] if q[1] > 0 else 0.0])"
+    branch = "np.array([0.0, -self.k * q[1] if q[1] > 0 else 0.0])"
     (cart.parent / "cart.py").write_text(PLANT.replace("FORCE", branch))
     with pytest.raises(ConfigError, match=r"^my-cart: plant: cannot be exported, it cannot be compiled: .*truth"):
         export(load(cart))

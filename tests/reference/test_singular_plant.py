@@ -11,6 +11,7 @@ import servoctl as sc
 from servoctl.errors import PlantError
 from servoctl.study.series import run_at
 from servoctl.types import Array
+from tests.config_texts import plant_text
 
 
 @dataclass(frozen=True)
@@ -82,32 +83,11 @@ def test_a_direction_with_neither_mass_nor_constraint_is_named() -> None:
         sc.simulate(Pendulum(held=False), {}, None, q=[0.8, 0, 0], duration=0.5)
 
 
-SLED = '''
-from dataclasses import dataclass
-from pathlib import Path
-import numpy as np
-import servoctl as sc
-
-@dataclass(frozen=True)
-class Sled(sc.Plant):
-    """A mass, and a plate that is fixed to it."""
-    m: float = 1.0  # [kg]
-    plate: float = 0.5  # [kg]
-    coordinates = {"x": "m", "y": "m"}
-    actuators = {"F": "N"}
-
-    def mass_matrix(self, q, t):
-        return np.array([[self.m, 0.0 * self.m], [0.0 * self.m, self.plate]])
-
-    def force(self, q, v, t):
-        return np.zeros(2)
-
-    def actuation(self, q, t):
-        return np.array([[1.0], [0.0]])
-
-    def passive_constraints(self, q, t):
-        return {"weld": q[0] - q[1]}
-'''
+SLED = plant_text(  # a mass, and a plate that is fixed to it
+    "Sled", "m: float = 1.0; plate: float = 0.5", "x y", "F",
+    "np.array([[self.m, 0.0 * self.m], [0.0 * self.m, self.plate]])", actuation="np.array([[1.0], [0.0]])",
+    more='\n    def passive_constraints(self, q, t):\n        return {"weld": q[0] - q[1]}\n',
+)  # fmt: skip
 
 
 def test_a_mass_that_reaches_zero_within_a_study_is_that_of_a_run_by_itself(tmp_path: Path) -> None:
