@@ -11,7 +11,6 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.diagnosis import of_task
 from servoctl.check.sections import together
-from servoctl.engine import compiler
 from servoctl.run_folder.missed import missed_tasks
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.batch import batch
@@ -20,11 +19,6 @@ from tests.config_texts import plant_text
 from tests.faces import answer
 
 PLANTS = Path(__file__).parent / "diagnosis_plants"
-ENGINES = [
-    "vm",
-    "numpy",
-    pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no compiler")),
-]
 
 
 def changed(folder: Path, name: str, *changes: tuple[str, str]) -> str:
@@ -64,12 +58,11 @@ def test_the_quadrotor_needs_two_integrators_before_its_total_thrust(
     assert max(found["value"]["baumgarte"]["alpha"] for found in report["recommended"]) < 20.0
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_the_tip_of_a_double_pendulum_runs_away_by_its_internal_dynamics(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, engine: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     config = str(PLANTS / "cart_double_pendulum.yaml")
-    code, out, err = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json", "--engine", engine)
+    code, out, err = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json")
     summary = json.loads(out)
     assert (code, summary["status"]) == (4, "stopped")
     for text in (err, summary["error"]):
@@ -270,7 +263,7 @@ def test_a_recommended_passive_correction_fits_the_kind_of_its_rows(
     assert sc.load(tmp_path / "skate.yaml").simulate().metadata["status"] == "done"
 
 
-@pytest.mark.parametrize("equation", ["s - sqrt(t)", "log(s)", "x + 1/s", "s/t", "sqrt(s) - 1"])
+@pytest.mark.parametrize("equation", ["s - sqrt(t)", "log(s)", "s/t"])
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_an_input_output_row_without_a_value_at_the_start_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], equation: str, command: str

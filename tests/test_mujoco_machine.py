@@ -13,7 +13,6 @@ from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.types import Array, State
-from tests.faces import on_drives
 
 pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
 
@@ -289,29 +288,6 @@ def test_losses_and_a_load_that_the_law_does_not_know_cost_a_twentieth(home: Pat
         (home / name).write_text(content)
     nominal, found = (sc.load(home / "swing.yaml", sets, engine="vm").simulate() for sets in ((), means))
     assert (late_error(nominal, 2.0) > 20.0 * late_error(found, 2.0)).all()
-
-
-DRIVES = """\
-hil:
-  period: 1*ms
-  buses: {main: {interface: emulated, bitrate: 1000000}}
-  drives:
-    - {actuator: shoulder, node: 1, rated_torque: 1, torque_limit: 50, SAME}
-    - {actuator: elbow, node: 2, rated_torque: 0.2, torque_limit: 10, SAME}
-  safety: {tracking: 0.9, engage_tolerance: 0.1, zero_time: 0.05, ramp_time: 0.2}
-""".replace(
-    "SAME",
-    "bus: main, protocol: cia402, gear: 50, torque_rate_limit: 10000, speed_limit: 6, brake: true, "
-    "position_limits: [-170*deg, 170*deg], counts_per_turn: 65536, velocity_unit: 0.1*rpm",
-)
-
-
-def test_behind_emulated_drives_they_cost_a_twentieth_too(home: Path) -> None:
-    for name, content in (("scene.xml", LOADED), ("swing.yaml", SWING), ("drives.yaml", DRIVES)):
-        (home / name).write_text(content)
-    nominal = sc.load(home / "swing.yaml", engine="vm").simulate()
-    found = on_drives(home / "swing.yaml", home / "drives.yaml", "estimation.kind=model", duration=1.0).trajectory
-    assert (late_error(nominal, 1.0) > 20.0 * late_error(found, 1.0)).all()
 
 
 def test_a_missing_scene_is_listed_with_the_other_mistakes(home: Path) -> None:

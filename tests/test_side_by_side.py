@@ -73,7 +73,6 @@ WIDTHS = [(4, 4), (8, 11), (8, 1), (2, 3)]
         *((name, settings, *WIDTHS[0]) for name, settings in CASES),
         pytest.param(*CASES[0], *WIDTHS[0], marks=pytest.mark.optimised),
         *(pytest.param("two_mass_spring", SHORT, *width, marks=pytest.mark.optimised) for width in WIDTHS[1:]),
-        *((name, settings, *WIDTHS[1]) for name, settings in CASES if name == MEMORY or "run.period=0.01" in settings),
     ],
 )
 def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
