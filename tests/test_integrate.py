@@ -241,16 +241,6 @@ def test_the_thrown_particle_flies_its_parabola_and_keeps_its_energy() -> None:
     assert 0.0 <= run.metadata["energy_drift"] < 1e-8
 
 
-def test_a_config_and_the_python_call_make_the_same_run() -> None:
-    by_config = servoctl.load("two_mass_spring_off", ["run.duration=0.2"])
-    plant, start = by_config.system.model.plant, by_config.start
-    by_call = simulate(plant, {"distance": Holonomic("x2 - x1 - 2*l")}, ConstraintFollowing(Baumgarte(4, 4)), q=start.q,
-                       v=start.v, duration=0.2, output_step=0.01)  # fmt: skip
-    run = by_config.simulate()
-    for column in ("t", "q.x1", "v.x2", "u.F", "violation.distance", "residual"):
-        assert run[column].tolist() == by_call[column].tolist()
-
-
 def test_a_start_that_no_input_can_hold_is_refused() -> None:
     task = {"still": Holonomic("t - x*0")}
     with pytest.raises(TaskError, match="no state near the start satisfies still"):

@@ -44,7 +44,7 @@ def config(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("engine", ["vm", "c", "numpy"])
+@pytest.mark.parametrize("engine", ["vm", "c"])
 def test_a_run_whose_violation_grows_without_bound_has_run_away_in_run_and_sweep(tmp_path: Path, engine: str) -> None:
     """The real mass is a fifth of the law's, so the gains are five times what the period allows."""
     path = config(tmp_path, LAW + "realism: {parameter_error: {m: 0}}\n")
@@ -133,9 +133,8 @@ def written(folder: Path, plant: str = FINGER, rate: float = 1e-3) -> str:
     return str(folder / "finger.yaml")
 
 
-@pytest.mark.parametrize("engine", ["vm", "numpy"])
 def test_a_pole_that_the_step_does_not_follow_is_named_before_and_after_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """0.9 / 6e-5 = 15,000 1/s: at 1 ms rk4 multiplies it by R(-15) = 1,648, and is stable up to 2.785/15,000 s."""
     config = written(tmp_path)
@@ -147,7 +146,7 @@ def test_a_pole_that_the_step_does_not_follow_is_named_before_and_after_the_run(
     assert found["pole"][0] == pytest.approx(-15000.0, rel=1e-6)
     assert found["longest"] == pytest.approx(2.785 / 15000.0, rel=1e-3)
     assert any("motion of finger has a pole at -1.5e+04 1/s" in warning for warning in report["warnings"])
-    code, _, err = answer(capsys, "run", config, "--engine", engine, "--out", str(tmp_path / "out"))
+    code, _, err = answer(capsys, "run", config, "--out", str(tmp_path / "out"))
     assert code == 4
     assert "motion of finger has a pole at -1.5e+04 1/s, too fast for steps of 0.001 s" in err
     for remedy in ("run.integrator.step=0.0001", "run.integrator.method=radau"):

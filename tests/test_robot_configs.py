@@ -115,13 +115,6 @@ def test_a_run_folder_runs_and_replays_from_any_folder(config: Path, capsys: pyt
     assert f"urdf: {config.parent}/files/small.urdf" in Path("first/config.yaml").read_text()
 
 
-def test_the_page_draws_the_efforts_as_limits(config: Path) -> None:
-    from servoctl.report.source import read
-
-    assert exit_code("run", str(config), "--out", "first", "--engine", "vm") == 0
-    assert read("first", "first").limits == {"shoulder": (-60.0, 60.0), "elbow": (-40.0, 40.0)}
-
-
 def test_a_config_in_another_folder_leads_to_the_same_file(config: Path) -> None:
     from servoctl.config import load_config
     from servoctl.config.load import moved, named_files

@@ -154,8 +154,7 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
     codes = outcome.statuses[run].tolist()
     if 3 * sum(codes[status.code] for status in OUT_OF_REACH) > sum(codes):
         return None  # its tasks may be missed
-    summary |= {"duration": plan.times[-1] - plan.times[0], "saturation_time": saturated}
-    summary |= {"status_counts": {Status.from_code(code).name: int(count) for code, count in enumerate(codes) if count}}
+    summary["saturation_time"] = saturated
     return dict(plain(summary))
 
 

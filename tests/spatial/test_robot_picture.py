@@ -72,15 +72,6 @@ def test_frames_of_a_task_are_named_once() -> None:
     assert task_frames(TASK) == ["box", "right_tool"]
 
 
-def test_a_drawing_survives_the_run_folder(tmp_path: Path) -> None:
-    run = moving_arms()
-    found = load_run(save(run, tmp_path / "run")).drawing
-    assert set(found) == set(run.drawing)
-    assert found["pose.box"].shape == (21, 12) and found["axes.right_tool"].shape == (21, 12)
-    for name, array in run.drawing.items():
-        np.testing.assert_array_equal(found[name], array)
-
-
 def damaged(name: str, value: np.ndarray) -> Trajectory:
     run = moving_arms(3)
     return Trajectory(run.columns, run.units, run.metadata, run.drawing | {name: value})
