@@ -55,9 +55,7 @@ def table(tuning: Tuning) -> list[Any]:
     return [(trial.at, trial.evaluation) for trial in tuning.trials]
 
 
-@pytest.mark.parametrize(
-    "sampler", ["tpe", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cmaes", "nsga2", "random"))]
-)
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
 def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
