@@ -10,7 +10,7 @@ import numpy as np
 
 from hil.assembly.settings import HilSettings
 from hil.drives.base import Drive, Node
-from hil.drives.settings import DriveSettings
+from hil.drives.settings import RUNAWAY, DriveSettings
 from hil.safety.drive_test import LetGo
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
@@ -94,7 +94,7 @@ def make_sensing(
                 held=held[settings.name],
                 torque_step=float(np.nan_to_num(quantum[2])),
                 position_error=max(position, node.visible()),
-                speed_error=float(np.nan_to_num(speed)),
+                speed_error=float(np.nan_to_num(speed)) * (2.0 if node.rounds_down else 1.0),
             )
         )  # fmt: skip
     observer = DisturbanceObserver(model, rank_tolerance, engine)
@@ -155,6 +155,16 @@ def resolved_steps(
     return steps
 
 
+def _speed_steps(values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Array:
+    """Steps in which speeds are seen, shape (nodes,) [joint unit/s]: those of the wire, or of a filtered position."""
+    visible = np.array([node.visible() for node in nodes])
+    speeds = np.array([node.quantum()[1] for node in nodes])
+    filters = np.array(sensing.filter_times[: len(nodes)])
+    # a step of position moves the filtered speed by (1 - p)^2 / T: see `c/samples.c`
+    filtered = visible * (1.0 - np.exp(-2.0 * values.period / filters)) ** 2 / values.period
+    return np.where(np.isnan(speeds) | sensing.filtered, filtered, speeds)
+
+
 QUARTER = 0.01  # [s] shortest time for which a torque of the test in stage zero keeps its sign
 BLUR = 0.02  # [s] time over which a speed by an encoder shows one of its steps
 TURN, TRAVEL = 0.005, {"m": 0.001}  # largest motion of a test: of a joint that turns [rad], and by unit
@@ -167,14 +177,13 @@ def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sens
     _, speeds, torques = np.array([drive.quantum() for drive in drives]).T
     period, differenced = values.period, np.isnan(speeds) | sensing.filtered
     filters = np.array(sensing.filter_times[: len(drives)])
-    by_positions = bool(differenced.any())
-    # a step of position moves the filtered speed by (1 - p)^2 / T, and that lags by tau - T/2: see `c/samples.c`
-    filtered = visible * (1.0 - np.exp(-2.0 * period / filters)) ** 2 / period
+    by_positions, steps = bool(differenced.any()), _speed_steps(values, drives, sensing)
+    # a filtered speed lags by tau - T/2: see `c/samples.c`
     lag = max(0.0, float(filters[differenced].max()) - period / 2) if by_positions else 0.0
     return ProofPlan(
         dry=np.zeros(len(drives)) if friction is None else np.array(friction.coulomb),
         position_step=visible,
-        speed_step=np.where(differenced, filtered, np.fmax(speeds, visible / BLUR)),
+        speed_step=np.where(differenced, steps, np.fmax(steps, visible / BLUR)),
         torque_step=np.nan_to_num(torques),
         travel=_travel(units),
         quarter=max(QUARTER, 4 * period + (4 * period + lag if by_positions else 0.0)),
@@ -213,6 +222,27 @@ def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Arr
             problems.append(
                 f"{where}: {drive.name} is at {position:.4g} {unit} in the start pose, outside {lower:.4g} to "
                 f"{upper:.4g} {unit} (correct the pose or the limits; 'offset' is the motor's zero)"
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def check_speeds(loaded: LoadedConfig, settings: HilSettings, nodes: Sequence[Node], sensing: Sensing) -> None:
+    """Refuses a speed limit that one step of an encoder seems to exceed so far that the drives go off.
+
+    `nodes`: drives, then encoder nodes, in the order of `sensing`.
+
+    Raises ConfigError for such drives.
+    """
+    order, problems = [drive.actuator for drive in settings.values.drives], []
+    steps, units = _speed_steps(settings.values, nodes, sensing).tolist(), sensing.displacements.units
+    finer = "raise hil.velocity_filter" if sensing.filtered else "take a finer encoder, or another gear"
+    for drive, step, unit in zip(settings.drives, steps, units, strict=False):
+        if step > RUNAWAY * drive.speed_limit:
+            where = loaded.where("hil", "drives", order.index(drive.name), "speed_limit")
+            problems.append(
+                f"{where}: one step of {drive.name} looks like {step:.3g} {unit}/s, and from {RUNAWAY:g} times "
+                f"{drive.speed_limit:g} {unit}/s on the drives go off (raise it, or {finer})"
             )
     if problems:
         raise ConfigError(problems)

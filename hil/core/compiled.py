@@ -117,7 +117,8 @@ ARRAYS: Mapping[str, Table] = {
     "tracking": {
         "double": {
             "n": "moved half_moved quick_moved later_moved",
-            "m": "sent made least most where half_sent quick_sent before_u before_d allowed came d floors",
+            "m": "sent made least most where half_sent quick_sent quick_last quick_before before_u before_d allowed "
+            "came d floors",
             "2 m": "scratch",
             "4 m": "halves",
             "windows": "last last_allowed",  # of the last windows, the oldest first

@@ -97,6 +97,7 @@ class Node(ABC):
     families: tuple[IdFamily, ...] = ()  # further ids that it accepts, of 29 bits, which hold data
     # what follows its position over the ends of its range; None: its frames hold the whole position
     unwrapping: Unwrapping | None = None
+    rounds_down: ClassVar[bool] = False  # whether its speeds are: they are wrong by up to a step then, to one side
     fd_remedy: ClassVar[str] = ""  # what makes a node of this protocol speak CAN FD; empty if nothing does
     Options: ClassVar[type[Any]]  # class of its options, a pydantic model
 

@@ -110,6 +110,7 @@ class LinearDrive(TableDrive):
     tested_time: float | None = None  # [s] time of the watchdog while it is tested; None: its own
     feedback = Feedback.REPLY
     test_enables = True
+    rounds_down = True  # as float_to_uint of mini-cheetah's firmware, which its descendants have
     unwrapping: Unwrapping
     Options: ClassVar[type[RangeOptions]]
     unverified = UNREADABLE

@@ -17,7 +17,7 @@ from pydantic import Field, PlainValidator
 
 from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
-from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import after, answered_every, first_answers, polls, silent, tested_time
 from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
@@ -143,6 +143,13 @@ class MoteusDrive(TurnNode, TableDrive):
     @staticmethod
     def speaks_fd(settings: SensorSettings) -> bool:
         return True
+
+    @classmethod
+    def reserved_ids(cls, settings: SensorSettings) -> Ids:
+        """Every id with its own as destination too: it obeys them all, also the bytes of another protocol."""
+        table = super().reserved_ids(settings)
+        obeyed = {codec.identifier(settings.node, source, reply=False) for source in range(128)}
+        return table._replace(exclusive=table.exclusive | obeyed)
 
     @staticmethod
     def problems(settings: SensorSettings, options: MoteusOptions, period: float) -> list[Problem]:
@@ -321,9 +328,11 @@ class MoteusDrive(TurnNode, TableDrive):
             seconds = tested_time(self.settings)
             command = self._torque_frame(torque, self._encoding(seconds))
             yield HandshakeStep([command], sent, 0.5, "a reply to a command of torque")
-            begun, limit = self.alive, seconds + LATE
+            begun, limit, enabled = self.alive, seconds + LATE, False
             while self._mode != codec.TIMED_OUT:
                 yield HandshakeStep([self._query], self._answered_later(), 0.5, "an answer to a query")
+                if self._mode == codec.IN_POSITION and not enabled:  # the command may have waited for a busy bus
+                    begun, enabled = self.alive, True
                 if self.fault and self._mode != codec.TIMED_OUT:
                     raise DriveError(f"in fault: {self.fault}")
                 waited = (self.alive - begun) / SECOND

@@ -16,6 +16,10 @@ BURST = 5
 `QUEUE`. At least one is sent."""
 
 
+class StartPoseError(DriveError):
+    """Encoders contradict the start pose; a line for each: `<name>: <explanation>`."""
+
+
 class StepInProgress(NamedTuple):
     """A step that is not finished."""
 
@@ -160,24 +164,41 @@ class BringUp:
         """Makes every node send samples, without torque."""
         self._perform({node: node.listen() for node in nodes}, deadline)
 
-    def start(self, nodes: Sequence[Node], deadline: int, holding: Sequence[float], motions: Sequence[LetGo]) -> None:
+    def start(
+        self,
+        nodes: Sequence[Node],
+        deadline: int,
+        holding: Sequence[float],
+        motions: Sequence[LetGo],
+        start_problems: Callable[[], Sequence[tuple[str, str]]],
+    ) -> None:
         """Identifies every node, then configures every drive and tests its watchdog, which runs out once for it.
+
+        No drive is enabled for that at another pose than that of the start.
 
         Args:
             nodes: Drives, then encoder nodes.
             deadline: When all of it must be over [ns].
             holding: Torques that hold the start pose, one per drive [actuator unit].
             motions: What each drive may do while its watchdog is tested.
+            start_problems: Name and explanation of each node that contradicts the start pose.
 
         Raises:
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
+            StartPoseError: Nodes contradict the start pose.
         """
         drives = [node for node in nodes if isinstance(node, Drive)]
         self._perform({node: node.identify() for node in nodes}, deadline)
         self._perform({drive: drive.configure() for drive in drives}, deadline)
         held = {drive: _held(drive, torque) for drive, torque in zip(drives, holding, strict=True)}
+        groups = in_turn(drives, motions)
+        if any(drive.test_enables for group in groups for drive in group):
+            first = {node: _sampled(node) for node in nodes if node.sample is None}
+            self._perform(first, deadline)
+            if not self._cancelled and (problems := start_problems()):
+                raise StartPoseError("\n".join(f"{name}: {problem}" for name, problem in problems))
         check = watch(drives, motions)
-        for group in in_turn(drives, motions):
+        for group in groups:
             self._perform({drive: drive.test_watchdog(held[drive]) for drive in group}, deadline, check)
             still = self._clock.now() + nanoseconds(max(drive.settings.brake_time for drive in group) + REACTION)
             while moving(group) and self._clock.now() < still and not self._cancelled:  # its brake may still close
@@ -224,4 +245,4 @@ def _held(drive: Drive, torque: float) -> float:
 def _sampled(node: Node) -> Steps:
     """Waits for a sample that is newer than the last one."""
     before = node.sample
-    yield HandshakeStep([], lambda: node.sample is not before, SAMPLE_TIME, "a sample after the watchdogs were tested")
+    yield HandshakeStep([], lambda: node.sample is not before, SAMPLE_TIME, "a new sample")

@@ -96,10 +96,11 @@ class CanRig(DriveRig):
 
         Raises:
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
+            StartPoseError: Nodes contradict the start pose, and a drive would be enabled to test its watchdog.
         """
         self._dispatch.drain()
         if self.sends:
-            self.bring_up.start(self._nodes, deadline, self._holding, self._let_go)
+            self.bring_up.start(self._nodes, deadline, self._holding, self._let_go, self.start_problems)
         elif self._asks:
             self.bring_up.listen(self._nodes, deadline)
 
@@ -261,7 +262,7 @@ class CanRig(DriveRig):
     def start_problems(self) -> list[tuple[str, str]]:
         samples = [node.sample for node in self._nodes if node.sample is not None]
         tolerances = [node.settings.start_tolerance for node in self._nodes]
-        return [("", sentence) for sentence in self._sensing.check_start(self._start.q, samples, tolerances)]
+        return self._sensing.check_start(self._start.q, samples, tolerances)
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         oldest = monitor.bounds.stale_age / SECOND

@@ -72,13 +72,18 @@ def watch(drives: Sequence[Drive], let_go: Sequence[LetGo]) -> Callable[[], None
                 continue
             lower, upper = settings.position_limits
             moved, allowed = sample.position - before.position, 4.0 * max(each.travel, drive.visible())
-            inside = lower <= sample.position <= upper or abs(moved) == 0.0
-            if abs(moved) > allowed or abs(sample.velocity) > settings.speed_limit or not inside:
-                raise DriveError(
-                    f"{settings.name}: moves while watchdogs are tested: by {moved:+.3g} {each.unit}, now "
-                    f"{sample.velocity:+.3g} {each.unit}/s (at most {allowed:g} {each.unit}; check its brake, its load "
-                    "and the sign of its torque)"
-                )
+            if abs(moved) > allowed:
+                beyond = f"at most {allowed:g} {each.unit} is allowed"
+            elif abs(sample.velocity) > settings.speed_limit:
+                beyond = f"speed_limit is {settings.speed_limit:g} {each.unit}/s"
+            elif moved and not lower <= sample.position <= upper:
+                beyond = f"to {sample.position:.4g} {each.unit}, position_limits are {lower:g} to {upper:g} {each.unit}"
+            else:
+                continue
+            raise DriveError(
+                f"{settings.name}: moves while watchdogs are tested: by {moved:+.3g} {each.unit}, now "
+                f"{sample.velocity:+.3g} {each.unit}/s; {beyond} (check its brake, its load and the sign of its torque)"
+            )
 
     return check
 
@@ -116,7 +121,7 @@ class DriveRig(Protocol):
         """Switches every drive off; returns whether all drives have confirmed it. Never raises."""
 
     def start_problems(self) -> list[tuple[str, str]]:
-        """Drive and explanation for each encoder that contradicts the start pose."""
+        """Name and explanation of each drive and encoder node that contradicts the start pose."""
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         """Reports the condition of nodes and buses.

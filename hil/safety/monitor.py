@@ -89,11 +89,11 @@ class Monitor:
                 self.report(now, EventKind.REJECTED, node.settings.name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected
 
-    def refused(self, now: int, error: DriveError) -> None:
+    def refused(self, now: int, error: DriveError, kind: EventKind = EventKind.HANDSHAKE) -> None:
         """Reports a failed handshake, one event per drive."""
         for line in str(error).splitlines():
             name, _, reason = line.partition(": ")
-            self.report(now, EventKind.HANDSHAKE, name, reason)
+            self.report(now, kind, name, reason)
 
     def unconfirmed(self, now: int) -> None:
         """Reports the drives that have not confirmed that they are off."""

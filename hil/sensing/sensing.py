@@ -204,8 +204,8 @@ class Sensing:
         c, units = self.struct.c, self.displacements.units
         return [implausibility(verdict, self._names, units) for verdict in c.verdict[0 : c.verdicts]]
 
-    def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[str]:
-        """Checks the start pose; returns one explanation per channel that differs by more than its tolerance.
+    def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[tuple[str, str]]:
+        """Checks the start pose; returns name and explanation of each channel that differs by more than its tolerance.
 
         Args:
             q: Start pose, shape (n,).
@@ -223,9 +223,9 @@ class Sensing:
         ):
             difference = sample.position - expected
             if not abs(difference) <= tolerance:
-                problems.append(
-                    f"{'sensor' if channel.encoder else 'drive'} {channel.name}: expected {expected:.5g} {unit} at the "
-                    f"start pose, measured {sample.position:.5g} {unit} (difference {difference:+.3g} {unit}, "
-                    f"start_tolerance {tolerance:g} {unit})"
+                sentence = (
+                    f"expected {expected:.5g} {unit} at the start pose, measured {sample.position:.5g} {unit}, "
+                    f"difference {difference:+.3g} {unit}, start_tolerance {tolerance:g} {unit}"
                 )
+                problems.append((channel.name, sentence))
         return problems

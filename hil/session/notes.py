@@ -56,12 +56,16 @@ def _tested(setup: RigSetup) -> list[str]:
         "in this run, before anything is enabled: every node answers, is what the config says, and has no fault"
     )
     skipped = _untested(setup)
-    watched = _listed([drive for drive in drives if drive.watchdog and drive.settings.name not in skipped])
-    if watched:
-        tested.append(
-            f"in this run, before anything is enabled: the watchdog of {watched} runs out once after "
-            f"{1e3 * values.safety.drive_watchdog:g} ms of silence"
+    watched = [drive for drive in drives if drive.watchdog and drive.settings.name not in skipped]
+    silence = f"after {1e3 * values.safety.drive_watchdog:g} ms of silence"
+    tested += [
+        f"in this run, {when}: the watchdog of {names} runs out once {after}"
+        for enables, when, after in (
+            (False, "before anything is enabled", silence),
+            (True, "while the drive is enabled for it, at the start pose", "when no command comes"),
         )
+        if (names := _listed([drive for drive in watched if drive.test_enables is enables]))
+    ]
     tolerances = [drive.settings.start_tolerance for drive in drives]
     within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
     tested.append(f"in this run, before anything is enabled: the encoders show the start pose within {within}")

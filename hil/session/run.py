@@ -25,6 +25,7 @@ from hil.loop.realtime import StopSignals, bare_lateness, prepare, without_colle
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.rig.dispatch import Dispatch
+from hil.rig.handshake import StartPoseError
 from hil.rig.logbook import STAGES, ColumnLayout, Logbook
 from hil.rig.rig import CanRig
 from hil.rig.sockets import SocketTicks
@@ -252,6 +253,8 @@ class HilRun:
                     loop.run(self._decide, self._log, self._go_ahead)
             finally:
                 self._wall_time, self._cpu_time = time.perf_counter() - wall, time.thread_time() - cpu
+        except StartPoseError as error:
+            self.monitor.refused(clock.now(), error, EventKind.START_POSE)
         except DriveError as error:
             self.monitor.refused(clock.now(), error)
         except ServoctlError as error:

@@ -139,7 +139,7 @@ def test_encoders_that_contradict_the_start_pose_stop_the_run_before_any_torque(
     path = changed(tmp_path, BELT, [("  safety:", fault)])
     assert exit_code("hil", path, "--duration", 0.1, "--out", tmp_path / "run") == 3
     err = capsys.readouterr().err
-    assert "sensor x2: expected 0.5 m at the start pose, measured 0.6" in err
+    assert "x2: the encoders contradict the start pose (expected 0.5 m at the start pose, measured 0.6" in err
     assert "start_tolerance 0.005 m" in err
     assert "enabling" not in err
     assert "DID NOT CONFIRM" not in err

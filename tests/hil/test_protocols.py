@@ -125,6 +125,18 @@ def test_an_id_has_one_owner(drive: str, sensor: str, said: str) -> None:
     assert f"hil.sensors[0].node: {said}" in str(error.value)
 
 
+def test_a_moteus_owns_every_id_with_its_own_as_destination() -> None:
+    """A heartbeat of an ODrive, 0x501, starts with the bytes that write mode 0: it would stop moteus 1."""
+    fd = 'hil.buses.main={"interface": "emulated", "fd": true, "data_bitrate": 5000000}'
+    for node, clashes in ((40, True), (41, False)):
+        sets = [fd, *rig("protocol: moteus, node: 1", f"protocol: odrive, node: {node}, fd: true")]
+        if not clashes:
+            load(BELT, sets, "vm")
+            continue
+        with pytest.raises(ConfigError, match=r"odrive x2 and moteus F on bus 'main' both use id 0x501"):
+            load(BELT, sets, "vm")
+
+
 @pytest.mark.parametrize(
     ("drive", "sensor"),
     [

@@ -127,7 +127,8 @@ def test_the_start_pose_is_compared_with_the_measurement() -> None:
     assert eyes.check_start(q, samples, [0.01] * 6) == []
     other = moved(samples[1], 0.25)
     given = float(B[:, 1] @ q)
-    assert eyes.check_start(q, [samples[0], other, *samples[2:]], [0.01] * 6) == [
-        f"drive u2: expected {given:.5g} rad at the start pose, measured {given + 0.25:.5g} rad (difference +0.25 rad, "
-        "start_tolerance 0.01 rad)"
-    ]
+    sentence = (
+        f"expected {given:.5g} rad at the start pose, measured {given + 0.25:.5g} rad, difference +0.25 rad, "
+        "start_tolerance 0.01 rad"
+    )
+    assert eyes.check_start(q, [samples[0], other, *samples[2:]], [0.01] * 6) == [("u2", sentence)]

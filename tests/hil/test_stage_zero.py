@@ -11,6 +11,7 @@ from hil.assembly.measuring import QUARTER
 from hil.assembly.prepare import load
 from hil.core.constants import Torques
 from hil.drives.settings import DriveSettings
+from hil.emulator.emulator import Emulator
 from hil.loop import Reading
 from hil.safety import EventKind, Limits, Reaction
 from hil.safety.plan import Stage
@@ -290,3 +291,28 @@ def test_an_axis_that_is_let_go_and_falls_ends_the_test_of_its_watchdog() -> Non
     played = play(rig, faults=push, stage=Stage.ZERO, duration=0.1)
     assert played.exit_code == 3 and not played.rows_in("enabling").any()
     assert "moves while watchdogs are tested: by -0.00" in str(played.events[0]) and played.events[0].subject == "b"
+
+
+@pytest.mark.parametrize(
+    ("config", "drives"),
+    [
+        ("two_arms_damiao", ("u1", "u2")),
+        ("scara_robstride", ("tau1", "tau2")),
+        ("coordinated_robots_moteus", ("u1", "u2")),
+    ],
+)
+def test_no_drive_is_enabled_to_test_its_watchdog_where_the_encoders_contradict_the_start_pose(
+    config: str, drives: tuple[str, str]
+) -> None:
+    """Its torque would hold another pose than that of the machine."""
+    enabled = []
+
+    def begin(emulator: Emulator) -> None:
+        motors = [emulator.drive(name).motor for name in drives]
+        emulator.wires["main"].taps.append(lambda frame, sender: enabled.append(any(each.enabled for each in motors)))
+
+    sets = [f"hil.emulation.drives.{name}.offset=0.1" for name in drives]
+    played = play(Rig(config), *sets, stage=Stage.ZERO, duration=0.1, begin=begin)
+    assert played.exit_code == 3 and len(enabled) > 10 and not any(enabled)
+    contradict = [event.subject for event in played.events if event.kind is EventKind.START_POSE]
+    assert contradict == list(drives)

@@ -175,6 +175,7 @@ class Windows:
         names = self.monitor.struct.functions
         first = [names.UNPROVED if i in self.monitor.unproved else names.ARRIVES for i in range(self.m)]
         self.states, self.before = [list(first), list(first)], (np.zeros(self.m), np.zeros(self.m))
+        self.torques = np.zeros((2, self.m))  # of the last two short windows
         self.beyond = self.lacking = 0
         self.stopped = False
         self.last: deque[tuple[Array, Array]] = deque(maxlen=3)
@@ -242,6 +243,8 @@ class Windows:
         self.states[which] = after
         if which:
             self.before = u, d
+        else:
+            self.torques = np.array([u, self.torques[0]])
         if named is None:
             return None
         against = after[named] == self.monitor.struct.functions.AGAINST
@@ -257,6 +260,7 @@ class Windows:
             sum(x * x for x in d),
         )
         visible = np.maximum(self.least, self.floors * 0.1 / elapsed)
+        late = self.lag * (self.high - self.low) if which else np.abs(u - self.torques).max(axis=0)
         quick = np.maximum(self.quick_least, self.floors * 0.1 / self.quick_time)
         none = (np.abs(self.made) <= 0.25 * np.abs(self.sent)) & (np.abs(self.sent) > self.resolved * self.elapsed)
         for i, state in enumerate(self.states[which]):
@@ -271,7 +275,8 @@ class Windows:
             follows = not which or (abs(du) > 0.1 * size and abs(dd + du) <= 0.25 * abs(du))
             reported = bool(which and none[i])
             if unproved:
-                against = alone and d[i] * u[i] < 0.0 < d[i] * speeds[i] and missing >= 0.75 * size
+                against = alone and d[i] * u[i] < 0.0 < d[i] * speeds[i]
+                against = against and missing >= max(visible[i], 0.75 * size) + late[i]
                 after[i] = names.ARRIVES if missing <= 0.5 * size else names.AGAINST if against else names.UNPROVED
                 after[i] = after[i] if moves else names.UNPROVED
                 lost = i if after[i] == state == names.AGAINST else lost

@@ -30,7 +30,7 @@ void track_begin(tracking *w)
   w->stopped = w->beyond = w->lacking = w->windows = 0;
   for (int i = 0; i < w->m; ++i) {
     w->arrivals[i] = w->arrivals[w->m + i] = w->unproved[i] ? UNPROVED : ARRIVES;
-    w->before_u[i] = w->before_d[i] = 0.0;
+    w->before_u[i] = w->before_d[i] = w->quick_last[i] = w->quick_before[i] = 0.0;
   }
   begin_window(w);
   begin_quick(w);
@@ -168,8 +168,9 @@ static int find_cause(tracking *w, double t, const double *q, const double *d)
 
    A motor that stage zero could not prove, because of friction, may have the wrong polarity: once its torque exceeds the
    friction, the axis runs away. Friction takes energy, and this motion gains what the torque should have taken. So the
-   first two windows in which the motion goes against its torque name it, whatever came before; a load that drives the
-   axis looks the same. The first window in which it moves with most of its torque proves it. */
+   first two windows in which the motion goes against its torque name it, whatever came before, unless torques that act
+   late explain it; a load that drives the axis looks the same. The first window in which it moves with most of its
+   torque proves it. */
 
 static const double NONE_LEFT = 0.25; /* none of a torque arrives if less than this share of it is left */
 static const double HALF = 0.5;       /* it arrives if less than this share lacks */
@@ -191,6 +192,13 @@ static int follows(const tracking *w, int i, double u, double size, double p)
   return fabs(du) > CHANGE * size && fabs(dd + du) <= NONE_LEFT * fabs(du);
 }
 
+/* What torques that act late may seem to lack: a short window is shorter than the time by which they may. */
+static double late_torque(const tracking *w, int is_long, int i, double u)
+{
+  if (is_long) return w->lag * (w->most[i] - w->least[i]);
+  return larger(fabs(u - w->quick_last[i]), fabs(u - w->quick_before[i]));
+}
+
 /* State of a motor after a window, into `after`; returns whether it has lost its torque, or moves against it. */
 static int arrival(tracking *w, int is_long, int i, double elapsed, const double *sent, double speed, double square)
 {
@@ -205,7 +213,8 @@ static int arrival(tracking *w, int is_long, int i, double elapsed, const double
   if (p <= SHOWN || (is_long && size > quick_torque(w, i))) return 0;
   if (larger(size, missing) <= (is_long || unproved ? visible : quick_torque(w, i))) return 0;
   if (unproved) {
-    int against = alone && d * u < 0.0 && d * speed > 0.0 && missing >= (1.0 - NONE_LEFT) * size;
+    double least = larger(visible, (1.0 - NONE_LEFT) * size) + late_torque(w, is_long, i, u);
+    int against = alone && d * u < 0.0 && d * speed > 0.0 && missing >= least;
     *after = !moves ? UNPROVED : missing <= HALF * size ? ARRIVES : against ? AGAINST : UNPROVED;
     return *after == AGAINST && state == AGAINST;
   }
@@ -245,9 +254,14 @@ static int judge_arrivals(tracking *w, int is_long, double t, const double *q, c
     named = track_arrivals(w, is_long, elapsed, sent, speeds);
   }
   memcpy(w->arrivals + (is_long ? m : 0), w->after, m * sizeof *w->after);
-  for (int i = 0; i < m && is_long; ++i) {
-    w->before_u[i] = sent[i] / elapsed;
-    w->before_d[i] = d[i];
+  if (!is_long) memcpy(w->quick_before, w->quick_last, m * sizeof *d);
+  for (int i = 0; i < m; ++i) {
+    double u = sent[i] / elapsed;
+    if (!is_long) w->quick_last[i] = u;
+    else {
+      w->before_u[i] = u;
+      w->before_d[i] = d[i];
+    }
   }
   if (named < 0) return 0;
   return add_finding(w, w->after[named] == AGAINST ? FOUND_AGAINST : FOUND_LOST, named, 1, sent[named] / elapsed, 0.0);
