@@ -274,10 +274,18 @@ def begin(process: bool) -> None:
     """
     global _began
     if process:
+        _fill_streams()
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         gc.set_threshold(COLLECT_AFTER)
     _began = time.monotonic() - (_age() if process else 0.0)
+
+
+def _fill_streams() -> None:
+    """Opens standard streams that the shell has closed: else the next file or socket would be one of them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
 
 
 def elapsed() -> float:

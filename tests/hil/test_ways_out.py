@@ -1,6 +1,8 @@
 """Runs that end early: at bring-up, by any signal, and by code of others that ends the program."""
 
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -160,3 +162,13 @@ def test_an_object_of_another_length_is_an_error_of_its_drive(first: int) -> Non
                 for step in action(index):
                     objects.take(bytes([first]) + step.send[0].data[1:4] + bytes(4))
                     assert step.done()
+
+
+def test_a_run_whose_standard_streams_are_closed_is_recorded(tmp_path: Path) -> None:
+    """Their numbers would go to the recorder's memory and to sockets."""
+    words = (
+        f"{sys.executable} -m servoctl hil two_mass_spring_drive --engine vm --duration 0.1 --out {tmp_path / 'run'}"
+    )
+    done = subprocess.run(["sh", "-c", f"exec {words} <&- >&- 2>&-"], check=False, timeout=120)
+    assert done.returncode == 0
+    assert (tmp_path / "run" / "trajectory.parquet").exists()
