@@ -209,3 +209,25 @@ def test_a_nan_in_the_motion_alone_stays_nan() -> None:
         held = loop.control(0.0, np.array([0.5, 0.0, 0.0, 0.0]))
         assert np.isfinite(held).all()
         assert np.isnan(loop.motion(0.0, np.array([0.5, 0.0, np.nan, 0.0]), held)[0][2:]).all()
+
+
+LIMITS = {"u1": 12.0, "u2": 12.0, "u3": 8.1, "u4": 12.0, "u5": 12.0, "u6": 7.0}
+WEAK = f"law.limits={{{', '.join(f'{name}: 5' for name in LIMITS)}}}"
+
+
+def test_a_limit_that_least_torques_exceed_is_kept_without_cost_to_the_task() -> None:
+    free, run = (servoctl.load(f"coordinated_robots{kind}").simulate() for kind in ("", "_limited"))
+    assert np.abs(free["u.u6"]).max() > 8.2 and np.abs(run["u.u6"]).max() == 7.0
+    assert all(np.abs(run[f"u.{name}"]).max() <= limit for name, limit in LIMITS.items())
+    assert max(run.violation(name).max() for name in ("object_x", "object_y", "level")) < 1e-9
+    assert set(run["status"]) == {MET}
+
+
+def test_a_limit_below_the_demand_of_the_task_is_kept_and_the_missing_part_is_reported_or_a_fault() -> None:
+    run = servoctl.load("coordinated_robots_limited", [WEAK]).simulate()
+    assert np.abs(run.u).max() <= 5.0 and run.metadata["status"] == "done"
+    assert run["residual"][0] > 0.1 and run.summary()["status_counts"]["SATURATED"] > 0
+    to_limit = [event for event in run.metadata["events"] if event.get("to") == "SATURATED"]
+    assert all(set(event["at_limit"]) <= set(LIMITS) for event in to_limit)
+    fault = servoctl.load("coordinated_robots_limited", ["law.on_infeasible=fault", WEAK]).simulate()
+    assert fault.metadata["status"] == "stopped" and "at its limit" in fault.metadata["error"]
