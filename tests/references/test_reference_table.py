@@ -260,17 +260,6 @@ def test_a_periodic_cubic_spline_is_scipys() -> None:
             assert np.abs(found - expected[:, column]).max() <= 100 * tolerance * np.abs(expected[:, column]).max()
 
 
-@pytest.mark.parametrize(("kind", "degree"), [("cubic", 3), ("quintic", 5)])
-def test_a_spline_reproduces_polynomials_of_its_degree(kind: str, degree: int) -> None:
-    times, _ = rows()
-    polynomial = np.polynomial.Polynomial(np.random.default_rng(5).normal(size=degree + 1))
-    curve = spline(times, polynomial(times)[:, None], kind)  # type: ignore[arg-type]
-    t = inside(curve)
-    scale = np.abs(polynomial(t)).max()
-    assert np.abs(curve.value(t, 0) - polynomial(t)).max() < 1e-12 * scale
-    assert np.abs(curve.value(t, 0, 1) - polynomial.deriv()(t)).max() < 1e-9 * scale
-
-
 @pytest.mark.parametrize("extrapolate", ["hold", "periodic"])
 @pytest.mark.parametrize(("kind", "smoothness"), [("cubic", 2), ("quintic", 4)])
 def test_a_spline_goes_through_its_rows_and_is_as_smooth_as_it_says(
@@ -396,17 +385,6 @@ def test_symbols_have_the_values_and_all_derivatives_of_numbers(extrapolate: str
         found = [float(each) for each in both(at)]
         assert np.allclose(found[:5], expected, rtol=1e-12, atol=1e-12, equal_nan=True)
         assert np.allclose(found[5:], expected[1:], rtol=1e-12, atol=1e-12, equal_nan=True)
-
-
-def test_rates_are_the_differences_of_values() -> None:
-    times, values = rows()
-    signal = Signal("path", "x", spline(times, values), 1)
-    t = np.linspace(times[0] + 0.01, times[-1] - 0.01, 50)
-    step = 1e-5
-    for order in (1, 2):
-        below = signal.rate if order > 1 else lambda at, k: signal(at)
-        differences = (below(t + step, order - 1) - below(t - step, order - 1)) / (2 * step)
-        assert np.abs(signal.rate(t, order) - differences).max() < 1e-3
 
 
 def test_signals_are_equal_by_content() -> None:
