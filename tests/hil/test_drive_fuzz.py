@@ -92,6 +92,6 @@ def feed(protocol: str, count: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("protocol", OPTIONS)
-def test_forty_thousand_random_frames_raise_nothing_and_change_nothing_invalid(protocol: str) -> None:
-    refused, accepted = feed(protocol, 40_000)
-    assert refused > 4000 and accepted > 120
+def test_ten_thousand_random_frames_raise_nothing_and_change_nothing_invalid(protocol: str) -> None:
+    refused, accepted = feed(protocol, 10_000)
+    assert refused > 1000 and accepted > 30

@@ -75,11 +75,12 @@ def test_a_jump_of_a_tenth_of_a_metre_never_reaches_the_law(limit: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "limit"), list(zip(MACHINES, ["none", "limit"], strict=True)))
-def test_every_fault_of_an_encoder_node_has_its_reaction(name: str, limit: str) -> None:
+@pytest.mark.parametrize(("name", "limit", "first"), list(zip(MACHINES, ["none", "limit"], (0, 1), strict=True)))
+def test_every_fault_of_an_encoder_node_has_its_reaction(name: str, limit: str, first: int) -> None:
+    """Every second one on each machine."""
     prepared = machine(name, limit)
     assert prepared.sensors[0].settings.name == MACHINES[name]
-    for verdict, fault, periods in FAULTS:
+    for verdict, fault, periods in FAULTS[first::2]:
         ended, found, after, misled = play(prepared, AT + 0.1 + periods * 0.001, **fault)
         assert (fault, found, ended.exit_code) == (fault, verdict, 0 if verdict == "goes on" else 3)
         assert after <= (periods + 1) * prepared.settings.values.period, fault

@@ -66,12 +66,12 @@ def record_all(recorder: Recorder, rows: np.ndarray, frames: list[tuple[int, boo
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_rows_and_frames_come_back_to_the_bit(tmp_path: Path) -> None:
-    rows, frames = some_rows(100_000), list(some_frames(100_000))
+def test_twenty_thousand_rows_and_frames_come_back_to_the_bit(tmp_path: Path) -> None:
+    rows, frames = some_rows(20_000), list(some_frames(20_000))
     rows[5, 1:3] = np.nan, -0.0
     with recorder(tmp_path / "run") as made:
         record_all(made, rows, frames)
-        run = made.close({"status": "done", "duration": 99.5})
+        run = made.close({"status": "done", "duration": 19.5})
     loaded = load_run(tmp_path / "run")
     for each in (run, loaded):
         assert list(each.columns) == list(COLUMNS)
@@ -82,9 +82,9 @@ def test_a_hundred_thousand_rows_and_frames_come_back_to_the_bit(tmp_path: Path)
         assert each.units == COLUMNS
     assert list(read_frames(tmp_path / "run")) == frames
     summary = json.loads((tmp_path / "run/summary.json").read_text())
-    assert (summary["status"], summary["duration"], summary["steps"]) == ("done", 99.5, 99_999)
+    assert (summary["status"], summary["duration"], summary["steps"]) == ("done", 19.5, 19_999)
     lost = {"rows": 0, "frames": 0, "events": 0}
-    assert summary["recorder"] == {"rows": 100_000, "frames": 100_000, "events": 0, "lost": lost, "problem": None}
+    assert summary["recorder"] == {"rows": 20_000, "frames": 20_000, "events": 0, "lost": lost, "problem": None}
     assert (tmp_path / "run/config.yaml").read_text() == "plant: x\n"
     assert (made.lost, made.problem) == (lost, None)
 
@@ -133,7 +133,7 @@ def test_a_can_blf_cut_off_anywhere_gives_the_frames_before_the_cut(tmp_path: Pa
         record_all(made, some_rows(1), frames)
     whole = (tmp_path / "run/can.blf").read_bytes()
     counts = []
-    for length in range(len(whole) + 1):
+    for length in (*range(0, len(whole), 3), len(whole)):
         (tmp_path / "can.blf").write_bytes(whole[:length])
         read = list(read_frames(tmp_path))
         assert read == frames[: len(read)]

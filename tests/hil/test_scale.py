@@ -49,8 +49,10 @@ def played_with(factor: float, protocol: str, monkeypatch: pytest.MonkeyPatch) -
         return play(f"V rack{protocol}", *fine, duration=0.5)
 
 
-@pytest.mark.parametrize("protocol", ["", " odrive", " mit", " moteus", " robstride"])
-@pytest.mark.parametrize("factor", [0.25, -1.0])
+@pytest.mark.parametrize(
+    ("protocol", "factor"),
+    [("", 0.25), ("", -1.0), (" odrive", -1.0), (" mit", 0.25), (" moteus", -1.0), (" robstride", 0.25)],
+)
 def test_a_wrong_scale_or_sign_of_positions_is_named(
     protocol: str, factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

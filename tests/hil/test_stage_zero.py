@@ -52,7 +52,7 @@ def test_a_vertical_axis_of_the_wrong_polarity_is_named_and_held_within_5_mm(nam
     assert moved(played, "over" if holds else "stopping") < 0.005
 
 
-@pytest.mark.parametrize("joint", range(1, 7))
+@pytest.mark.parametrize("joint", [1, 2, 5])
 def test_a_joint_of_the_wrong_polarity_is_named_and_held_within_20_mrad(joint: int) -> None:
     played = zero("A", **{f"joint{joint}": -1.0})
     assert named(played) == [("reversed", f"joint{joint}")] and played.exit_code == 3
@@ -60,21 +60,21 @@ def test_a_joint_of_the_wrong_polarity_is_named_and_held_within_20_mrad(joint: i
     assert moved(played, "over").max() < 0.02
 
 
-@pytest.mark.parametrize("drive", ["tau1", "tau2", "tau3", "F4"])
+@pytest.mark.parametrize("drive", ["tau1", "tau3", "F4"])
 def test_an_axis_that_carries_nothing_is_proved_too_though_its_speeds_are_coarse(drive: str) -> None:
     played = zero("S", **{drive: -1.0})
     assert named(played) == [("reversed", drive)] and played.exit_code == 3
     assert moved(played).max() < 0.02
 
 
-@pytest.mark.parametrize("drive", ["u1", "u2", "u5", "u6"])
+@pytest.mark.parametrize("drive", ["u1", "u5"])
 def test_one_of_redundant_motors_of_the_wrong_polarity_is_named_though_speeds_hardly_change(drive: str) -> None:
     played = zero("two arms", **{drive: -1.0})
     assert named(played) == [("reversed", drive)] and played.exit_code == 3
     assert moved(played).max() < 0.02
 
 
-@pytest.mark.parametrize("drive", ["u3", "u4"])
+@pytest.mark.parametrize("drive", ["u4"])
 def test_one_of_redundant_motors_that_drives_the_machine_away_is_named_before_ramp(drive: str) -> None:
     played = zero("two arms", **{drive: -1.0})
     first = next(event for event in played.events if event.kind.reaction >= Reaction.STOP)
@@ -91,20 +91,22 @@ def test_sound_drives_are_proved_by_a_motion_of_a_few_steps(name: str) -> None:
     assert moved(played).max() < 0.012  # of a wrist joint, whose brake opens later than its neighbours'
 
 
-@pytest.mark.parametrize("name", ["A", "S", "L", "V rack", "V rack mit", "mixed", "two arms"])
+@pytest.mark.parametrize("name", ["A", "S", "V rack mit", "mixed"])
 def test_sound_drives_pass_where_speeds_are_filtered_from_positions(name: str) -> None:
     played = zero(name, "hil.velocity=filter")
     assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
 
 
-@pytest.mark.parametrize("filter_time", [0.003, 0.03, 0.05])
+@pytest.mark.parametrize("filter_time", [0.003, 0.05])
 def test_a_fast_filter_and_one_that_is_slower_than_the_bring_up_do_not_turn_a_motor_round(filter_time: float) -> None:
     played = zero("two arms", "hil.velocity=filter", f"hil.velocity_filter={filter_time}")
     assert {kind for kind, _ in named(played)} <= {"unproved"} and played.exit_code == 0
 
 
-@pytest.mark.parametrize("filter_time", [0.004, 0.01, 0.02])
-@pytest.mark.parametrize(("rig", "drive"), [("mixed", "b"), ("L", "tau"), ("V rack", "F")])
+@pytest.mark.parametrize(
+    ("rig", "drive", "filter_time"),
+    [("mixed", "b", 0.004), ("L", "tau", 0.01), ("V rack", "F", 0.02), ("mixed", "b", 0.02)],
+)
 def test_filtered_speeds_show_the_whole_torque_and_one_that_is_five_times_too_large(
     rig: str, drive: str, filter_time: float
 ) -> None:
@@ -132,10 +134,10 @@ def test_a_vertical_axis_with_a_weak_motor_is_braked_at_once(speeds: str) -> Non
 
 @pytest.fixture(scope="module")
 def strangers() -> list[Machine]:
-    return list(machines(6, seed=2, noise=False))
+    return list(machines(4, seed=2, noise=False))
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(4))
 def test_sound_drives_of_machines_that_differ_from_their_models_are_not_accused(
     strangers: list[Machine], number: int
 ) -> None:
@@ -154,7 +156,7 @@ def test_a_motor_of_the_wrong_polarity_is_named_by_filtered_speeds_too(rig: str,
     assert named(played) == [("reversed", drive)] and moved(played).max() < 0.01
 
 
-@pytest.mark.parametrize(("lag", "mass", "friction"), [(0.001, 0.75, 1.0), (0.005, 1.0, 0.0), (0.004, 0.85, 3.0)])
+@pytest.mark.parametrize(("lag", "mass", "friction"), [(0.001, 0.75, 1.0), (0.005, 1.0, 0.0)])
 def test_torques_that_act_late_on_a_lighter_machine_are_not_taken_for_too_much_torque(
     lag: float, mass: float, friction: float
 ) -> None:
@@ -218,9 +220,7 @@ def test_a_joint_that_does_not_move_under_the_torque_of_the_test_is_not_proved_a
     assert any("it does not move visibly under" in str(event) for event in played.events)
 
 
-@pytest.mark.parametrize(
-    ("rig", "drive", "friction"), [("S", "tau1", 1.5), ("S", "tau2", 1.5), ("S", "tau3", 0.12), ("AF", "joint1", 3.5)]
-)
+@pytest.mark.parametrize(("rig", "drive", "friction"), [("S", "tau1", 1.5), ("S", "tau3", 0.12), ("AF", "joint1", 3.5)])
 def test_an_axis_that_friction_keeps_from_being_proved_is_stopped_at_once_if_its_polarity_is_wrong(
     rig: str, drive: str, friction: float
 ) -> None:
@@ -237,7 +237,7 @@ def test_friction_that_keeps_an_axis_from_being_proved_does_not_stop_a_sound_one
     assert named(played) == [("unproved", "tau3")] and played.exit_code == 0
 
 
-@pytest.mark.parametrize("friction", [0.2, 0.245, 0.285, 0.544])
+@pytest.mark.parametrize("friction", [0.245, 0.544])
 def test_friction_that_gives_way_in_the_first_quarter_of_a_round_turns_no_torque_round(friction: float) -> None:
     """A joint that is called reversed is driven by twice the torque that holds it, to 6 rad/s and more."""
     begun = start(Request("arm_on_drives", (f"hil.emulation.coulomb_friction={friction}",), "ramp", 0.05))

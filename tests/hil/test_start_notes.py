@@ -15,7 +15,7 @@ from hil.frame import Frame
 from hil.loop.clock import VirtualClock, World
 from hil.protocols.registry import build
 from hil.rig.handshake import Handshake
-from hil.safety import EventKind
+from hil.safety import EventKind, stages
 from hil.safety.plan import Stage
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
@@ -85,6 +85,13 @@ def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_pat
                 assert begun.notes[-1].startswith("hil.faults: happen in the emulator only")
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that waits a tenth of a second, in place of five, for small task errors."""
+    monkeypatch.setattr(stages, "ENGAGE_TIME", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_path: Path) -> None:
     begun = start(Request("scara_drive", ("hil.safety.engage_tolerance=1e-5",), duration=0.1, engine="vm"))
     ended = begun.run(tmp_path / "run", lambda event: None)
@@ -102,6 +109,7 @@ def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_
         assert detail.endswith(f"set engage_tolerance to {max(violation, rate):.2g} or more, or use finer encoders")
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("equation", "rate"), [("0.02*sin(2*t)", 0.04), ("0.02*(1-cos(2*t))", 0.0), ("0.02*sin(0.2*t)", 0.004)]
 )

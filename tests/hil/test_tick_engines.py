@@ -18,7 +18,7 @@ from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 
 def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
     """What a run leaves, and its summary."""
-    setup = load("two_mass_spring_drive", [*SHORT, *sets], engine)
+    setup = load("two_mass_spring_drive", [*SHORT, "hil.period=0.0025", *sets], engine)
     emulator = make_emulator(setup, "vm")
     begun = partial(emulator.world.after, 50_300_000, engaged)
     with ticks(tick):
@@ -55,7 +55,7 @@ def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) 
 )
 def test_on_every_engine_c_decides_the_ticks_of_the_same_run(engine: str, sets: tuple[str, ...]) -> None:
     left, facts = compare(engine, *sets)
-    assert left["code"] == 0 and facts["ticks_in_c"] > 400 and facts["given_back"] == {}
+    assert left["code"] == 0 and facts["ticks_in_c"] > 150 and facts["given_back"] == {}
 
 
 FAILURES = {
@@ -69,7 +69,7 @@ def test_what_the_users_code_raises_ends_the_run_at_the_tick_where_it_does_in_py
     kind, failure = FAILURES[what]
     fail = partial(kind.failures.append, failure)
     left, facts = compare("vm", PLANT, "hil.emulation.parameters.host=0", TERM, engaged=fail)
-    assert left["code"] == 3 and facts["ticks_in_c"] > 60 and not kind.failures
+    assert left["code"] == 3 and facts["ticks_in_c"] > 24 and not kind.failures
     (event,) = [event for event in left["events"] if event.kind is EventKind.EXCEPTION]
     assert type(failure).__name__ in event.detail and "of opaque_code.py" in event.detail
 

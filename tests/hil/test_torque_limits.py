@@ -148,8 +148,6 @@ CASES: dict[str, tuple[str | Rig, str, dict[str, Any]]] = {
     "robstride": ("V rack robstride", "F", FALSE),
     "light load, 5 % of the limit": (lift(RACK, "odrive", torque_limit=8000, rated_torque=160), "F", FALSE),
     "wrist, 1 % of the limit": ("AF", "joint5", FALSE),
-    "elbow": ("AF", "joint3", FALSE),
-    "hinge": ("S", "tau2", FALSE),
     "slide": ("scara_drive", "F4", {"kind": "no_torque"}),
 }
 
@@ -166,16 +164,16 @@ def test_a_motor_without_torque_is_named_within_0_3_s(case: str) -> None:
     assert "safe torque off" in first.detail
 
 
-@pytest.mark.parametrize("at", [0.1, 0.6])
-def test_a_small_torque_that_drives_a_joint_is_missed_within_0_3_s_where_its_drive_reports_none(at: float) -> None:
-    """At most 0.5 % of the limit in these 0.3 s for the second one, of which friction may take 5 %."""
+def test_a_small_torque_that_drives_a_joint_is_missed_within_0_3_s_where_its_drive_reports_none() -> None:
+    """At most 0.5 % of the limit in these 0.3 s, of which friction may take 5 %."""
+    at = 0.6
     played = play("A", faults=[{"kind": "no_torque", "at": at, "drive": "joint1"}], duration=1.2)
     began = played["t"][played.rows_in("full")][0]
     first = next(event for event in played.events if event.kind.name == "TRACKING")
     assert first.subject == "joint1" and first.time / 1e9 - began < at + WITHIN
 
 
-@pytest.mark.parametrize(("rig", "friction"), [("AF", 0.02), ("S cia402", 0.05), ("V rack odrive", 8)])
+@pytest.mark.parametrize(("rig", "friction"), [("AF", 0.02), ("V rack odrive", 8)])
 def test_friction_as_large_as_the_torque_of_light_joints_stops_nothing(rig: str, friction: float) -> None:
     sets = (f"hil.emulation.coulomb_friction={friction}", "hil.safety.tracking=0.1")
     assert "tracking" not in play(rig, *sets, duration=1.0).kinds

@@ -117,6 +117,7 @@ def run(config: str, *overrides: str) -> RunResult:
     return on_drives(config, *overrides)
 
 
+BELT = "two_mass_spring_drive", "hil.period=0.0025"
 CASES = {
     "a torque constant of twice what is said": ("two_mass_spring_drive", "F", "torque_constant, factor: 2"),
     "a torque constant of half": ("two_mass_spring_drive", "F", "torque_constant, factor: 0.5"),
@@ -140,22 +141,22 @@ def test_half_the_torque_is_missed_where_it_is_needed() -> None:
     """An ODrive says nothing of its derating: the belt needs 1.6 N, its limit is 1.8 N, and half of that is left."""
     limit = "hil.drives=[{actuator: F, bus: main, protocol: odrive, node: 1, gear: 50, torque_limit: 1.8, "
     limit += "torque_rate_limit: 1000, speed_limit: 1, position_limits: [-0.3, 0.3], encoder_bits: 14}]"
-    assert run("two_mass_spring_drive", limit, "run.duration=2").exit_code == 0
-    ended = run("two_mass_spring_drive", limit, "hil.faults=[{kind: derating, at: 0, drive: F, factor: 0.5}]")
+    assert run(*BELT, limit, "run.duration=2").exit_code == 0
+    ended = run(*BELT, limit, "hil.faults=[{kind: derating, at: 0, drive: F, factor: 0.5}]")
     assert next(event.kind.name for event in ended.events if event.kind.reaction >= 2) == "TRACKING"
 
 
 def test_friction_within_the_share_that_is_declared_stops_nothing() -> None:
     """0.9 N of friction at a force limit of 10 N are within a share of 0.1, and not within 0.02."""
-    config, worn = "two_mass_spring_drive", "hil.emulation.coulomb_friction=0.9"
-    allowed = run(config, worn, "hil.safety.tracking=0.1", "run.duration=2")
+    worn = "hil.emulation.coulomb_friction=0.9"
+    allowed = run(*BELT, worn, "hil.safety.tracking=0.1", "run.duration=2")
     assert not [event for event in allowed.events if event.kind.name == "TRACKING"]
-    assert [event for event in run(config, worn, "run.duration=2").events if event.kind.name == "TRACKING"]
+    assert [event for event in run(*BELT, worn, "run.duration=2").events if event.kind.name == "TRACKING"]
 
 
 def test_an_odrive_in_a_wrong_mode_that_no_frame_tells_of_stops_by_how_it_moves() -> None:
     wrong = "hil.faults=[{kind: wrong_mode, drive: F, since: power_on, at: 0}]"
-    ended = run("two_mass_spring_drive", wrong, "run.duration=2")
+    ended = run(*BELT, wrong, "run.duration=2")
     assert next(event.kind.name for event in ended.events if event.kind.reaction >= 2) in ("ENCODER", "TRACKING")
 
 

@@ -38,9 +38,24 @@ def view_process(loop: Child) -> int:
     return found[0]
 
 
-def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
+OWN_PLANT = """
+import numpy as np
+from plants.two_mass_spring import TwoMassSpring
+
+class Mine(TwoMassSpring):
+    def links(self, q):
+        return {"mine": np.array([[0.0, 0.0], [q[0], 1.0]])}
+"""
+
+
+def test_the_stop_button_gains_and_the_plant_of_a_users_own_file_in_lock_step(tmp_path: Path) -> None:
+    """The page's process knows no module of that name, so it loads the file itself."""
+    (tmp_path / "mine.py").write_text(OWN_PLANT)
+    written = (Path("configs") / "two_mass_spring_drive.yaml").read_text()
+    config = tmp_path / "own.yaml"
+    config.write_text(written.replace("plants.two_mass_spring:TwoMassSpring", "mine.py:Mine"))
     begun = time.monotonic()
-    with looping(tmp_path, BELT, "--view", "--duration", "600", "--set", f"hil.live={LIVE}") as loop:
+    with looping(tmp_path, config, "--view", "--duration", "600", "--set", f"hil.live={LIVE}") as loop:
         address = address_of(loop)
         with viewer(address) as connection:
             seen, last = messages(connection), {}
@@ -60,7 +75,7 @@ def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
                 if kind == "picture" and message["row"][f"live.{ALPHA}"] == 12:
                     break
             assert message["row"]["t"] > first["t"]
-            assert set(message["links"]) and not message["missed"]
+            assert message["links"] == {"mine": [[0.0, 0.0], [message["row"]["q.x1"], 1.0]]} and not message["missed"]
             assert post(address, "stop", {}) == (200, {})
             kinds = {kind: message for kind, message in seen}
         assert kinds["over"]["ending"]["status"] == "interrupted"
@@ -139,30 +154,3 @@ def test_the_page_reports_a_killed_loop_and_ends(tmp_path: Path) -> None:
             last: dict[str, Any] = dict(seen)
         assert last["over"]["ending"] == {"status": "gone"}
         wait_until(lambda: not os.path.exists(f"/proc/{page}"), lambda: f"{page} is still there after {PATIENCE} s")
-
-
-OWN_PLANT = """
-import numpy as np
-from plants.two_mass_spring import TwoMassSpring
-
-class Mine(TwoMassSpring):
-    def links(self, q):
-        return {"mine": np.array([[0.0, 0.0], [q[0], 1.0]])}
-"""
-
-
-def test_the_plant_of_a_users_own_file_is_drawn(tmp_path: Path) -> None:
-    """The page's process knows no module of that name, so it loads the file itself."""
-    (tmp_path / "mine.py").write_text(OWN_PLANT)
-    written = (Path("configs") / "two_mass_spring_drive.yaml").read_text()
-    config = tmp_path / "own.yaml"
-    config.write_text(written.replace("plants.two_mass_spring:TwoMassSpring", "mine.py:Mine"))
-    with looping(tmp_path, config, "--view", "--duration", "600") as loop:
-        address = address_of(loop)
-        with viewer(address) as connection:
-            for kind, message in messages(connection):
-                if kind == "picture" and message["row"]:
-                    break
-        assert message["links"] == {"mine": [[0.0, 0.0], [message["row"]["q.x1"], 1.0]]}
-        assert post(address, "stop", {}) == (200, {})
-        assert loop.end() == 130, loop.said
