@@ -11,9 +11,8 @@ from test_bus_python_can import FRAMES
 from hil.bus import BusError, socketcan
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, frame_bits
 from hil.bus.open import open_bus
-from hil.emulator.disturbances import Disturbance, Selection
 from hil.emulator.wire import EmulatedBus, EmulatedWire
-from hil.frame import FD_SIZES, Frame, fd_size
+from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, WallClock, World
 
 ENOUGH = 5 * SECOND
@@ -60,57 +59,6 @@ def test_rates_of_axes_with_two_frames_of_eight_bytes() -> None:
     slow = BusLoad(lambda period: [FrameTraffic(8, 12 / period, fd=True)], 0.01, RATES, 1.0)
     assert round(slow.highest_rate) == 567  # without the switch an FD frame is longer than a classic one: 617
     assert "1000000 and 5000000 bit/s" in slow.sentence
-
-
-def test_sizes_of_a_payload() -> None:
-    assert [fd_size(size) for size in (0, 7, 8, 9, 12, 13, 33, 64)] == [0, 7, 8, 12, 12, 16, 48, 64]
-    with pytest.raises(ValueError, match="an FD frame holds at most 64 bytes, not 65"):
-        fd_size(65)
-
-
-class Bench:
-    """An FD wire with two stations; `heard` has the frames that the second hears, with their times."""
-
-    def __init__(self) -> None:
-        self.world = World()
-        self.wire = EmulatedWire(self.world, "main", RATES)
-        self.heard: list[tuple[int, Frame]] = []
-        self.sender = self.wire.attach("sender", lambda frame: None)
-        self.wire.attach("receiver", lambda frame: self.heard.append((self.world.now, frame)))
-
-
-def test_a_frame_arrives_on_the_wire_after_its_bits_in_both_rates() -> None:
-    bench, chance = Bench(), random.Random(5)
-    for size in FD_SIZES:
-        frame = random_frame(chance, size)
-        bits = frame_bits(size, frame.extended, True, frame.brs)
-        start = bench.world.now
-        bench.sender.send(frame)
-        bench.world.advance(start + SECOND // 1000)
-        moment, received = bench.heard.pop()
-        assert moment - start == 1000 * (bits.nominal - 3) + 200 * bits.data  # without the interframe space
-        assert received.at(0) == frame
-
-
-def test_an_error_frame_takes_its_time_at_the_nominal_rate() -> None:
-    once = iter([True])
-    bench, frame = Bench(), Frame(0x123, bytes(range(48)), fd=True, brs=True)
-    bench.wire.disturbances.append(Disturbance(Selection(), destroys=lambda: next(once, False)))
-    bench.sender.send(frame)
-    bench.world.advance(SECOND // 1000)
-    bits = frame_bits(48, False, True, True)
-    once = 1000 * bits.nominal + 200 * bits.data
-    assert [moment for moment, _ in bench.heard] == [once + 1000 * (14 - 7) + once - 3000]
-    assert bench.wire.errors == 1
-
-
-def test_a_classic_and_an_fd_frame_with_one_id_destroy_each_other() -> None:
-    bench = Bench()
-    other = bench.wire.attach("other", lambda frame: None)
-    bench.sender.send(Frame(0x10, b"\x01", fd=True, brs=True))
-    other.send(Frame(0x10, b"\x01"))
-    bench.world.advance(SECOND // 20)
-    assert bench.wire.errors > 0
 
 
 def test_a_classic_bus_takes_no_fd_frame_and_no_bus_a_payload_of_another_size() -> None:
@@ -193,8 +141,3 @@ def test_the_command_that_sets_an_interface_up() -> None:
         "sudo ip link set can0 up type can bitrate 500000"
     )
     assert socketcan.up_command("vcan0", RATES) == "sudo ip link set vcan0 mtu 72 up"
-
-
-def test_a_classic_frame_takes_what_it_took() -> None:
-    bench, frame = Bench(), Frame(0x123, bytes(range(8)))
-    assert bench.wire.frame_time(frame) == 1000 * 135

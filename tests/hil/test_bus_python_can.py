@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError, Link
-from hil.bus.open import FREE, PAYLOAD, QUESTION, REPLY, REQUEST, answers_as_emulator, open_bus, same
+from hil.bus.open import FREE, PAYLOAD, QUESTION, REPLY, REQUEST, open_bus, same
 from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import SECOND, VirtualClock, WallClock
@@ -291,31 +291,6 @@ def test_an_error_of_the_driver_takes_the_bus_down_and_the_next_frame_is_tried_a
     assert (bus.health.link, bus.health.sent) == (Link.DOWN, 1)
     assert channel.timeouts == [0.0]  # a send never waits
     bus.close()
-
-
-class Emulator(WallClock):
-    """A clock that lets an emulator answer whenever it is read."""
-
-    def __init__(self, bus: PythonCanBus) -> None:
-        super().__init__()
-        self._bus = bus
-
-    def now(self) -> int:
-        while (frame := self._bus.receive(0)) is not None:
-            if same(frame, QUESTION):
-                self._bus.send(Frame(0x123))
-                self._bus.send(FREE)
-        return super().now()
-
-
-def test_an_emulator_is_recognised_by_its_answer(keys: Keys) -> None:
-    with Pair(keys) as pair:
-        assert not answers_as_emulator(pair.ours, pair.clock, 0.02)
-        pair.theirs.receive(0)  # the question without an answer
-        clock = Emulator(pair.theirs)
-        asking = open_bus("asking", keys, clock)
-        assert answers_as_emulator(asking, clock, 5.0)
-        asking.close()
 
 
 def test_only_the_exact_question_counts_as_one() -> None:

@@ -244,13 +244,6 @@ def test_a_position_that_is_not_a_number_is_no_sample_but_its_fault_counts() -> 
     assert drive.fault == "encoder (fault 35)"
 
 
-def test_the_command_limits_the_torque_in_the_drive_too() -> None:
-    drive, _ = conversation(Axis())
-    read = protocol.parse_registers(drive.command(12.0).data).command
-    assert read[0x22] == pytest.approx(-1.5) and read[0x25] == pytest.approx(1.5)
-    assert read[0x27] == pytest.approx(0.05)
-
-
 def test_a_drive_that_is_not_enabled_gets_queries_which_do_not_feed_it() -> None:
     drive, _ = conversation(Axis())
     (query,) = drive.alive_frames()

@@ -202,17 +202,6 @@ def test_mode_12_brakes_where_the_last_command_had_a_kd_scale() -> None:
     assert speed(host) == pytest.approx(before * math.exp(-60 * 0.032 / 2 * 0.35), rel=0.02)
 
 
-@pytest.mark.parametrize("verb", ["set_stop", "set_brake"])
-def test_a_stop_lets_the_shaft_go_and_a_brake_shorts_the_phases(verb: str) -> None:
-    host = moving(15)
-    before = speed(host)
-    ask(getattr(client(host), verb)())
-    drive = drive_of(host)
-    assert drive.mode == (0 if verb == "set_stop" else 15) and not drive.motor.enabled
-    host.collect(1000.0)
-    assert speed(host) == pytest.approx(before, rel=0.01) if verb == "set_stop" else speed(host) < 0.01 * before
-
-
 def test_a_fault_stays_until_a_stop() -> None:
     host = host_of()
     push(host, 1.0)

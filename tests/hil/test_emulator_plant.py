@@ -57,15 +57,6 @@ def test_an_emulated_actuator_and_a_simulated_one_lag_alike() -> None:
         assert actuator.torque(3 * (k + 1) * MILLISECOND) == pytest.approx(torque[0], rel=1e-15)
 
 
-def test_readings_do_not_change_the_motion() -> None:
-    watched, alone = robots(), robots()
-    for plant in (watched, alone):
-        plant.command(0, 2.0, 0)
-    for moment in range(0, 50 * MILLISECOND, 137_000):
-        watched.state(moment)
-    assert np.array_equal(watched.state(50 * MILLISECOND)[0], alone.state(50 * MILLISECOND)[0])
-
-
 def test_between_two_steps_the_state_is_as_accurate_as_at_them() -> None:
     # a constant force on a free mass: q is a parabola, which every Runge-Kutta step meets exactly
     start = State(0.0, np.zeros(2), np.zeros(2))
@@ -76,15 +67,6 @@ def test_between_two_steps_the_state_is_as_accurate_as_at_them() -> None:
         q, v = plant.state(moment)
         assert q[0] == pytest.approx(3.0 / 2.0 * t**2 / 2, rel=1e-12)
         assert v[0] == pytest.approx(3.0 / 2.0 * t, rel=1e-12)
-
-
-def test_the_impulse_of_a_command_in_the_middle_of_a_step_is_exact() -> None:
-    start = State(0.0, np.zeros(2), np.zeros(2))
-    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", Emulation(current_lag=0.0))
-    plant.command(0, 4.0, 250_000)
-    plant.command(0, -1.0, 900_000)
-    _, v = plant.state(3 * MILLISECOND)
-    assert v[0] == pytest.approx((4.0 * 650e-6 - 1.0 * 2100e-6) / 2.0, rel=1e-12)
 
 
 def test_an_actuator_lags_by_its_time_constant() -> None:
@@ -107,17 +89,6 @@ def test_an_actuator_limits_and_reports_saturation() -> None:
     for asked, made, saturated in ((0.3, 0.3, False), (1.0, 1.0, False), (-7.0, -1.0, True), (math.nan, 0.0, False)):
         actuator.command(asked, 0)
         assert (actuator.torque(0), actuator.saturated) == (made, saturated)
-
-
-def test_friction_dissipates_its_power() -> None:
-    start = State(0.0, np.zeros(2), np.array([1.0, 0.0]))
-    options = Emulation(current_lag=0.0, coulomb_friction=4.0)
-    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", options)
-    # dry friction of 4 N on 2 kg: from 1 m/s it stands after 0.5 s and 0.25 m
-    assert plant.state(250 * MILLISECOND)[1][0] == pytest.approx(0.5, rel=0.01)
-    q, v = plant.state(1000 * MILLISECOND)
-    assert q[0] == pytest.approx(0.25, rel=0.02)
-    assert abs(v[0]) < 1e-6
 
 
 def test_brakes_on_every_motor_hold_a_falling_machine_exactly() -> None:

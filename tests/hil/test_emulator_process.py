@@ -27,7 +27,6 @@ from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
 from hil.protocols.registry import twins
-from servoctl.errors import ConfigError
 from servoctl.types import State
 
 NODE = 1
@@ -44,37 +43,6 @@ def serving(
     rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, twins(drives), faults=faults, engine="vm")
     with served(EmulatorServer(rig, buses, clock, hand=hand)) as server:
         yield server
-
-
-@pytest.mark.parametrize(
-    ("keys", "vcan", "why"),
-    [
-        ({"interface": "socketcan", "channel": "can0"}, True, "socketcan can0 may have real drives on it"),
-        ({"interface": "socketcan", "channel": "vcan0"}, False, "use --vcan to emulate drives on it"),
-        ({"interface": "udp_multicast", "channel": "239.74.163.2"}, True, "set hop_limit: 0"),
-        ({"interface": "pcan", "channel": "PCAN_USBBUS1"}, True, "may have real drives on it"),
-    ],
-)
-def test_drives_are_not_emulated_on_buses_that_may_be_physical(keys: dict[str, object], vcan: bool, why: str) -> None:
-    both = {"first": keys | {"bitrate": 1_000_000}, "second": keys | {"bitrate": 1_000_000}}
-    with pytest.raises(ConfigError) as refused:
-        open_for_emulation(both, WallClock(), vcan)
-    assert [why in problem for problem in refused.value.problems] == [True, True]
-    assert refused.value.problems[0].startswith("hil.buses.first: ")
-
-
-def test_faults_of_wires_are_refused_without_an_emulated_wire() -> None:
-    settings = drive_settings("cia402")
-    start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
-    for entry in ({"kind": "lost"}, {"kind": "stall", "for": 1}, {"kind": "id_clash", "drive": "a"}):
-        faults, problems = read_faults([entry], {"a": target("cia402")}, ["main"])
-        assert not problems
-        with pytest.raises(ConfigError, match="only on emulated wires in lock-step"):
-            EmulatorServer(
-                EmulatedRig(system_of(Axes(), start), start, 0.002, [settings], twins([settings]), faults=faults),
-                {},
-                WallClock(),
-            )
 
 
 def test_it_answers_that_it_is_an_emulator() -> None:

@@ -10,7 +10,6 @@ import can
 import pytest
 from test_drive_fuzz import OPTIONS
 
-from hil.assembly.prepare import load
 from hil.bus.base import PATIENCE, QUEUE, BusError, Link
 from hil.bus.load import BusRates
 from hil.bus.python_can import PythonCanBus
@@ -24,7 +23,6 @@ from hil.rig.logbook import STAGES
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config
-from servoctl.errors import ConfigError
 from tests.faces import on_drives
 from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT
@@ -112,11 +110,6 @@ def test_frames_that_a_queue_does_not_hold_are_sent_as_room_comes_by_both_ticks(
         assert (bus["refused"], bus["errors"], bus["link"]) == (0, 0, "error active")
     assert python.trajectory.summary()["drives"] == c.trajectory.summary()["drives"]
     assert (c.trajectory.summary()["ticks_in_c"] > 0, len(python.trajectory)) == (True, len(c.trajectory))
-
-
-def test_motors_that_would_reply_with_one_id_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"mit a2 and mit a1 on bus 'main' both use id 0x000 .*host"):
-        load(carts(tmp_path, ["mit", "mit"], 0.01, 0.05), (), "vm")
 
 
 def test_a_queue_that_stays_full_counts_as_down_and_is_waited_for_once() -> None:
