@@ -5,15 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import can
 import canopen
 import numpy as np
 import pytest
 from canopen.profiles.p402 import BaseNode402
 from canopen_objects import node_dictionary
-from emulation import TURN, Axes, drive_settings, served, system_of, target
+from emulation import Axes, drive_settings, served, system_of, target
 from interfaces import EACH, keys_of
-from odrive_database import odrive_database
 
 from hil.bus import BusError
 from hil.bus.open import START, answers_as_emulator, emulator_lateness, open_bus
@@ -120,26 +118,6 @@ def test_time_stands_still_while_the_process_is_paused() -> None:
     server.serve(lambda: next(turns))
     assert server.emulator.world.now < SECOND
     buses["main"].close()
-
-
-@pytest.mark.parametrize("interface", EACH)
-def test_the_vendors_message_database_enables_the_drive_and_reads_it(interface: str) -> None:
-    settings = drive_settings("odrive", watchdog=1e3, options={"feedback_period": 0.01})
-    with keys_of(interface) as keys, serving(keys, settings), can.Bus(**keys, ignore_config=True) as bus:
-        request = odrive_database().get_message_by_name("Axis1_Set_Axis_State")
-        data = request.encode({"Axis_Requested_State": 8}, strict=False)
-        bus.send(can.Message(arbitration_id=request.frame_id, data=data, is_extended_id=False))
-        seen: dict[str, Any] = {}
-        end = time.monotonic() + 20.0
-        while seen.get("Axis_State") != 8 or "Pos_Estimate" not in seen:
-            assert time.monotonic() < end, seen
-            message = bus.recv(1.0)
-            if message is not None and message.arbitration_id != request.frame_id and not message.is_extended_id:
-                seen |= odrive_database().decode_message(
-                    message.arbitration_id, bytes(message.data), decode_choices=False
-                )
-        assert seen["Axis_Error"] == 0
-        assert seen["Pos_Estimate"] == pytest.approx(settings.motor(0.5) / TURN, abs=1e-4)
 
 
 @pytest.mark.slow

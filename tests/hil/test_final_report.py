@@ -6,15 +6,14 @@ import signal
 import pytest
 
 from hil.assembly.emulation import environment_of, make_emulator
-from hil.emulator.disturbances import HostFaults
 from hil.frame import Frame
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
-from servoctl.types import Array
 from tests.faces import on_rig
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
+from tests.hil.test_one_story import Law
 
 
 def run(protocol: str, *faults: dict[str, object]) -> RunResult:
@@ -66,39 +65,24 @@ def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
     assert len(told) >= (off - onset[0]) // 2_500_000 - 2, "one command a period"
 
 
-class Broken(HostFaults):
-    """A law that raises from some moment on."""
-
-    def __init__(self) -> None:
-        self.raises = False
-
-    def stall(self) -> int:
-        return 0
-
-    @property
-    def tampers(self) -> bool:
-        return self.raises
-
-    def tamper(self, u: Array) -> Array:
-        if self.raises:
-            raise ZeroDivisionError("float division by zero")
-        return u
+def fail() -> None:
+    raise ZeroDivisionError("float division by zero")
 
 
 def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
     prepared = renewed(machine("cia402", "at speed"), ())
-    emulator, broken = make_emulator(prepared, "vm"), Broken()
+    emulator, broken = make_emulator(prepared, "vm"), Law(fail)
 
     def engaged() -> None:
-        emulator.world.after(380_000_000, lambda: setattr(broken, "raises", True))
+        emulator.world.after(380_000_000, lambda: setattr(broken, "engaged", True))
 
     words: list[int] = []
     emergencies: list[bytes] = []
 
     def tap(frame: Frame, sender: object) -> None:
-        if frame.id == 0x201 and broken.raises and words[-1:] != [frame.data[0]]:
+        if frame.id == 0x201 and broken.engaged and words[-1:] != [frame.data[0]]:
             words.append(frame.data[0])
-        if frame.id == 0x081 and broken.raises and 0x00 not in words:
+        if frame.id == 0x081 and broken.engaged and 0x00 not in words:
             emergencies.append(frame.data)
 
     emulator.wires["main"].taps.append(tap)

@@ -45,12 +45,6 @@ def test_torque_is_held_until_the_brake_is_closed(interrupted: Played) -> None:
     assert (interrupted["true_on.F"][braking] == 1).all()
 
 
-def test_a_vertical_axis_does_not_fall_at_the_normal_end() -> None:
-    played = play(lift(RACK), duration=0.1)
-    assert played.exit_code == 0
-    assert moved_after(played, "braking") < BRAKED
-
-
 def test_a_drive_that_still_moves_after_stop_time_stops_by_its_own_ramp_before_it_goes_off() -> None:
     played = play(lift(RACK), "hil.safety.stop_time=0.004", stop_at=0.5)
     speed = np.abs(played["true_v.x"])

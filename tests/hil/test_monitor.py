@@ -116,15 +116,6 @@ def test_an_event_is_told_once_and_counted_always(drive: Silent) -> None:
     assert watched.counts == {EventKind.DRIVE_FAULT: 5}
 
 
-def test_a_fault_that_went_by_itself_stays(drive: Silent) -> None:
-    watched = monitor(drive)
-    drive.fault = "x"
-    watched.drives(0, [drive])
-    drive.fault = ""
-    watched.drives(1, [drive])
-    assert watched.worst is Reaction.STOP
-
-
 @pytest.mark.parametrize("condition", [c for c in Condition if c is not Condition.ENABLED])
 def test_a_drive_that_is_not_enabled_any_more(drive: Silent, condition: Condition) -> None:
     watched = monitor(drive)

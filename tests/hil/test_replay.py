@@ -1,29 +1,26 @@
 """`servoctl replay`: a run's law once more on the states that were logged."""
 
 import dataclasses
+import math
+import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import hil.session.replay
 import servoctl
-from hil.bus.load import FrameTraffic
-from hil.drives import base
-from hil.drives.base import Ids
-from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from hil.recorder import Recorder, read_frames
 from hil.session.replay import OTHER_ENGINE, decoded, replay
 from servoctl.cli import main
 from servoctl.config import dump
-from servoctl.config.document import Problem
 from servoctl.errors import ColumnError, ConfigError, RunFolderError
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from tests.config_texts import plant_text
+from tests.hil.emulation import bare_drive
 
 SAMPLED = ["run.duration=0.1", "run.period=0.005", "run.integrator.step=0.001", "run.output_step=0.005"]
 
@@ -193,51 +190,16 @@ def test_a_run_that_cannot_be_replayed_gives_the_reason(tmp_path: Path, cart: Pa
         replay(cart, tmp_path)
 
 
-class Encoder(base.Node):
-    """Sends its position as one byte."""
-
-    feedback = base.Feedback.CYCLIC
-
-    @staticmethod
-    def problems(settings: SensorSettings, options: Any, period: float) -> list[Problem]:
-        return []
-
-    @staticmethod
-    def reserved_ids(settings: SensorSettings) -> Ids:
-        return Ids(frozenset())
-
-    @property
-    def identities(self) -> frozenset[int]:
-        return frozenset([self.settings.node])
-
-    def accept(self, frame: Frame) -> None:
-        if len(frame.data) == 1:
-            self.sample = base.Sample(float(frame.data[0]), np.nan, np.nan, frame.time)
-        else:
-            self.rejected += 1
-
-    @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        return [FrameTraffic(1, 1 / period)]
-
-    def quantum(self) -> tuple[float, float, float]:
-        return 1.0, np.nan, np.nan
-
-    def identify(self) -> base.Steps:
-        yield from ()
-
-
 def test_can_blf_decodes_to_the_samples_of_the_run(tmp_path: Path) -> None:
-    first, second = (Encoder(SensorSettings("x", "main", "none", 1), 0.002) for _ in range(2))
+    first, second = (bare_drive("odrive", bus=bus) for bus in ("main", "other"))
     with Recorder(tmp_path / "run", {"t": "s"}, {}, lossless=True) as made:
-        made.frame(0, False, Frame(1, b"\x05", time=10), 10)
-        made.frame(1, False, Frame(1, b"\x06", time=20), 20)
-        made.frame(0, True, Frame(1, b"\x07"), 30)
-        made.frame(0, False, Frame(2, b"\x08", time=40), 40)
-        made.frame(0, False, Frame(1, b"\x09\x09", time=50), 50)
-        made.frame(0, False, Frame(1, b"\x0a", time=60), 60)
+        for bus, sent, node, turns, time in (
+            (0, False, 1, 5.0, 10), (1, False, 1, 6.0, 20), (0, True, 1, 7.0, 30), (0, False, 2, 8.0, 40),
+            (0, False, 1, math.nan, 50), (0, False, 1, 9.0, 60),
+        ):  # fmt: skip
+            made.frame(bus, sent, Frame(node << 5 | 9, struct.pack("<ff", turns, 0.0), time=0 if sent else time), time)
     samples = [(node, sample.position, sample.time) for node, sample in decoded(tmp_path / "run", [[first], [second]])]
-    assert samples == [(first, 5.0, 10), (second, 6.0, 20), (first, 10.0, 60)]
+    assert samples == [(first, 5.0 * math.tau, 10), (second, 6.0 * math.tau, 20), (first, 9.0 * math.tau, 60)]
     assert (first.rejected, second.rejected) == (1, 0)
 
 

@@ -191,18 +191,6 @@ def test_the_package_enables_the_emulated_motor_and_reads_its_motion() -> None:
     assert node.mode == 0 and not node.motor.enabled
 
 
-def test_cantimeout_brings_the_emulated_motor_to_mode_reset_in_time() -> None:
-    host, node, client = emulated()
-    write = struct.pack("<HHI", TIMEOUT, 0, 1000)
-    host.ask(Frame(18 << 24 | HOST << 8 | NODE, write, extended=True))
-    client.enable(NODE)
-    push(host, 0.5)
-    host.collect(48.0)
-    assert node.mode == 2
-    host.collect(3.0)
-    assert node.mode == 0 and not node.motor.enabled
-
-
 def test_faults_are_in_the_id_of_the_emulated_motor_and_a_stop_clears_them() -> None:
     host, node, client = emulated()
     client.enable(NODE)

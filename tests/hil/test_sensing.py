@@ -97,15 +97,6 @@ def test_resolution_and_geometry_explain_the_error_of_quantised_encoders() -> No
     assert worst > 0.2, "redundant encoders do disagree by a part of their resolution"
 
 
-def test_a_step_from_far_away_closes_the_loop() -> None:
-    eyes = Eyes(CoordinatedRobots(), robots(0.0))
-    random = np.random.default_rng(3)
-    for _ in range(20):
-        true = robots(float(random.random()))
-        found = eyes(0.0, true + 1e-3 * random.standard_normal(5), np.zeros(5), eyes.measured(true), np.zeros(6))
-        np.testing.assert_allclose(found.q, true, atol=1e-11)  # 1e-3 squared twice
-
-
 def wrong(change: Callable[[Array, int], float]) -> list[tuple[int, str]]:
     """Channel whose sample is changed -> the one that is named, in two ticks in a row."""
     start, said = State(0.0, robots(0.2), np.zeros(5)), []
