@@ -11,11 +11,12 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Masses(sc.Plant):
-    """Equal masses, each on a line of its own; forces push the first ones: m q'' = (u, 0)."""
+    """Equal masses, each on a line of its own; forces push the first ones: m q'' = (u, 0) - weight."""
 
     names: str = "x y"  # coordinates [m]
     forces: str = "Fx Fy"  # actuators [N]; at most as many
     m: float = 1.0  # [kg]
+    weight: float = 0.0  # [N] of each
 
     @property
     def coordinates(self) -> Mapping[str, str]:
@@ -29,7 +30,7 @@ class Masses(sc.Plant):
         return self.m * np.eye(len(self.coordinates))
 
     def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(len(self.coordinates))
+        return -self.weight * np.ones(len(self.coordinates))
 
     def actuation(self, q: Array, t: float) -> Array:
         return np.eye(len(self.coordinates))[:, : len(self.actuators)]

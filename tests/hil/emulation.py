@@ -22,7 +22,8 @@ from servoctl.assembly.make import make_system
 from servoctl.config.hil import Emulation
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
-from servoctl.types import Array, State
+from servoctl.types import State
+from tests.small_plants import Masses
 
 MILLISECOND = 1_000_000
 
@@ -33,22 +34,11 @@ TURN = 2 * math.pi
 
 
 @dataclass(frozen=True)
-class Axes(Plant):
-    """Two masses that slide alone, each pushed by a force: q'' = (u - g) / m."""
+class Axes(Masses):
+    """Two masses that slide alone, each pushed by a force: q'' = (u - weight) / m."""
 
+    forces: str = "a b"
     m: float = 2.0  # [kg]
-    g: float = 0.0  # [N]
-    coordinates = {"x": "m", "y": "m"}  # noqa: RUF012
-    actuators = {"a": "N", "b": "N"}  # noqa: RUF012
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.array([[self.m, 0.0], [0.0, self.m]])
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.array([-self.g, -self.g])
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(2)
 
 
 def system_of(plant: Plant, start: State) -> System:

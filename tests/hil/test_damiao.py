@@ -143,7 +143,7 @@ def belt(*overrides: str) -> Request:
 def fallen(torque: float) -> float:
     """How far a braked axis under 5 N falls while its watchdog of 50 ms is tested with a torque [m]."""
     settings = drive_settings("mit", node=NODE, options=OPTIONS, watchdog=0.05, torque_limit=15.0, brake=True)
-    host = bench(settings, plant=Axes(g=5.0))
+    host = bench(settings, plant=Axes(weight=5.0))
     drive = build(settings, 0.002)
     assert isinstance(drive, MitDrive)
     for step in drive.test_watchdog(torque):

@@ -17,7 +17,7 @@ from servoctl.types import State
 def axes(coulomb: float = 0.0, viscous: float = 0.0, m: float = 2.0, g: float = 0.0, v: float = 1.0) -> SimulatedPlant:
     start = State(0.0, np.zeros(2), np.array([v, 0.0]))
     options = Emulation(current_lag=0.0, coulomb_friction=coulomb, viscous_friction=viscous)
-    return SimulatedPlant(system_of(Axes(m=m, g=g), start), start, MILLISECOND, "vm", options)
+    return SimulatedPlant(system_of(Axes(m=m, weight=g), start), start, MILLISECOND, "vm", options)
 
 
 def test_friction_is_stable_on_the_lightest_joint() -> None:
@@ -92,7 +92,7 @@ def test_a_motor_without_torque_is_on_for_its_drive_and_off_in_truth() -> None:
 @pytest.mark.parametrize(("kind", "held"), [("brake_stuck", True), ("brake_worn", False)])
 def test_a_brake_may_be_stuck_or_worn(kind: str, held: bool) -> None:
     settings = drive_settings("cia402", brake=True)
-    host = bench(settings, plant=Axes(g=5.0), faults=[{"kind": kind, "drive": "a", "since": "power_on"}])
+    host = bench(settings, plant=Axes(weight=5.0), faults=[{"kind": kind, "drive": "a", "since": "power_on"}])
     host.collect(1.0)
     motor = host.emulator.drive("a").motor
     motor.enable(0.0)

@@ -106,7 +106,7 @@ def test_brakes_on_every_motor_hold_a_falling_machine_exactly() -> None:
 
 def test_brakes_hold_as_many_freedoms_as_they_can() -> None:
     start = State(0.0, np.array([0.1, 0.2]), np.zeros(2))
-    plant = SimulatedPlant(system_of(Axes(g=5.0), start), start, MILLISECOND, "vm")
+    plant = SimulatedPlant(system_of(Axes(weight=5.0), start), start, MILLISECOND, "vm")
     plant.brake(1, True, 0)
     q, _ = plant.state(100 * MILLISECOND)
     assert q[1] == pytest.approx(0.2, abs=1e-12)

@@ -28,29 +28,6 @@ from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT
 from tests.hil.test_dispatch import Heard, Rig
 
-PLANT = """
-from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
-
-from servoctl import Plant
-
-
-@dataclass(frozen=True)
-class Carts(Plant):
-    coordinates: ClassVar = {f"x{i}": "m" for i in range(1, N + 1)}
-    actuators: ClassVar = {f"a{i}": "N" for i in range(1, N + 1)}
-
-    def mass_matrix(self, q, t):
-        return np.eye(N)
-
-    def force(self, q, v, t):
-        return np.zeros(N)
-
-    def actuation(self, q, t):
-        return np.eye(N)
-"""
 LIMITS = {
     "bus": "main", "gear": 10, "torque_limit": 40, "torque_rate_limit": 4000, "speed_limit": 2,
     "position_limits": [-1, 2], "rated_torque": 1,
@@ -60,7 +37,10 @@ LIMITS = {
 def carts(folder: Path, protocols: Sequence[str], period: float, watchdog: float, **options: Any) -> Path:
     """A config of carts, each pushed by a drive of its own."""
     count = len(protocols)
-    (folder / "carts.py").write_text(f"N = {count}\n{PLANT}")
+
+    def names(letter: str) -> str:
+        return " ".join(f"{letter}{i}" for i in range(1, count + 1))
+
     drives = [
         {"actuator": f"a{i}", "protocol": protocol, "node": i, **LIMITS, **OPTIONS[protocol], **options}
         for i, protocol in enumerate(protocols, 1)
@@ -71,7 +51,8 @@ def carts(folder: Path, protocols: Sequence[str], period: float, watchdog: float
         "engage_tolerance": 0.1, "tracking": 0.05,
     }  # fmt: skip
     config = {
-        "plant": {"class": "carts.py:Carts"}, "initial": {"q": 0}, "task": tasks,
+        "plant": {"class": "tests.small_plants:Masses", "parameters": {"names": names("x"), "forces": names("a")}},
+        "initial": {"q": 0}, "task": tasks,
         "law": {"correction": {"baumgarte": {"alpha": 4, "beta": 4}}},
         "run": {"duration": 0.1, "integrator": {"method": "rk4", "step": 0.001}},
         "hil": {"period": period, "buses": {"main": {"interface": "emulated"}}, "drives": drives, "safety": safety},
