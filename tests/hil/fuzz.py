@@ -23,5 +23,8 @@ def frames(seeds: Sequence[Frame], count: int) -> Iterator[Frame]:
             data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
         else:
             del data[generator.randrange(len(data) + 1) :]
-        flags = [generator.random() < 0.02 for _ in range(3)]
-        yield Frame(seed.id, b"" if flags[1] else bytes(data), *flags, len(data) if flags[1] else 0, index)
+        other, remote, error = (generator.random() < 0.02 for _ in range(3))
+        yield Frame(
+            seed.id, b"" if remote else bytes(data), seed.extended is not other, remote, error,
+            len(data) if remote else 0, index, seed.fd, seed.brs,
+        )  # fmt: skip

@@ -29,7 +29,7 @@ RACK = 50.0
 """Gear of a pinion of 20 mm radius on a rack [rad/m]."""
 
 _UNITS = {"counts_per_turn": 65536, "velocity_unit": "0.1*rpm"}
-_OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "cia402": _UNITS,
     "odrive": {"encoder_bits": 14},
     "mit": {"motor": "cybergear", "status": "damiao", "drive_watchdog": True, "speed_limit": 0.49},
@@ -52,7 +52,7 @@ def lift(gear: float = SCREW, protocol: str = "cia402", **more: Any) -> Rig:
     drive = {
         "actuator": "F", "bus": "main", "protocol": protocol, "node": 1, "gear": gear, "rated_torque": 560 / gear,
         "torque_limit": 560, "torque_rate_limit": 40000, "speed_limit": 0.4, "position_limits": [-0.1, 0.6],
-        "brake": True, **_OPTIONS[protocol], **more,
+        "brake": True, **OPTIONS[protocol], **more,
     }  # fmt: skip
     return Rig(FOLDER / "lift.yaml", (f"hil.drives={json.dumps([drive])}", *([FD_BUS] if protocol == "moteus" else [])))
 

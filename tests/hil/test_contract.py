@@ -23,6 +23,7 @@ import yaml
 from drive_conversation import drive_settings as conversation_settings
 from drive_conversation import problems_of
 from emulation import MILLISECOND, TURN, Bench, bench, drive_settings
+from fuzz import frames
 from packages import Install, install  # noqa: F401
 from test_own_protocol import acme  # noqa: F401
 
@@ -286,6 +287,29 @@ def test_a_frame_that_says_nothing_is_counted_and_changes_nothing(case: str, fra
     drive.accept(frame)
     assert (drive.rejected, drive.condition, drive.sample, drive.fault) == (1, Condition.UNKNOWN, None, "")
     assert not drive.alive
+
+
+def state(drive: Drive) -> dict[str, object]:
+    attributes = vars(drive).items()
+    return {name: [*value] if isinstance(value, list) else value for name, value in attributes if name != "rejected"}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "acme"])
+def test_no_frame_makes_a_driver_raise_and_one_that_it_refuses_changes_only_the_count_of_those(case: str) -> None:
+    said = [*(row[1] for row in CONDITIONS if row[0] == case), *(SAMPLES[case][:1] if case in SAMPLES else ())]
+    valid = [frame for text in said for frame in frames_of(text)]
+    drive, refused, accepted = driver(CASES[case]), 0, 0
+    for frame in frames(valid, 10_000):
+        before, rejected, sample = state(drive), drive.rejected, drive.sample
+        drive.accept(frame)
+        if drive.rejected > rejected:
+            assert drive.rejected == rejected + 1 and state(drive) == before
+            refused += 1
+        elif drive.sample is not None and drive.sample is not sample:
+            assert math.isfinite(drive.sample.position) and math.isfinite(drive.sample.velocity)
+            assert drive.sample.time == frame.time
+            accepted += 1
+    assert refused > 1000 and accepted > 30
 
 
 def test_a_torque_that_a_frame_carries_is_sent_as_it_is(settings: DriveSettings) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import can
 import pytest
-from test_drive_fuzz import OPTIONS
 
 from hil.bus.base import PATIENCE, QUEUE, BusError, Link
 from hil.bus.load import BusRates
@@ -26,6 +25,7 @@ from servoctl.config import load_config
 from tests.faces import on_drives
 from tests.hil.by_drivers import TICKS, ticks
 from tests.hil.emulation import SHORT
+from tests.hil.rigs import OPTIONS
 from tests.hil.test_dispatch import Heard, Rig
 
 LIMITS = {
