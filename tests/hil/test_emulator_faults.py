@@ -20,12 +20,10 @@ NODE = 1
 ESTIMATES, HEARTBEAT, TORQUE = NODE << 5 | 0x09, NODE << 5 | 0x01, NODE << 5 | 0x0E
 
 
-def with_fault(kind: str, protocol: str = "odrive", at: float = 0.05, drive: bool = False, **more: Any) -> Bench:
-    """A bench whose one fault begins after 50 ms."""
-    named = {"drive": "a"} if drive else {}
-    fault = {"kind": kind, "at": at, "since": "power_on", **named, **more}
-    unwatched = {"watchdog": 1e3} if protocol == "odrive" else {}
-    return bench(drive_settings(protocol, node=NODE, **unwatched), faults=[fault])
+def with_fault(kind: str, drive: bool = False, **more: Any) -> Bench:
+    """An ODrive whose one fault begins after 50 ms."""
+    fault = {"kind": kind, "at": 0.05, "since": "power_on", **({"drive": "a"} if drive else {}), **more}
+    return bench(drive_settings("odrive", node=NODE, watchdog=1e3), faults=[fault])
 
 
 def estimates(frames: list[Frame]) -> list[tuple[float, float, float]]:

@@ -15,9 +15,9 @@ from hil.protocols.registry import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.notes import describe, preflight
+from tests.hil.by_drivers import compare
 from tests.hil.emulation import drive_settings
 from tests.hil.rigs import RACK, lift, play
-from tests.hil.test_tick_in_c import compare
 
 WARM = "hil.emulation.thermal={rise: 80, time: 0.5}"
 """Motors that get warm within a short run."""

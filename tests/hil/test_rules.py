@@ -10,9 +10,8 @@ from hil.core.constants import Measured
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule, rules_of
-from tests.hil.by_drivers import TICKS
+from tests.hil.by_drivers import compare
 from tests.hil.rigs import RACK, lift, play
-from tests.hil.test_tick_in_c import assert_equal, run
 
 LIMIT = 0.1
 """Speed that the first joint of the shipped pair of arms passes in its first 0.2 s [rad/s]."""
@@ -31,8 +30,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("made_up")
 def test_a_rule_that_is_added_fires_in_ordinary_ticks_in_c_at_the_right_tick() -> None:
-    left = run("coordinated_robots", "c", duration=0.4)
-    assert_equal(run("coordinated_robots", "python", duration=0.4), left)
+    left = compare("coordinated_robots", duration=0.4)
     assert left["code"] == EventKind.SPEED.origin.value and left["ticks"] > 20
     assert list(left["given_back"]) == ["a joint beyond its limits"]
     speeds, stages = (np.frombuffer(left["columns"][name]) for name in ("speed.u1", "stage"))
@@ -47,8 +45,7 @@ def test_a_rule_that_is_added_fires_in_ordinary_ticks_in_c_at_the_right_tick() -
 
 def test_rejected_samples_do_not_renew_the_age_so_an_axis_without_an_encoder_is_stale_and_then_lost() -> None:
     fault = "hil.faults=[{kind: encoder_jump, drive: u3, at: 0.05, delta: 0.5}]"
-    python, c = (run("coordinated_robots", tick, fault, duration=0.4) for tick in TICKS)
-    assert_equal(python, c)
+    c = compare("coordinated_robots", fault, duration=0.4)
     first = {(event.kind, event.subject): event.time for event in reversed(c["events"])}
     rejected, lost = first[EventKind.IMPLAUSIBLE, "u3"], first[EventKind.LOST, "u3"]
     assert first[EventKind.ENCODER, "u3"] < first[EventKind.STALE, "u3"] < lost
@@ -58,8 +55,7 @@ def test_rejected_samples_do_not_renew_the_age_so_an_axis_without_an_encoder_is_
 
 def test_a_drive_that_reports_no_torque_is_named_within_0_3_s_even_where_loads_may_be_as_large() -> None:
     sets = ("hil.safety.tracking=2", "hil.faults=[{kind: no_torque, drive: u3, at: 0.1}]")
-    python, c = (run("coordinated_robots", tick, *sets, duration=0.6) for tick in TICKS)
-    assert_equal(python, c)
+    c = compare("coordinated_robots", *sets, duration=0.6)
     begins = next(event.time for event in c["events"] if event.detail == "full")
     event = next(event for event in c["events"] if event.kind is EventKind.TRACKING)
     assert event.subject == "u3" and "it reports" in event.detail and "safe torque off" in event.detail

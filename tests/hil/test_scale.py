@@ -16,11 +16,11 @@ from hil.protocols.registry import build
 from hil.rig.machine import CompiledTick
 from hil.safety import EventKind, proof
 from hil.sensing.channels import Channel
+from tests.faces import on_drives
 from tests.hil import rigs
-from tests.hil.by_drivers import TICKS, ticks
+from tests.hil.by_drivers import compare, left_by, ticks
 from tests.hil.one_joint import OneJoint
 from tests.hil.rigs import play
-from tests.hil.test_tick_in_c import assert_equal, run
 
 WITHIN = 0.1
 """Time of motion after which it must be named [s]."""
@@ -81,11 +81,11 @@ def test_counts_that_are_four_times_too_few_are_named_in_ordinary_ticks_in_c(mon
         return build(replace(settings, options=options), period)
 
     monkeypatch.setattr(rig_settings, "build", four_times)
-    tested = run(str(rigs.RIGS["mixed"].config), "c", duration=0.5)
+    config = str(rigs.RIGS["mixed"].config)
+    tested = left_by("c", lambda: on_drives(config, duration=0.5, engine="auto"))
     assert [event.subject for event in tested["events"] if event.kind is EventKind.SCALE] == ["a"]
     monkeypatch.setattr(proof, "POSITION_SCALE", np.inf)  # as if the test of the drives did not show it
-    python, c = (run(str(rigs.RIGS["mixed"].config), tick, duration=0.5) for tick in TICKS)
-    assert_equal(python, c)
+    c = compare(config, duration=0.5)
     assert c["ticks"] > 5
     assert [event.subject for event in c["events"] if event.kind is EventKind.ENCODER] == ["a"]
 

@@ -21,9 +21,8 @@ from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
 from hil.session.start import Request, start
 from servoctl.engine.ccode import BoundCall
-from tests.hil.by_drivers import TICKS
+from tests.hil.by_drivers import compare
 from tests.hil.mismatch import ACCUSED, Machine, machines, tried
-from tests.hil.test_tick_in_c import assert_equal, run
 
 
 def zero(rig: str | Rig, *sets: str, **factors: float) -> Played:
@@ -250,8 +249,7 @@ def test_friction_that_gives_way_in_the_first_quarter_of_a_round_turns_no_torque
 def test_an_unproved_axis_that_moves_against_its_torque_is_stopped_by_both_ticks_alike() -> None:
     wrong = "hil.faults=[{kind: torque_constant, drive: tau3, factor: -1, since: power_on}]"
     sets = (*RIGS["S"].overrides, wrong, "hil.emulation.coulomb_friction=0.15")
-    python, c = (run("scara_drive", tick, *sets, duration=0.3) for tick in TICKS)
-    assert_equal(python, c)
+    c = compare("scara_drive", *sets, duration=0.3)
     assert c["ticks"] > 100
     assert any(event.kind is EventKind.REVERSED for event in c["events"])
 

@@ -17,13 +17,11 @@ from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.loop.tick import TickTimes
-from hil.recorder import InMemory
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.run import HilRun
+from hil.session.run import HilRun, RunResult
 from servoctl.types import Array
-from tests.faces import column_bytes
-from tests.hil.by_drivers import TICKS, ticks
+from tests.hil.by_drivers import compared, left_by
 from tests.hil.rigs import RIGS, Rig, renewed
 
 ROBOTS = Rig("coordinated_robots", ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1", "hil.emulation.after=0.1"))
@@ -59,48 +57,42 @@ def _setup(machine: str) -> RigSetup:
     return load(MACHINES[machine].config, MACHINES[machine].overrides, "auto")
 
 
-def run(
-    machine: str,
-    tick: str,
-    stage: Stage,
-    faults: Sequence[Mapping[str, Any]] = (),
-    duration: float = 0.2,
-    stop_at: float | None = None,
-) -> tuple[dict[str, Any], Counted]:
-    """What a run leaves, and the run.
+class Played:
+    """Runs of a machine, of which the last is kept.
 
     Args:
         faults: Entries of `hil.faults`.
         duration: Time in the last stage [s].
         stop_at: When the operator asks for the stop, since the loop began [s]; None: never.
     """
-    setup = renewed(_setup(machine), faults, seed=5)
-    emulator = make_emulator(setup, "vm")
-    counted = Counted(setup, environment_of(setup, emulator), stage, duration)
-    counted.decided = Counter()
-    if stop_at is not None:
-        stop = lambda: counted.operator.request_stop("Ctrl-C")  # noqa: E731
-        emulator.world.after(nanoseconds(stop_at), stop)
-    with ticks(tick):
-        ended = counted.run(None, lambda event: None)
-    assert isinstance(counted.recorder, InMemory)
-    facts = ended.trajectory.metadata
-    left = {
-        "events": ended.events, "code": ended.exit_code, "counts": facts["counts"], "frames": counted.recorder.frames,
-        "columns": column_bytes(ended.trajectory), "timing": facts["timing"],
-        "evaluations": facts["evaluations"],
-    }  # fmt: skip
-    return left, counted
+
+    run: Counted
+
+    def __init__(
+        self,
+        machine: str,
+        stage: Stage,
+        faults: Sequence[Mapping[str, Any]] = (),
+        duration: float = 0.2,
+        stop_at: float | None = None,
+    ) -> None:
+        self.setup, self.stage, self.faults = _setup(machine), stage, faults
+        self.duration, self.stop_at = duration, stop_at
+
+    def __call__(self) -> RunResult:
+        setup = renewed(self.setup, self.faults, seed=5)
+        emulator = make_emulator(setup, "vm")
+        self.run = run = Counted(setup, environment_of(setup, emulator), self.stage, self.duration)
+        run.decided = Counter()
+        if self.stop_at is not None:
+            emulator.world.after(nanoseconds(self.stop_at), lambda: run.operator.request_stop("Ctrl-C"))
+        return run.run(None, lambda event: None)
 
 
 def compare(machine: str, stage: Stage, *faults: Mapping[str, Any], **more: Any) -> tuple[dict[str, Any], Counted]:
     """What both runs leave, after a comparison, and that in C."""
-    (python, without), (c, counted) = (run(machine, tick, stage, faults, **more) for tick in TICKS)
-    assert not without.decided.total()
-    different = {name for name, column in c["columns"].items() if column != python["columns"][name]}
-    assert (c["events"], c["code"], different) == (python["events"], python["code"], set())
-    assert c == python
-    return c, counted
+    play = Played(machine, stage, faults, **more)
+    return compared(play), play.run
 
 
 @pytest.mark.slow
@@ -139,7 +131,7 @@ def test_a_stop_whose_torques_the_limits_scale_is_equal_to_the_bit() -> None:
 def test_a_limit_of_whole_steps_ends_no_stop_and_saturates_no_drive() -> None:
     """8.2 N m are 328 steps, but 1000 * (8.2 / 50) / 0.5 is 327.99999999999994, and the way back 8.200000000000001."""
     push = {"kind": "push", "drive": "u1", "torque": 8.0, "at": 0.1, "since": "engaged"}
-    left, _ = run("tight robots", "c", Stage.FULL, [push], duration=0.3)
+    left = left_by("c", Played("tight robots", Stage.FULL, [push], duration=0.3))
     assert left["counts"].keys() == {"stage", "proved", "tracking"}
     assert abs(np.frombuffer(left["columns"]["sent.u3"])).max() == pytest.approx(8.2, abs=1e-12)
 
@@ -147,7 +139,7 @@ def test_a_limit_of_whole_steps_ends_no_stop_and_saturates_no_drive() -> None:
 @cache
 def _phases(machine: str) -> dict[str, float]:
     """Name of a phase of a run without faults -> when it begins, since the loop began [s]."""
-    left, _ = run(machine, "c", Stage.FULL)
+    left = left_by("c", Played(machine, Stage.FULL))
     begins = {event.detail: event.time / SECOND for event in left["events"] if event.kind is EventKind.STAGE}
     return {**begins, "standing": begins.get("braking", np.nan) - 0.025}  # the last ticks of the stop
 

@@ -10,37 +10,22 @@ from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
 from hil.loop import nanoseconds
 from hil.safety import EventKind
-from tests.faces import frames_of, on_rig
-from tests.hil.by_drivers import TICKS, ticks
+from hil.session.run import RunResult
+from tests.faces import on_rig
+from tests.hil.by_drivers import compared
 from tests.hil.emulation import SHORT
 from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 
 
-def run(tick: str, engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
-    """What a run leaves, and its summary."""
-    setup = load("two_mass_spring_drive", [*SHORT, "hil.period=0.0025", *sets], engine)
-    emulator = make_emulator(setup, "vm")
-    begun = partial(emulator.world.after, 50_300_000, engaged)
-    with ticks(tick):
-        ended, frames = frames_of(lambda: on_rig(setup, emulator, duration=0.15, engaged=begun))
-    facts = ended.trajectory.metadata
-    last = facts["steps"] if ended.exit_code else None  # after an exception the law has no further task time
-    columns = ended.trajectory.columns.items()
-    left = {
-        "columns": {name: column[:last].tobytes() for name, column in columns}, "frames": frames,
-        "events": ended.events, "code": ended.exit_code, "timing": facts["timing"],
-        "evaluations": facts["evaluations"],
-    }  # fmt: skip
-    return left, facts
+def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> dict[str, Any]:
+    """What the run leaves in C, after a comparison with that in Python."""
 
+    def play() -> RunResult:
+        setup = load("two_mass_spring_drive", [*SHORT, "hil.period=0.0025", *sets], engine)
+        emulator = make_emulator(setup, "vm")
+        return on_rig(setup, emulator, duration=0.15, engaged=partial(emulator.world.after, 50_300_000, engaged))
 
-def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> tuple[dict[str, Any], Any]:
-    """The run in C and its summary, after a comparison with that in Python."""
-    (python, _), (c, facts) = (run(tick, engine, *sets, engaged=engaged) for tick in TICKS)
-    assert c["events"] == python["events"]
-    assert {name for name, each in c["columns"].items() if each != python["columns"][name]} == set()
-    assert c == python
-    return c, facts
+    return compared(play)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +39,8 @@ def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) 
     ids=["numpy", "opaque plant", "opaque law", "motor that acts by the pose"],
 )
 def test_on_every_engine_c_decides_the_ticks_of_the_same_run(engine: str, sets: tuple[str, ...]) -> None:
-    left, facts = compare(engine, *sets)
-    assert left["code"] == 0 and facts["ticks_in_c"] > 150 and facts["given_back"] == {}
+    left = compare(engine, *sets)
+    assert left["code"] == 0 and left["ticks"] > 150 and left["given_back"] == {}
 
 
 FAILURES = {
@@ -68,8 +53,8 @@ FAILURES = {
 def test_what_the_users_code_raises_ends_the_run_at_the_tick_where_it_does_in_python(what: str) -> None:
     kind, failure = FAILURES[what]
     fail = partial(kind.failures.append, failure)
-    left, facts = compare("vm", PLANT, "hil.emulation.parameters.host=0", TERM, engaged=fail)
-    assert left["code"] == 3 and facts["ticks_in_c"] > 24 and not kind.failures
+    left = compare("vm", PLANT, "hil.emulation.parameters.host=0", TERM, engaged=fail)
+    assert left["code"] == 3 and left["ticks"] > 24 and not kind.failures
     (event,) = [event for event in left["events"] if event.kind is EventKind.EXCEPTION]
     assert type(failure).__name__ in event.detail and "of opaque_code.py" in event.detail
 

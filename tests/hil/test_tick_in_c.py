@@ -17,8 +17,8 @@ from hil.loop.timing import Distribution
 from hil.protocols.registry import build
 from hil.rig.machine import fill_encoding, fill_message, frame_reader, watched_ids
 from hil.rig.ticks_in_c import in_order
-from tests.faces import column_bytes, on_drives, with_frames
-from tests.hil.by_drivers import TICKS, ticks
+from tests.faces import on_drives
+from tests.hil.by_drivers import compare
 from tests.hil.emulation import SHORT, drive_settings
 
 WORKING = {
@@ -32,34 +32,6 @@ WORKING = {
 
 OPTIONS = {"mit": {"motor": "ak80-9", "status": "damiao", "host": 0x10}}
 """Protocol -> options of the driver, where they are not the usual ones."""
-
-
-def run(config: str, tick: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
-    """What a run leaves: columns as bytes, frames, events, exit code, and how many ticks C did."""
-    with ticks(tick):
-        ended, frames = with_frames(config, *SHORT, *overrides, duration=duration, engine="auto")
-    facts, columns = ended.trajectory.metadata, column_bytes(ended.trajectory)
-    left = {"columns": columns, "frames": frames, "events": ended.events, "code": ended.exit_code}
-    return (
-        left
-        | {"ticks": facts["ticks_in_c"], "given_back": facts["given_back"], "counts": facts["counts"]}
-        | {name: facts[name] for name in ("timing", "evaluations")}
-    )
-
-
-def assert_equal(python: dict[str, Any], c: dict[str, Any]) -> None:
-    assert not python["ticks"]
-    assert c["events"] == python["events"] and c["code"] == python["code"] and c["counts"] == python["counts"]
-    assert {name for name, each in c["columns"].items() if each != python["columns"][name]} == set()
-    assert c["frames"] == python["frames"]
-    assert c["timing"] == python["timing"] and c["evaluations"] == python["evaluations"]
-
-
-def compare(config: str, *overrides: str, duration: float = 0.3) -> dict[str, Any]:
-    """The run in C, after a comparison with that in Python."""
-    python, c = (run(config, tick, *overrides, duration=duration) for tick in TICKS)
-    assert_equal(python, c)
-    return c
 
 
 @pytest.mark.slow
