@@ -30,7 +30,7 @@ from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.margins_at import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
-from servoctl.reference.curve import Signal, jumps, peak_rate
+from servoctl.reference.curve import STILL, Signal, jumps, peak_rate
 from servoctl.run_folder.values import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.types import Status
@@ -69,7 +69,7 @@ def _reference_warnings(run: Run) -> list[Finding]:
         if names and abs(violation) > AWAY:
             away = f"starts {violation:.4g} away from its reference ({', '.join(names)})"
             findings.append(Finding(f"task.{row.name}", f"{away}; move initial.q, or set initial.project: true"))
-        elif names and abs(rate) > AWAY:
+        elif names and abs(rate) > max(AWAY, *(STILL * peak_rate(run.signals[name]).rate for name in names)):
             away = f"starts with a rate {rate:.4g} away from that of its reference ({', '.join(names)})"
             findings.append(Finding(f"task.{row.name}", f"{away}; set initial.v"))
     used = {name for constraint in run.system.model.task.values() for name in constraint.signals}

@@ -57,6 +57,9 @@ def test_check_says_where_only_the_rate_differs_at_the_start(folder: Path) -> No
     overrides = ["initial.q=[0, 0, 0, 0]", "initial.v=[0.5, 0, 0, 0]"]
     warnings = check(sc.load("c.yaml", overrides, engine="vm", strict=False)).warnings
     assert "task.first: starts with a rate 0.5 away from that of its reference (path_x); set initial.v" in warnings
+    overrides[1] = "initial.v=[0.005, 0, 0, 0]"  # less than 1e-3 of the fastest rate, which is 8
+    warnings = check(sc.load("c.yaml", overrides, engine="vm", strict=False)).warnings
+    assert not any("away from" in each for each in warnings)
 
 
 def test_a_reference_that_begins_later_with_a_velocity_is_said(folder: Path) -> None:
