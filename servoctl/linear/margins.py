@@ -72,6 +72,7 @@ def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, na
     factors = sorted(float(1.0 + 1.0 / x) for x in turned if x != 0.0)
     crossovers = _crossings(omega, g, at, lambda y: y.real + 0.5)
     response = at(crossovers) if len(crossovers) else np.zeros(0, dtype=complex)
+    crossovers, response = (each[np.isfinite(response)] for each in (crossovers, response))
     phases = np.degrees(np.angle(response / (1.0 + response)))
     delays = np.radians(phases % 360.0) / crossovers if len(phases) else np.array([math.inf])
     least = int(np.argmin(np.abs(phases))) if len(phases) else None
