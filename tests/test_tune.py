@@ -55,7 +55,7 @@ def table(tuning: Tuning) -> list[Any]:
     return [(trial.at, trial.evaluation) for trial in tuning.trials]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", "random"])
 def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:

@@ -129,6 +129,11 @@ def test_where_no_task_has_priority_1_a_box_is_judged_by_all_and_a_robust_term_i
         sc.load(cart, ["task.x.priority=2", "law.robust.bound=1"])
 
 
+def test_a_robust_term_with_a_boundary_layer_of_its_own_needs_no_period(cart: Path) -> None:
+    law = sc.load(cart, ["law.robust={bound: 1, boundary_layer: 0.1}", "run.period="], engine="vm").system.law
+    assert isinstance(law, AttachedConstraintFollowing) and law.robust is not None and law.robust.layer == 0.1
+
+
 def test_a_scale_changes_the_norm_and_not_the_row_alone(cart: Path) -> None:
     """With rows of scales 1 and 0.1, a bound of 3 and 0.4 is rho = 5."""
     task = 'task=[{name: x, holonomic: "x"}, {name: turn, holonomic: "a"}]'
