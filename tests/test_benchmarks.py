@@ -8,48 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plants.coordinated_robots import CoordinatedRobots
-from servoctl.types import Array
-from tests.benchmarks import cases, laws, linkages, peers
+from tests.benchmarks import cases, peers
 from tests.benchmarks.cases import CASES, ONLY_BY_NAME, main
 from tests.benchmarks.contest import Entry, Line, Results, Table, printed
 from tests.benchmarks.fresh import ProcessError, cost
-from tests.benchmarks.parallelogram import INERTIA, MOMENT, exact_angle, pendulum, rotating_angle
-from tests.benchmarks.peers.algebra import LOOP_GAIN, actuation
-from tests.benchmarks.peers.textbook import TextbookRobots
-from tests.benchmarks.peers.tree import PARALLELOGRAM, ROBOTS, parallelogram_angles
+from tests.benchmarks.parallelogram import exact_angle, pendulum, rotating_angle
+from tests.benchmarks.peers.algebra import LOOP_GAIN
+from tests.benchmarks.peers.tree import PARALLELOGRAM, parallelogram_angles
 from tests.benchmarks.search import Candidate, fastest
-from tests.benchmarks.two_robots import (
-    TORQUES,
-    states,
-)
-
-STATES = states(7)
-PLANT = CoordinatedRobots(g=ROBOTS.g)
 
 
 def needs(module: str) -> Any:
     """Skips where a peer is missing, with the words that a benchmark prints."""
     missing = peers.missing(module)
     return pytest.mark.skipif(missing is not None, reason=missing or "")
-
-
-def saddle_point(q: Array, v: Array, u: Array, gain: float = LOOP_GAIN) -> Array:
-    """Accelerations of the robots from the plant's own matrices, the loop stabilised; rows of the loop written out."""
-    M, Q = PLANT.mass_matrix(q, 0.0), PLANT.force(q, v, 0.0) + PLANT.actuation(q, 0.0) @ u
-    A = np.array([-np.sin(q), np.cos(q)])
-    drift = np.array([-np.cos(q) @ v**2, -np.sin(q) @ v**2])
-    gap = PLANT.passive_constraints(q, 0.0)["loop"]
-    b = -drift - 2.0 * gain * A @ v - gain**2 * gap
-    system = np.block([[M, A.T], [A, np.zeros((2, 2))]])
-    return np.asarray(np.linalg.solve(system, np.concatenate([Q, b]))[:5])
-
-
-def test_textbook_dynamics_are_those_of_the_saddle_point_system() -> None:
-    book = TextbookRobots()
-    assert np.array_equal(actuation(), PLANT.actuation(STATES.q[0], 0.0))
-    for q, v in zip(STATES.q, STATES.v, strict=True):
-        assert book.acceleration(q, v, TORQUES) == pytest.approx(saddle_point(q, v, TORQUES), abs=1e-12)
 
 
 def test_the_closed_motions_of_the_linkage_are_the_pendulums() -> None:
@@ -152,33 +124,6 @@ def test_an_unknown_benchmark_is_refused_before_anything_runs(capsys: pytest.Cap
         main(["tick", "tack"])
     out, err = capsys.readouterr()
     assert out == "" and "there is no benchmark 'tack' (there are: tick, dynamics, " in err
-
-
-def test_the_linkage_starts_where_the_exact_motion_does() -> None:
-    for start in (linkages.REGULAR, linkages.FLAT):
-        assert start.exact(np.zeros(1))[0] == pytest.approx(start.theta, abs=1e-12)
-        loop, x = start.loop(10.0), start.ours()
-        assert x[linkages.OURS] == pytest.approx(3 * [start.theta])
-        rates, row = loop.rates(0.0, x)
-        assert np.abs(row[loop.layout.slices["passive"]]).max() < 1e-15
-        expected = -MOMENT / INERTIA * np.cos(start.theta)
-        assert rates[[14, 17, 20]] == pytest.approx(3 * [expected], abs=1e-9)
-
-
-def test_the_command_of_a_spatial_chain_moves_its_tip_as_asked() -> None:
-    """Independent of Jacobians: the tip's position along a parabola of the motion that M and Q of the plant give."""
-    joints, h = 5, 1e-5
-    robot, source = laws.chain(joints), np.random.default_rng(3)
-    q, v = source.uniform(-1.0, 1.0, (2, joints))
-    u = laws.chain_loop(joints, q, v).control(0.0, np.concatenate([q, v]))[:joints]
-    a = np.linalg.solve(robot.mass_matrix(q, 0.0), robot.force(q, v, 0.0) + robot.actuation(q, 0.0) @ u)
-    name, place = f"link{joints}", laws.target(joints)
-    before, now, after = (
-        robot.frame_motions([name], q + s * v + s**2 / 2 * a, v)[name].position - place for s in (-h, 0.0, h)
-    )
-    gain = laws.GAIN
-    residual = (after - 2.0 * now + before) / h**2 + 2.0 * gain * (after - before) / (2.0 * h) + gain**2 * now
-    assert np.abs(residual).max() < 5e-5  # of 50: h^2 times a fourth derivative, and rounding / h^2
 
 
 def test_a_failing_process_is_named(tmp_path: Any) -> None:

@@ -96,34 +96,6 @@ def test_arrays_are_evaluated_element_by_element() -> None:
     np.testing.assert_allclose(parse("2*sin(x)**2 - x").evaluate({"x": x}), 2 * np.sin(x) ** 2 - x, rtol=1e-15)
 
 
-class Text:
-    """A scalar with operators and nothing else: it writes down what was done to it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def _of(self, sign: str, other: Any) -> "Text":
-        return Text(f"({self.text}{sign}{getattr(other, 'text', other)})")
-
-    def __add__(self, other: Any) -> "Text":
-        return self._of("+", other)
-
-    def __truediv__(self, other: Any) -> "Text":
-        return self._of("/", other)
-
-    def __pow__(self, other: Any) -> "Text":
-        return self._of("**", other)
-
-    def __neg__(self) -> "Text":
-        return Text(f"-{self.text}")
-
-
-def test_any_scalar_with_operators_can_be_evaluated_with_the_callers_functions() -> None:
-    functions = {"sin": lambda value: Text(f"SIN[{value.text}]")}
-    result = parse("sin(-x)/2 + x**2").evaluate({"x": Text("x")}, functions)
-    assert result.text == "((SIN[-x]/2.0)+(x**2.0))"
-
-
 def test_a_missing_value_is_a_key_error_that_names_it() -> None:
     with pytest.raises(KeyError, match=r"der\(x\)"):
         parse("der(x)").evaluate({"x": 1.0})

@@ -131,17 +131,6 @@ def test_a_model_that_is_right_bears_any_rate() -> None:
     assert largest_rate(observer, 20.0, 100.0) == math.inf
 
 
-@pytest.mark.parametrize("error", [0.3, -0.3])
-def test_robots_with_masses_that_are_wrong_by_30_percent_follow_their_path(error: float) -> None:
-    changes = ["run.period=0.001", "realism.delay=0.001", f"realism.parameter_error={{m: {error}}}"]
-    run = sc.load("coordinated_robots", [*changes, "law.observer=auto"], engine="vm").simulate()
-    y = run["violation.object_y"]
-    assert run.metadata["status"] == "done"
-    assert np.abs(y).max() < 1.5e-3  # without an observer 1.6e-2 m
-    assert np.sqrt(np.mean(y[len(y) // 3 :] ** 2)) < 5e-5  # without an observer 1.5e-2 m
-    assert run.summary()["disturbance"]["object_y"]["max"] == pytest.approx(np.abs(run["disturbance.object_y"]).max())
-
-
 def test_a_nonholonomic_row_is_observed_too(mass: Path) -> None:
     mass.write_text(
         CONFIG.replace('holonomic: "x"', 'nonholonomic: "der(x) - 1"')

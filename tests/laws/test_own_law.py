@@ -117,14 +117,6 @@ def test_a_task_that_it_misses_is_no_failure(folder: Path) -> None:
     assert run.metadata["status"] == "done" and run.summary()["tasks"]["distance"]["max_violation"] > 3.0
 
 
-def test_a_run_folder_has_its_file(folder: Path, tmp_path: Path) -> None:
-    assert exit_code("run", str(folder / "spring.yaml"), "--set", 'law={class: "laws.py:Spring"}',
-                 "--set", "run.duration=0.1", "--out", str(tmp_path / "run")) == 0  # fmt: skip
-    again = tmp_path / "again"
-    assert exit_code("run", str(tmp_path / "run" / "config.yaml"), "--out", str(again)) == 0
-    assert json.loads((again / "summary.json").read_text())["status"] == "done"
-
-
 @pytest.mark.parametrize(
     ("sets", "sentence"),
     [
@@ -238,15 +230,6 @@ def test_the_poles_of_a_sampled_loop_are_those_of_its_step(path: Path) -> None:
     step = np.block([[hold, -k * np.array([[h * h / 2], [h]])], [np.array([[h, 0, 1.0]])]])
     expected = np.log(np.linalg.eigvals(step).astype(complex)) / h
     np.testing.assert_allclose(poles(sc.load(path, engine="vm")), np.sort_complex(expected), atol=1e-6)
-
-
-def test_a_constant_disturbance_leaves_no_error(path: Path) -> None:
-    changes = ["realism={parameter_error: {push: 2}}", "run.duration=20"]
-    with_it = sc.load(path, changes, engine="vm").simulate()
-    without = sc.load(path, [*changes, "law.terms="], engine="vm").simulate()
-    assert without["violation.x"][-1] == pytest.approx(2 / 16, rel=1e-3)
-    assert abs(with_it["violation.x"][-1]) < 1e-4
-    assert with_it["memory.terms.integral.x"][-1] == pytest.approx(2 / 60, rel=1e-2)
 
 
 def test_all_engines_and_a_term_that_symbols_cannot_follow_give_the_same_motion(path: Path) -> None:
