@@ -18,6 +18,7 @@ from servoctl.cli.console import ProgressBar, interruptible
 from servoctl.config.yaml_loader import read_value
 from servoctl.study.store import RowStore
 from tests.config_texts import plant_text
+from tests.faces import answer
 
 BALL = "import os\nfrom contextlib import suppress\nfrom pathlib import Path\n" + plant_text(
     "Ball", "m: float = 1.0", "z", "F", "np.array([[self.m]])", "np.array([-9.8 * self.m])", more="""
@@ -142,12 +143,16 @@ def test_a_full_disk_leaves_no_partial_file_and_no_summary(
         assert len(table_of(tmp_path)) == 3
 
 
-def test_a_folder_that_cannot_be_created_is_an_error_before_any_run(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_before_any_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "found").write_text("a file")
-    process = begin(tmp_path, "1:2:20001")
-    stdout, stderr = process.communicate(timeout=60)
-    assert (process.returncode, stdout) == (3, "")
-    assert stderr == "found: cannot be written: File exists (free disk space, or choose another folder)\n"
+    (tmp_path / "ball.py").write_text(BALL)
+    (tmp_path / "ball.yaml").write_text(CONFIG)
+    code, out, err = answer(capsys, "sweep", "ball.yaml", "--vary", "plant.parameters.m=1:2:20001", "--out", "found")
+    assert (code, out) == (3, "")
+    assert err == "found: cannot be written: File exists (free disk space, or choose another folder)\n"
 
 
 def test_a_new_sweep_removes_the_summary_of_an_earlier_one(tmp_path: Path) -> None:
