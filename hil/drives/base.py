@@ -206,6 +206,8 @@ class Drive(Node):
     ramps_alone: ClassVar[bool] = False
     # whether it closes its brake on `brake_frames` and holds torque until the brake is closed
     holds_while_braking: ClassVar[bool] = False
+    # whether the torque that holds the joint is part of its own braking
+    holds_while_ramping: ClassVar[bool] = False
     polls: tuple[Feeds, ...] = ()  # frames that ask for gauges while it is enabled
     gauge_needs: ClassVar[Mapping[Quantity, str]] = {}  # gauge that its protocol can bring -> what that needs
     # what its protocol does on each step from torque to off

@@ -114,7 +114,7 @@ class LinearDrive(TableDrive):
     unwrapping: Unwrapping
     Options: ClassVar[type[RangeOptions]]
     unverified = UNREADABLE
-    ramps = True
+    ramps = holds_while_ramping = True
     _options: RangeOptions
 
     def __init__(self, settings: DriveSettings, period: float, command: int, no_motion: bytes, *gauges: Reads) -> None:

@@ -202,8 +202,12 @@ class CanRig(DriveRig):
                 self._written = in_c.written
                 return
             in_c.store()
-        in_c.carried[:] = 0.0 if self.off else self.carried(command)
         mute = self._take_back()
+        gets = [
+            not self.off and self.ladder.holds(number) and drive.settings.bus not in mute
+            for number, drive in enumerate(self.drives)
+        ]
+        in_c.torques[:], in_c.carried[:] = np.where(gets, [command, self.carried(command)], 0.0)
         self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled, asked = self._dispatch.send, Condition.ENABLED, set[str]()

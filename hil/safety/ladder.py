@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from hil.core.structs import Calls, Struct
-from hil.drives.base import Drive
+from hil.drives.base import Condition, Drive
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.types import Array
@@ -182,6 +182,14 @@ class Ladder:
     def braking(self, now: int) -> bool:
         """Whether a brake is closing."""
         return any([rung is Rung.BRAKE and not self.ended(number, now) for number, rung in enumerate(self.rungs)])
+
+    def holds(self, number: int) -> bool:
+        """Whether a drive is sent a torque: in the loop, unless it has left it, and on a step that holds the joint."""
+        drive, rung = self._drives[number], self.rungs[number]
+        if rung is Rung.LOOP:
+            return drive.condition is Condition.ENABLED or not drive.has_worked
+        holding = {Rung.RAMP: drive.holds_while_ramping, Rung.BRAKE: drive.holds_while_braking}
+        return not drive.confirmed_off and holding.get(rung, False)
 
     def frames(self, number: int, torque: float) -> Sequence[Frame]:
         """The frames of a drive's step, below the loop; `torque` holds the joint [actuator unit]."""

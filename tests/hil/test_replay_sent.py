@@ -21,8 +21,8 @@ from tests.hil.faults.carts.scenario import CONFIG, machine
 from tests.hil.rigs import renewed
 
 
-def driven(folder: Path, protocol: str) -> Path:
-    prepared = renewed(machine(protocol, "at speed"), ())
+def driven(folder: Path, protocol: str, *faults: dict[str, object]) -> Path:
+    prepared = renewed(machine(protocol, "at speed"), faults)
     on_rig(prepared, duration=0.5, out=folder)
     return folder
 
@@ -50,6 +50,16 @@ def test_law_torque_and_frames_agree_and_a_changed_value_is_found(tmp_path: Path
     assert other.sent is not None and other.differing == 0 and not other.agrees
     assert (other.sent.other_torques, other.sent.other_frames) == (1, 1)
     assert re.match(rf"row {row}, t = [\d.]+ s: a was sent {u[row]:.9g}, ", other.sent.first)
+
+
+@pytest.mark.parametrize("protocol", ["odrive", "cia402", "mit", "moteus", "robstride"])
+def test_a_drive_that_has_left_the_loop_gets_no_torque_by_log_and_frames(tmp_path: Path, protocol: str) -> None:
+    folder = driven(tmp_path / "run", protocol, {"kind": "drive_fault", "drive": "a", "at": 0.2, "since": "engaged"})
+    found, run = replay(folder, CONFIG.parent), load_run(folder)
+    assert found.sent is not None and found.agrees
+    late = np.flatnonzero(run["stage"] == STAGES.index("stopping"))[10:]  # an ODrive says late that it is off
+    assert len(late) > 5 and np.abs(run["u.b"][late]).max() > 0.0
+    assert (run["u.a"][late] == 0.0).all() and (run["sent.a"][late] == 0.0).all()
 
 
 def test_a_frame_with_another_torque_than_the_log_is_found(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
