@@ -80,9 +80,9 @@ def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[f
 
 
 def test_any_subset_of_wrong_signs_and_any_zeros_are_restored_on_two_robots() -> None:
-    """40 of 40 seeds: six encoders check three degrees of freedom, so the residual judges the signs."""
+    """Six encoders check three degrees of freedom, so the residual judges the signs."""
     steps = np.array([drive.visible() for drive in setup_of("coordinated_robots").drives])
-    for seed in range(40):
+    for seed in range(12):
         numbers = np.random.default_rng(seed)
         signs, offsets = numbers.choice([-1.0, 1.0], 6), numbers.uniform(-1.0, 1.0, 6)
         axes = by_hand("coordinated_robots", signs, offsets)
@@ -290,9 +290,9 @@ def pushed(t: Array, upper: float, lower: float, firmly: float = 1.0) -> Array:
 
 
 def test_the_zero_against_stops_is_restored_for_any_sign_and_zero() -> None:
-    """100 of 100 seeds, for both stops known, only the upper or only the lower one (which is touched once: refused)."""
+    """For both stops known, only the upper or only the lower one (which is touched once: refused)."""
     t, step, open_end = np.linspace(0.0, TIME, 5000), 2e-4, np.inf
-    for seed in range(100):
+    for seed in range(30):
         numbers = np.random.default_rng(seed)
         sign, offset = numbers.choice([-1.0, 1.0]), numbers.uniform(-1.0, 1.0)
         upper, lower = numbers.uniform(1.0, 3.0), numbers.uniform(-3.0, -1.0)

@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 from emulation import Axes, bench, drive_settings
-from rigs import RIGS, SCREW, Played, lift, play
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RIGS)
-def test_every_machine_does_its_task(name: str) -> None:
-    played = play(name)
-    assert played.rows_in("full").any()
-    assert set(played.kinds) <= {"speed", "runaway", "implausible", "encoder"}  # of the end, not of the task
+from rigs import SCREW, Played, lift, play
 
 
 @pytest.fixture(scope="module")

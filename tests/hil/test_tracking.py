@@ -120,7 +120,6 @@ def run(config: str, *overrides: str) -> RunResult:
 BELT = "two_mass_spring_drive", "hil.period=0.0025"
 CASES = {
     "a torque constant of twice what is said": ("two_mass_spring_drive", "F", "torque_constant, factor: 2"),
-    "a torque constant of half": ("two_mass_spring_drive", "F", "torque_constant, factor: 0.5"),
     "a wrong range table": ("scara_drive", "F4", "torque_table, factor: 2"),
 }
 

@@ -61,7 +61,7 @@ def test_a_run_through_all_stages(interface: str, protocol: str, tmp_path: Path)
     assert sent == summary["bus"]["main"]["sent"] - told
 
 
-@pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit"])
+@pytest.mark.parametrize("protocol", ["cia402", "mit"])
 def test_a_drive_stops_by_its_own_watchdog_if_the_loop_is_killed_and_the_folder_opens(
     protocol: str, tmp_path: Path
 ) -> None:

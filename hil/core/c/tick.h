@@ -70,9 +70,6 @@ int sense_read(sensing *s, double t, long long now, long long due, int free, lon
 void track_begin(tracking *w);
 int track_judge(tracking *w, double t, double elapsed, const double *q, const double *innovation, const double *u,
                 const double *positions, const double *made, const double *speeds);
-int track_arrivals(tracking *w, int is_long, double elapsed, const double *sent, const double *speeds);
-void track_cause(tracking *w, const double *d, const double *first, const double *second, const int *still,
-                 sense_verdict *found);
 
 /* The torques that are sent. */
 

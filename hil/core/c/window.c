@@ -94,8 +94,8 @@ static const double FOLLOWS = 0.03;    /* smallest change of a torque that tells
 static const double NOTHING = 0.1;     /* a joint that stands still is blocked if less of its torque moves it */
 
 /* Writes motor, cause and its share into a verdict; `first` and `second`: d, then u, of the two halves. */
-void track_cause(tracking *w, const double *d, const double *first, const double *second, const int *still,
-                 sense_verdict *found)
+static void track_cause(tracking *w, const double *d, const double *first, const double *second, const int *still,
+                        sense_verdict *found)
 {
   int m = w->m, alone;
   const double *shares = w->disturbance.results[1], *u0 = first + m, *u1 = second + m, *limits = w->limits;
@@ -229,7 +229,7 @@ static int arrival(tracking *w, int is_long, int i, double elapsed, const double
 }
 
 /* States of the motors after a window whose d was found, into `after`; returns the motor that is named, or -1. */
-int track_arrivals(tracking *w, int is_long, double elapsed, const double *sent, const double *speeds)
+static int track_arrivals(tracking *w, int is_long, double elapsed, const double *sent, const double *speeds)
 {
   const double *d = w->disturbance.results[0];
   double square = 0.0;
