@@ -48,6 +48,13 @@ class Allocation(Part):
     label = "allocation"
 
 
+def unprojected_ranks(at: Terms, rank_tolerance: float) -> tuple[int, int]:
+    """Directions of the task that `unprojected` reaches at a state, and directions that the inputs reach there."""
+    W, T = at.rows @ at.inputs, at.task_map
+    reached = decompose(T @ W.T, rank_tolerance, at.scale * frobenius(W)).rank
+    return int(reached), int(decompose(T, rank_tolerance, at.scale).rank)
+
+
 class Allocator:
     """`T = A Phi B` at one state, decomposed once and solved for several right-hand sides."""
 

@@ -13,7 +13,7 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import TaskError, remedy
 from servoctl.expression import check_names, parse
 from servoctl.laws import preload as preloads
-from servoctl.laws.allocation import Allocation, Kind
+from servoctl.laws.allocation import Allocation, Kind, unprojected_ranks
 from servoctl.laws.bounds import Bounds
 from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
@@ -103,8 +103,16 @@ class ConstraintFollowing(Law):
 
         Raises:
             TaskError: A component of the preload is not unique, or the tasks of priority 1 leave no freedom for it; or
-                a robust term has rows of different units without scales.
+                a robust term has rows of different units without scales; or an allocation does not reach the task.
         """
+        if self.allocation == "unprojected" and model.task_rows and model.m:
+            ranks = [unprojected_ranks(at, self.rank_tolerance) for at in self._terms_near(model)]
+            if ranks and all(reached < rank for reached, rank in ranks):
+                reached, rank = max(ranks)
+                raise TaskError(
+                    f"law.allocation: unprojected reaches {reached} of {rank} directions of the task: the inputs act "
+                    "on it through the mechanism constraints (use another allocation)"
+                )
         if self.robust is not None:
             rows, states = model.task_rows, [model.around, *model.samples(model.around, NEARBY)]
             A, names = [model.rows(state)[1].A for state in states], list(model.plant.coordinates.values())
