@@ -73,6 +73,13 @@ def test_the_tip_of_a_double_pendulum_runs_away_by_its_internal_dynamics(
         assert "period" not in text
 
 
+def test_a_machine_that_the_law_does_not_know_is_named_when_its_loop_runs_away() -> None:
+    gains = [f"law.correction.baumgarte.{name}=30" for name in ("alpha", "beta")]
+    changes = ["run.period=0.01", "realism.parameter_error.m1=-0.9", *gains]
+    error = str(sc.load("two_mass_spring_off", changes, engine="vm").simulate().summary()["error"])
+    assert "(it ran away: the machine is not the law's model: see servoctl analyse, or reduce the step" in error
+
+
 def test_an_integrator_that_cannot_go_on_names_the_internal_dynamics(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

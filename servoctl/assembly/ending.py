@@ -133,9 +133,11 @@ class EndOfRun:
     def _cause_of_stop(self, last: State | None) -> str:
         """Why the run diverged or could not be integrated further; empty if its error says everything."""
         law = self.system.following
-        if last is not None:
-            return f"it ran away: {self._cause_of_divergence()}" if size(last.q, last.v) > RUNAWAY else ""
-        if law is None or not len(self.trajectory) or int(self.trajectory["status"][-1]) in law.stops_on:
+        rows = self.trajectory
+        far = last if last is not None or not len(rows) else State(float(rows.t[-1]), rows.q[-1], rows.v[-1])
+        if far is not None and size(far.q, far.v) > RUNAWAY:
+            return f"it ran away: {self._cause_of_divergence()}"
+        if last is not None or law is None or not len(rows) or int(rows["status"][-1]) in law.stops_on:
             return ""
         growth = self._growth()
         return growth[0] if growth else ""
@@ -150,7 +152,8 @@ class EndOfRun:
         found = found or self._dead_point() or self._growth() or self._singular_pose()
         findings = of_task(self.system, self.start, self.reach())
         found = found or [str(finding) for finding in findings if finding.kind == "singular_start"]
-        return "; ".join(found) or UNKNOWN
+        wrong = "the machine is not the law's model: see servoctl analyse, or " * (self.system.simulated is not None)
+        return "; ".join(found) or f"{wrong}{UNKNOWN}"
 
     def _growth(self) -> list[str]:
         """Unstable internal dynamics along the run; at most one sentence."""
