@@ -44,7 +44,7 @@ REAL = (
     "friction: {viscous: 0.1}, parameter_error: {m1: 0}}\n"
 )
 CASES = [(name, real) for name in STRUCTURES for real in (False, True)]
-DRAWS = int(os.environ.get("SERVOCTL_DRAWS", "12"))
+DRAWS = int(os.environ.get("SERVOCTL_DRAWS", "8"))
 """Draws per case; each makes a single run, a quarter of them on two engines, and all together one batch."""
 
 SEED = int(os.environ.get("SERVOCTL_SEED", "0"))

@@ -360,7 +360,7 @@ def test_the_users_matplotlib_settings_have_no_effect_and_do_not_change(tmp_path
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
         before = dict(matplotlib.rcParams)
         drawn = figure(two_arms(), "inputs")
-        report(two_arms(), tmp_path)
+        report(two_arms(), tmp_path, names=["inputs"])
         assert dict(matplotlib.rcParams) == before
     assert drawn.axes[0].get_facecolor() == (1.0, 1.0, 1.0, 1.0)
     assert drawn.axes[0].yaxis.label.get_fontsize() == 9

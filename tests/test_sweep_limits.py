@@ -54,10 +54,10 @@ def test_the_limit_over_two_paths_matches_the_closed_form_and_is_drawn() -> None
     """A period bears kappa h < 2: h = 2 P; on it lie the ends of what ran, beyond it every run is refused."""
     one_function = "run.integrator={method: dop853}"  # rk4 has one for each number of steps in a period
     run = sc.load("two_mass_spring", [*SHORT, FEEDBACK, one_function], engine="vm")
-    varies = read_varies([f"{P}=0.01:0.05:6", f"{PERIOD}=0.02:0.15:7"], run)
+    varies = read_varies([f"{P}=0.01:0.05:4", f"{PERIOD}=0.02:0.15:4"], run)
     study = sweep(run, varies, points_of(varies))
     beyond = study.numbers(PERIOD) >= 2.0 * study.numbers(P)
-    assert np.array_equal(study.done, ~beyond) and 5 < beyond.sum() < 37
+    assert np.array_equal(study.done, ~beyond) and 3 < beyond.sum() < 13
     assert set(np.array(study.columns["status"])[beyond]) == {"refused"}
     (axes, _) = draw(study, "rms_violation").axes
     crosses = axes.lines[0]

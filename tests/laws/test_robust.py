@@ -206,7 +206,6 @@ LEAKAGE = "adaptive={kind: leakage, rate: 120, leak: 2, gain_budget: 400}"
     ("term", "error", "largest", "rms"),
     [
         ("robust.bound=6", 0.3, 3.2e-4, 2.9e-4),
-        ("robust.bound=6", -0.3, 3.2e-4, 2.9e-4),
         (LEAKAGE, 0.3, 6.1e-3, 2.1e-3),
     ],
 )
@@ -242,14 +241,6 @@ def test_the_gain_margin_of_an_adaptive_law_is_that_of_its_full_gain(tmp_path: P
         run = sc.load(tmp_path / "mass.yaml", [error], engine="vm").simulate()
         ends.append(np.abs(run["violation.rest"][-200:]).max())
     assert ends[0] < 1e-6 and ends[1] > 0.3
-
-
-@pytest.mark.parametrize("name", ["two_mass_spring_robust", "two_mass_spring_adaptive"])
-def test_the_shipped_configs_hold_a_mass_that_is_too_heavy(name: str) -> None:
-    held = sc.load(name, engine="vm").simulate()
-    alone = sc.load(name, ["law={correction: {baumgarte: {alpha: 4, beta: 4}}}"], engine="vm").simulate()
-    assert abs(held.violation("distance")[-1]) < 5e-4
-    assert abs(alone.violation("distance")[-1]) > 0.05
 
 
 @pytest.mark.parametrize("name", ["two_mass_spring_robust", "two_mass_spring_adaptive"])

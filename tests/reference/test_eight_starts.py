@@ -26,8 +26,10 @@ def simulated(start: tuple[float, float], integrator: str, *more: str) -> sc.Tra
     return sc.load("parallelogram", overrides, engine="c").simulate()
 
 
-@pytest.mark.parametrize("start", EIGHT_STARTS)
-@pytest.mark.parametrize("integrator", [LARGE_STEP, ADAPTIVE], ids=["rk4 10 ms", "dop853"])
+@pytest.mark.parametrize(
+    ("start", "integrator"),
+    [*((start, LARGE_STEP) for start in EIGHT_STARTS), *((start, ADAPTIVE) for start in EIGHT_STARTS[::3])],
+)
 def test_the_default_is_right_from_every_start(start: tuple[float, float], integrator: str) -> None:
     run = simulated(start, integrator)
     assert (run.metadata["status"], run.t[-1]) == ("done", 20.0)
