@@ -11,7 +11,6 @@ ON_THE_WALL_CLOCK = {
     "test_bus_vcan",
     "test_damiao_vcan",
     "test_emulator_process",
-    "test_moteus_vcan",
     "test_real_drives",
     "test_tick_on_sockets",
     "test_recorder",

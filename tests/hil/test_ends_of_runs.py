@@ -35,12 +35,9 @@ def test_rows_go_on_no_longer_than_the_config_says() -> None:
     assert times[0.3] - times[0] == pytest.approx(0.3, abs=0.003)
 
 
-@pytest.mark.parametrize(("duration", "at", "stall"), [(0.185, 0.4255, 0.231), (0.157, 0.4427, 0.2944)])
-def test_joints_that_move_again_while_another_brake_closes_are_stopped_before_they_go_off(
-    duration: float, at: float, stall: float
-) -> None:
+def test_joints_that_move_again_while_another_brake_closes_are_stopped_before_they_go_off() -> None:
     """The host stalls while the vertical axis of a SCARA is braked: its hinges drift under their last torques."""
-    played = play("S", faults=[{"kind": "stall", "at": at, "for": stall}], duration=duration)
+    played = play("S", faults=[{"kind": "stall", "at": 0.4255, "for": 0.231}], duration=0.185)
     limits = [drive.settings.speed_limit for drive in played.run.setup.drives[:3]]
     fastest = np.max(np.abs(played.group("true_v")[:, :3]) / limits, axis=1)
     on = np.stack([played[f"true_on.{name}"] for name in ("tau1", "tau2", "tau3")]).any(axis=0)

@@ -36,9 +36,9 @@ def test_random_faults_leave_no_drive_on_no_machine_moving_and_no_torque_over_it
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_random_faults_on_all_machines_end_as_they_must(part: int) -> None:
-    """8 on every machine, 40 on those of few axes, which take a fifth of the time."""
+    """8 on every machine, 24 on those of few axes, which take a fifth of the time."""
     assert judged(drawn(tuple(RIGS), 8)[part::4]) == {}
-    assert judged(drawn(SMALL, 48)[8 + part :: 4]) == {}
+    assert judged(drawn(SMALL, 32)[8 + part :: 4]) == {}
 
 
 def test_the_scenarios_have_every_machine_and_every_kind_of_fault() -> None:

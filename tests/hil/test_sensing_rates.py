@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -157,39 +156,6 @@ def test_an_opaque_plant_is_predicted_in_numpy() -> None:
     assert predict.engine == "vm"
     expected = Prediction(model_of(TwoMassSpring(), q), engine="vm")(0.0, 0.01, q, v, np.ones(1))
     np.testing.assert_allclose(predict(0.0, 0.01, q, v, np.ones(1)), expected, atol=1e-14)
-
-
-def delayed(period: float, law: Callable[[float, Array], Array] | None, predicted: bool) -> Array:
-    """The robots' run in which each torque acts one period after its samples; no law: without delay."""
-    run = sc.load("coordinated_robots")
-    loop, predict = run.loop, Prediction(run.system.model, engine="vm")
-    slices, n = loop.layout.slices["u"], 5
-    x = np.concatenate([run.start.q, run.start.v])
-    row, states = loop.control(0.0, x), []
-    for k in range(round(0.6 / period)):
-        t = k * period
-        if law is None:
-            row = loop.control(t, x)
-        command, held = row, row[slices]
-        if law is not None:
-            there = np.concatenate(predict(t, period, x[:n], x[n:], held)) if predicted else x
-            row = loop.control(t + period if predicted else t, there)
-        x = loop.after_hold(t, x, command, period, substeps=2)
-        states.append(x)
-    return np.array(states)
-
-
-def test_prediction_makes_a_delayed_loop_run_like_one_without_delay() -> None:
-    errors = {}
-    for period in (0.01, 0.005):
-        undelayed = delayed(period, None, False)
-        for predicted in (False, True):
-            late = delayed(period, lambda t, x: x, predicted)
-            errors[period, predicted] = np.abs(late - undelayed)[:, :5].max()
-    assert errors[0.01, True] < 1e-2 * errors[0.01, False]
-    assert errors[0.005, True] < 1e-2 * errors[0.005, False]
-    order = [np.log2(errors[0.01, predicted] / errors[0.005, predicted]) for predicted in (False, True)]
-    assert order[1] > order[0] + 1.0, "smaller by an order of the period at least"
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
