@@ -57,6 +57,17 @@ def start_of(folder: Path, *overrides: str) -> list[float]:
     return [float(np.round(run[f"u.{name}"][0], 9)) for name in ("X", "Y", "T")]
 
 
+def test_a_tuple_of_two_numbers_is_a_parameter_that_takes_two(tmp_path: Path) -> None:
+    text = PLANT.replace("m: float = 1.0", "m: tuple[float, float] = (1.0, 2.0)").replace("self.m *", "self.m[0] *")
+    (tmp_path / "free.py").write_text(text)
+    (tmp_path / "free.yaml").write_text(CONFIG)
+    path = tmp_path / "free.yaml"
+    (swept,) = sc.batch(sc.load(path, ["plant.parameters.m=[1, 2]"]), {"plant.parameters.m.0": [3.0]})["input_max.X"]
+    assert swept == pytest.approx(3 * 16.0)
+    with pytest.raises(ConfigError, match=r"plant.parameters.m: expected 2 numbers, got \[1, 2, 3\]"):
+        sc.load(path, ["plant.parameters.m=[1, 2, 3]"])
+
+
 def test_a_mapping_of_poles_gives_each_task_one_number_or_a_list(tmp_path: Path) -> None:
     assert start_of(tmp_path, "law.correction.poles={x: -4, y: [-2, -3], yaw: [-5, -6]}") == [16.0, 6.0, 30.0]
 

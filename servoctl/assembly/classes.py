@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -363,6 +364,9 @@ def _converted(value: Any, many: bool | None, annotation: Any) -> Any:
     if many is True:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"expected a list of numbers, got {value!r}")
+        text = str(annotation).replace(" ", "")
+        if re.fullmatch(r"tuple\[float(,float)*\]", text) and len(value) != text.count("float"):
+            raise ConfigError(f"expected {text.count('float')} numbers, got {list(value)!r}")
         return tuple(constant(item) for item in value)
     wanted = {"int": int, "str": str, "bool": bool}.get(getattr(annotation, "__name__", str(annotation)))
     if wanted is int and isinstance(value, float) and value.is_integer():
