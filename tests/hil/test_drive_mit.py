@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from drive_conversation import MILLISECOND, Conversation, Peer, drive_settings, on_the_wire
 
-from hil.drives.base import Condition, DriveError, Feedback
+from hil.drives.base import Condition, DriveError
 from hil.drives.linear_ranges import tables
 from hil.drives.mit import MitDrive
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -217,15 +217,6 @@ def test_a_fault_while_its_watchdog_is_tested_is_no_proof_that_it_acts() -> None
         talk.run(drive.test_watchdog())
 
 
-def test_replies_of_other_motors_are_ignored() -> None:
-    drive, _ = conversation(Motor())
-    for data in (b"\x04" + bytes(5), b"\x04", b""):
-        drive.accept(Frame(0, data))
-    assert drive.rejected == 0 and drive.sample is None
-    drive.accept(Frame(0, bytes((NODE,)) + bytes(4)))
-    assert drive.rejected == 1 and drive.sample is None
-
-
 def test_a_position_is_followed_over_the_ends_of_its_range() -> None:
     drive, _ = conversation(Motor(), gear=1.0, sign=1, offset=0.0)
     span, step, angle = 25.0, 1.7, 0.0
@@ -235,15 +226,6 @@ def test_a_position_is_followed_over_the_ends_of_its_range() -> None:
         drive.accept(Frame(0, Motor().reply(position=round(wrapped * 65535))))
         assert drive.sample.position == pytest.approx(angle, abs=span / 65535)
     assert angle < -60
-
-
-def test_a_motor_that_is_not_enabled_gets_zero_torque_in_every_tick() -> None:
-    drive, talk = conversation(Motor())
-    assert drive.feedback is Feedback.REPLY
-    assert [frame.data for frame in drive.alive_frames()] == [ZERO]
-    talk.run(drive.configure())
-    talk.run(drive.enable(0.0))
-    assert drive.alive_frames() == ()
 
 
 def test_every_table_of_ranges_is_complete() -> None:

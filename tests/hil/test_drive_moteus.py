@@ -237,23 +237,6 @@ def test_every_fault_of_the_documentation_has_a_name(code: int) -> None:
     assert drive.fault.endswith(f"(fault {code})") and "unknown" not in drive.fault
 
 
-def test_a_position_that_is_not_a_number_is_no_sample_but_its_fault_counts() -> None:
-    drive, _ = conversation(Axis())
-    drive.accept(state(1, 35, math.nan).at(7))
-    assert drive.sample is None and drive.rejected == 0
-    assert drive.fault == "encoder (fault 35)"
-
-
-def test_a_drive_that_is_not_enabled_gets_queries_which_do_not_feed_it() -> None:
-    drive, _ = conversation(Axis())
-    (query,) = drive.alive_frames()
-    assert protocol.parse_registers(query.data).command == {}
-    drive.command(1.0)
-    assert drive.alive_frames() == ()
-    drive.accept(state(10))
-    assert drive.alive_frames() == (), "its watchdog must notice a loop that hangs"
-
-
 def test_a_drive_that_goes_off_while_others_are_still_being_enabled_is_not_enabled_again() -> None:
     drive, _ = conversation(Axis())
     handshake = drive.enable(1.0)  # not continued: a stop has begun

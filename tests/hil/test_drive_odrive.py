@@ -185,16 +185,6 @@ def test_an_error_that_stays_is_reported() -> None:
         talk.run(drive.reset())
 
 
-def test_a_drive_that_is_not_enabled_gets_zero_torque_in_ticks_without_a_command() -> None:
-    drive, _ = conversation(Axis())
-    assert [frame.data for frame in drive.alive_frames()] == [bytes(8)]
-    drive.command(1.0)
-    assert drive.alive_frames() == ()
-    assert len(drive.alive_frames()) == 1
-    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
-    assert drive.alive_frames() == ()  # its watchdog must notice a loop that hangs
-
-
 def test_an_encoder_node_only_asks_for_the_version() -> None:
     sensor = SensorSettings("x2", "main", "odrive", NODE, gear=100.0, options={"encoder_bits": 14})
     node = protocols.build(sensor, PERIOD)
@@ -213,14 +203,6 @@ def test_limits_that_stay_as_they_are_in_the_drive_are_reported() -> None:
         assert isinstance(drive, OdriveDrive)
         assert (note not in drive.unverified) is is_set
         assert "control mode cannot be read back" in drive.unverified
-
-
-def test_a_saved_speed_limit_below_what_torque_needs_is_refused_and_one_that_nobody_knows_is_reported() -> None:
-    (problem,) = protocols.problems(settings(options={"vel_limit": 2}), PERIOD)
-    assert problem.path == ("vel_limit",)
-    assert "at 2 turn/s the drive does not give torque_limit up to speed_limit" in problem.what
-    assert "(set it to 16.64 or more in the drive, or give current_limit)" in problem.what
-    assert not protocols.problems(settings(options={"vel_limit": 17}), PERIOD)
 
 
 def test_the_default_speed_limit_is_assumed_where_none_is_stated_and_reported_where_it_limits_the_torque() -> None:
