@@ -10,7 +10,7 @@ import numpy as np
 
 from hil.assembly.settings import HilSettings
 from hil.drives.base import Drive, Node
-from hil.drives.settings import RUNAWAY, DriveSettings
+from hil.drives.settings import RUNAWAY, DriveSettings, Quantity
 from hil.safety.drive_test import LetGo
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
@@ -93,6 +93,7 @@ def make_sensing(
                 visible=node.visible(),
                 held=held[settings.name],
                 torque_step=float(np.nan_to_num(quantum[2])),
+                torque_every=_torque_every(node),
                 position_error=max(position, node.visible()),
                 speed_error=float(np.nan_to_num(speed)) * (2.0 if node.rounds_down else 1.0),
             )
@@ -116,6 +117,13 @@ def make_sensing(
     )
     tracking.set_errors(partial(_rate_errors, sensing, speeds))
     return sensing
+
+
+def _torque_every(node: Node) -> float:
+    """Time from one torque in the frames of a node to the next [s]; 0: one in each tick, or none at all."""
+    messages = () if (wire := node.wire()) is None else wire.messages
+    brings = (each.every for each in messages if Quantity.TORQUE in {reads.quantity for reads in each.reads})
+    return max(brings, default=0.0)
 
 
 def _held(model: Model, start: State, torques: Array, rank_tolerance: float) -> dict[str, float]:

@@ -32,6 +32,7 @@ class Channel:
     visible: float = 0.0  # smallest motion that certainly changes the sample [joint unit]; 0: the resolution
     held: float = 0.0  # [joint unit/s^2] acceleration that friction may take from the model's
     torque_step: float = 0.0  # [actuator unit] smallest step of the torque in a sample
+    torque_every: float = 0.0  # [s] time from one torque in its frames to the next; 0: one in each tick
     position_error: float = 0.0  # [joint unit] largest error of a position by quantisation and noise
     speed_error: float = 0.0  # [joint unit/s] largest error of a speed likewise
 

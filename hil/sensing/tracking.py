@@ -128,6 +128,9 @@ class TrackingMonitor:
         # smallest torque that a report tells from none, and smallest difference of one that counts alone
         resolved = 2.0 * np.array([drive.torque_step for drive in drives])
         c.limits, c.resolved, c.felt = map(struct.numbers, (limits, resolved, FELT * limits + resolved))
+        # time by which a reported torque may be that of another moment, as a share of a window
+        reports = np.array([drive.torque_every for drive in drives])
+        c.report_lag = struct.numbers(np.minimum(1.0, c.lag + reports / WINDOW))
         # smallest torques that are judged by the motion in a window and in a short one
         c.least_torque, c.quick_least = map(struct.numbers, (VISIBLE * limits, max(VISIBLE, share) * limits))
         # torques that friction and loads do not take; the law meets a load by its estimate

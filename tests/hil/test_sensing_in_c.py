@@ -54,9 +54,12 @@ def track(seed: int, counts: Counter[tuple[Found, Cause]]) -> None:
     shares = [chance.choice((1.0, 1.0, 0.5, 0.05)) for _ in range(m)]
     limits = np.array([chance.choice((2.0, 10.0)) for _ in range(m)])
     drives = [
-        Channel(f"d{i}", 1e-4, speed_limit=chance.choice((2.0, math.inf)), torque_step=chance.choice((0.0, 0.01)))
+        Channel(
+            f"d{i}", 1e-4, speed_limit=chance.choice((2.0, math.inf)), torque_step=chance.choice((0.0, 0.01)),
+            torque_every=0.025 * (i % 2),
+        )
         for i in range(m)
-    ]
+    ]  # fmt: skip
     share, estimated, error = chance.choice((0.02, 0.1, 1.0)), chance.random() < 0.6, chance.choice((0.0, 1e-4, 1e-2))
     monitor = TrackingMonitor(Fixed(shares), drives, limits, share, T, estimated)
     monitor.set_errors(lambda t, q: np.full((m, m), error * (1.0 + q[0])))

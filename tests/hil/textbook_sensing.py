@@ -168,6 +168,7 @@ class Windows:
         self.least, self.quick_least = 0.001 * self.limits, max(0.001, self.share) * self.limits
         self.friction = (math.inf if self.estimated else 2.0 * self.share) * self.limits
         self.lag, self.quick_time = 4 * self.period / 0.1, 1.5 * self.period
+        self.report_lag = np.minimum(1.0, self.lag + np.array([drive.torque_every for drive in self.drives]) / 0.1)
         self.most = round(0.3 / (2 * self.period)), 3
         self.begin()
 
@@ -297,7 +298,7 @@ class Windows:
     def _lack(self) -> Verdict | None:
         sent, made = self.sent / self.elapsed, self.made / self.elapsed
         missing = np.abs(sent - made)
-        allowed = 0.5 * np.abs(sent) + self.lag * (self.high - self.low) + self.felt
+        allowed = 0.5 * np.abs(sent) + self.report_lag * (self.high - self.low) + self.felt
         self.lacking = self.lacking + 1 if (missing > allowed).any() else 0
         if self.lacking < 2:
             return None

@@ -35,7 +35,7 @@ typedef struct { /* a measured displacement, and what a sample of it is checked 
 typedef struct { /* the windows in which the motion is compared with the model: hil.sensing.tracking.TrackingMonitor */
   int n, m, estimated, most_windows[2];
   double window, quick, longest, lag, share, level_model, rate_model;
-  const double *limits, *felt, *resolved, *least_torque, *quick_least, *slow, *friction;
+  const double *limits, *felt, *resolved, *report_lag, *least_torque, *quick_least, *slow, *friction;
   tick_call disturbance; /* t, q, v = 0, parameters, acceleration -> d and the shares */
   tick_call floor;       /* t, q -> the largest d that errors of the samples alone can cause */
   int beyond, lacking, windows, stopped, halved;

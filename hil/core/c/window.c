@@ -274,7 +274,7 @@ static int judge_made(tracking *w)
   int motor = -1, lacks = 0;
   for (int i = 0; i < w->m; ++i) { /* NaN: a drive that reports no torque */
     double sent = w->sent[i] / w->window_elapsed, missing = fabs(sent - w->made[i] / w->window_elapsed);
-    double allowed = LACK * fabs(sent) + w->lag * (w->most[i] - w->least[i]) + w->felt[i];
+    double allowed = LACK * fabs(sent) + w->report_lag[i] * (w->most[i] - w->least[i]) + w->felt[i];
     lacks = lacks || missing > allowed;
     if (motor < 0 ? missing / allowed == missing / allowed : missing / allowed > worst) {
       motor = i;
