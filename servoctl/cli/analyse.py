@@ -113,11 +113,14 @@ def _say_margins(margins: "Margins") -> None:
     if margins.delay_margin is not None:
         say(f"more delay at all actuators at once: {_limit(margins.delay_margin, ' s')}")
     if margins.gain_factor is not None:
-        say(f"factor on the law's gains (alpha, beta) instead of one torque: {_limit(margins.gain_factor)}")
+        from servoctl.linear.margins_at import FACTORS
+
+        factor = _limit(margins.gain_factor, otherwise=f"stable up to {FACTORS[-1]:.4g}, the last one tried")
+        say(f"factor on the law's gains (alpha, beta) instead of one torque: {factor}")
 
 
-def _limit(value: float, unit: str = "") -> str:
-    return f"unstable from {value:.4g}{unit} on" if math.isfinite(value) else "no limit"
+def _limit(value: float, unit: str = "", otherwise: str = "no limit") -> str:
+    return f"unstable from {value:.4g}{unit} on" if math.isfinite(value) else otherwise
 
 
 def _as_simulated(margins: "Sequence[Margins]") -> list[int]:
