@@ -114,6 +114,16 @@ def test_actuators_saturate_at_their_limits(tmp_path: Path) -> None:
     assert found["u.F"].min() == -1 and found["u.F"].max() == 2
 
 
+@pytest.mark.parametrize(("limits", "told"), [({}, True), ({"law.limits.F": 1}, False)])
+def test_a_limit_that_the_law_does_not_know_is_told_where_it_clips(limits: dict[str, float], told: bool) -> None:
+    settings = ["run.period=0.002", "realism.saturation=1", *(f"{path}={value}" for path, value in limits.items())]
+    found = sc.load("two_mass_spring_off", settings, engine="vm").simulate()
+    clipped = [event for event in found.summary()["events"] if event["event"] == "clipped"]
+    count = int(np.sum(np.abs(found["u.F"]) >= 1.0))
+    text = f"F is at realism.saturation in {count} of 2501 rows: the law does not know this limit"
+    assert [event["text"] for event in clipped] == ([text] if told else [])
+
+
 def test_a_wrong_model_is_a_law_and_a_plant_with_other_parameters() -> None:
     settings = ["run.period=0.01", "run.output_step=", "run.duration=2"]
     errors = "realism={parameter_error: {m1: 0.2, k: -0.3}}"

@@ -169,7 +169,7 @@ def _evidence(summary: dict[str, Any], verbose: bool) -> list[str]:
         lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])} [unit/s^2]")
     if summary.get("energy_drift") is not None:
         lines.append(f"energy drift {number(summary['energy_drift'])} J")
-    held = [event for event in summary["events"] if event["event"] in ("bound", "funnel")]
+    held = [event for event in summary["events"] if event["event"] in ("bound", "funnel", "clipped")]
     lines += [f"at {number(event['t'])} s {event['text']}" for event in held[:BOUND_LINES]]
     if len(held) > BOUND_LINES:
         lines.append(f"and {len(held) - BOUND_LINES} more times (summary.json has all events)")

@@ -5,7 +5,7 @@ however the run ends. A run stops at a number that is not finite and reports whe
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -262,8 +262,26 @@ def _afterwards(
     return facts | ({"left_out": left_out} if left_out else {}), drawn
 
 
+NEAR = 1e-6  # distance to a limit, relative to it, at which an input counts as clipped: a lag reaches it only in time
+
+
+def _clipped(loop: Loop, trajectory: Trajectory) -> Iterator[dict[str, Any]]:
+    """Inputs that the machine clipped at limits that the law does not have."""
+    realism, law, u = loop.system.realism, loop.system.law, trajectory.u
+    if realism is None or law is None:
+        return
+    lower, upper = np.array(realism.timing.lower), np.array(realism.timing.upper)
+    low, high = u <= lower * (1.0 + NEAR * np.sign(lower)), u >= upper * (1.0 - NEAR * np.sign(upper))
+    low[:, law.at_limit(lower)] = high[:, law.at_limit(upper)] = False
+    for name, clipped in zip(trajectory.actuators, (low | high).T, strict=True):
+        if clipped.any():
+            rows = f"{clipped.sum()} of {len(u)} rows"
+            text = f"{name} is at realism.saturation in {rows}: the law does not know this limit"
+            yield {"t": float(trajectory.t[np.argmax(clipped)]), "event": "clipped", "input": name, "text": text}
+
+
 def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Changes of rank and of status, bounds, funnels and outliers, each with its time.
+    """Changes of rank and of status, clipped inputs, bounds, funnels and outliers, each with its time.
 
     A saturation has the names of its inputs.
 
@@ -286,8 +304,7 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
-    events += events_of(trajectory)
-    events += outlier_events(trajectory)
+    events += [*_clipped(loop, trajectory), *events_of(trajectory), *outlier_events(trajectory)]
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS
