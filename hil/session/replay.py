@@ -20,7 +20,6 @@ from hil.assembly.live_gains import LiveGains
 from hil.assembly.settings import HilSettings, hil_settings
 from hil.drives import Drive
 from hil.drives.base import Node, Sample
-from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 from hil.recorder import read_frames
 from hil.rig.logbook import LIVE
@@ -60,7 +59,7 @@ def compare_sent(
     torques = other_torques = 0
     first: list[tuple[int, str]] = []
     for drive in drives:
-        compared, wrong = _compare_torques(run, drive.settings, period)
+        compared, wrong = _compare_torques(run, drive, period)
         torques, other_torques = torques + int(compared.sum()), other_torques + int(wrong.sum())
         name = drive.settings.name
         first += [
@@ -77,22 +76,26 @@ def compare_sent(
     return Sent(torques, other_torques, frames, len(differing), text and f"row {k}, t = {run.t[k]:.6g} s: {text}")
 
 
-def _compare_torques(run: Trajectory, drive: DriveSettings, period: float) -> tuple[Array, Array]:
+def _compare_torques(run: Trajectory, drive: Drive, period: float) -> tuple[Array, Array]:
     """Which rows are compared, and which of their torques neither the law nor a limit explains, shape (rows,) each."""
-    law, sent = (run[f"{group}.{drive.name}"] for group in ("law", "u"))
-    stage = run["stage"]
-    compared = stage == Phase.FULL.number
+    settings = drive.settings
+    law, sent = (run[f"{group}.{settings.name}"] for group in ("law", "u"))
+    full = run["stage"] == Phase.FULL.number
+    compared = full.copy()
     compared[:1] = False
     before = np.concatenate([[0.0], sent[:-1]])
-    limit = drive.torque_limit
+    # the stages before send steps of the wire with the mean of what the limits let through, up to two steps from it
+    slack = np.where(np.concatenate([[False], full[:-1]]), 0.0, 2.0 * np.nan_to_num(drive.quantum()[2]))
+    limit = settings.torque_limit
     wanted = np.clip(law, -limit, limit)
     # the previous torque was held for a period, or for less after a late tick
     now = run.t + run["read"]
     held = np.minimum(np.diff(now, prepend=now[0] - period), period)
     shortest = held if run.metadata.get("lockstep") else held / 2
-    most = drive.torque_rate_limit * period * (1 + 1e-9)
-    limited = np.abs(wanted - before) >= drive.torque_rate_limit * shortest * (1 - 1e-9)
-    stepped = limited & (np.abs(sent - before) <= most) & ((sent - before) * (wanted - before) >= 0)
+    most = settings.torque_rate_limit * period * (1 + 1e-9) + slack
+    limited = np.abs(wanted - before) >= settings.torque_rate_limit * shortest * (1 - 1e-9) - slack
+    towards = ((sent - before) * (wanted - before) >= 0) | (np.abs(sent - before) <= slack)
+    stepped = limited & (np.abs(sent - before) <= most) & towards
     explained = (sent == wanted) | (stepped & (np.abs(sent) <= limit))
     return compared, compared & ~explained
 

@@ -94,6 +94,19 @@ def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> Non
     assert found.agrees, found.sent.first
 
 
+def test_the_first_torque_of_the_task_follows_one_in_steps_of_the_wire(tmp_path: Path) -> None:
+    """The limit of its rate counts from the torque before that was rounded."""
+    folder = driven(tmp_path / "run", "mit")
+    run, drive = load_run(folder), machine("mit", "at speed").drives[0]
+    first = int(np.flatnonzero(run["stage"] == STAGES.index("full"))[0])
+    u, law, most = run["u.a"].copy(), run["law.a"].copy(), drive.settings.torque_rate_limit * run["elapsed"][first]
+    law[first], step = u[first - 1] + 10 * most, drive.quantum()[2]
+    for steps, wrong in ((1.5, False), (3.0, True)):
+        u[first] = u[first - 1] + most + steps * step
+        found = replay(changed(folder, **{"u.a": u, "law.a": law}), CONFIG.parent)
+        assert found.sent is not None and (found.sent.other_torques > 0) == wrong
+
+
 def test_frames_that_the_log_lost_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     folder = driven(tmp_path / "run", "odrive")
     file, recorded = folder / "can.blf", load_run(folder).metadata["recorder"]["frames"]
