@@ -1,5 +1,6 @@
 """The command line: exit codes, texts, and the stream of each text."""
 
+import contextlib
 import json
 import shlex
 import signal
@@ -337,3 +338,18 @@ def test_numbers_at_round_off_beside_larger_ones_are_shown_as_zero() -> None:
 
     assert without_round_off([8.2, -2.66e-14, None, float("nan")])[:3] == [8.2, 0.0, None]
     assert without_round_off([1e-20, 2e-20]) == [1e-20, 2e-20]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_results_that_cannot_be_printed_end_with_3_and_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["list"]) == ExitCode.RIG_FAILED
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+    assert capsys.readouterr().err == (
+        "standard output: cannot be written: No space left on device (free disk space)\n"
+    )

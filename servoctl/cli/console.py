@@ -143,9 +143,18 @@ COLLECT_AFTER = 50_000  # new objects after which Python looks for unreachable o
 PATIENCE = 1.0  # [s] the terminal shows what a command does once this takes longer
 
 
-def say(text: str = "") -> None:
-    """Prints a line of the result on stdout."""
-    typer.echo(text)
+def say(text: str = "", dim: bool = False) -> None:
+    """Prints a line of the result on stdout; dim on a terminal where it matters less.
+
+    Raises:
+        WriteError: It cannot be written, as to a file on a full disk.
+    """
+    try:
+        typer.secho(text, dim=dim or None)
+    except BrokenPipeError:  # the reader has seen enough
+        raise
+    except OSError as error:
+        raise WriteError(f"standard output: cannot be written: {error.strerror} (free disk space)") from error
 
 
 def wrapped(line: str) -> str:
@@ -155,11 +164,6 @@ def wrapped(line: str) -> str:
     further = " " * (len(line) - len(line.lstrip()) + 4)
     width = shutil.get_terminal_size().columns
     return textwrap.fill(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
-
-
-def say_quiet(text: str) -> None:
-    """Prints a line on stdout that matters less than the result: dim on a terminal."""
-    typer.secho(text, dim=True)
 
 
 def note(text: str) -> None:

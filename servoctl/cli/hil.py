@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_quiet, say_table
+from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
 from servoctl.cli.run import headline, number, say_bounds
 
@@ -131,11 +131,11 @@ def _say_end(prepared: "HilRun", result: "RunResult", folder: Path, as_json: boo
     say(headline(summary))
     if result.calibration:
         _say_calibration(result, prepared.setup.sensing.displacements.units)
-        say_quiet(str(phases))
+        say(str(phases), dim=True)
         return
     say_figures(result.trajectory, summary, bus_loads(result.trajectory, prepared.setup.settings.buses))
     say()
-    say_quiet(str(phases))
+    say(str(phases), dim=True)
     say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
 
 

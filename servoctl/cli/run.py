@@ -15,7 +15,6 @@ from servoctl.cli.console import (
     outcome_of_run,
     say,
     say_json,
-    say_quiet,
     say_table,
 )
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
@@ -105,7 +104,7 @@ def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phas
     say()
     for line in _evidence(summary, verbose):
         say(line)
-    say_quiet(str(phases))
+    say(str(phases), dim=True)
 
 
 def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
