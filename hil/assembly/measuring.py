@@ -214,43 +214,31 @@ def _travel(units: Sequence[str]) -> np.ndarray:
     return np.array([TRAVEL.get(unit, TURN) for unit in units])
 
 
-def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Array, units: Sequence[str]) -> None:
-    """Refuses a start pose beyond the position limits of a drive.
+def check_limits(
+    loaded: LoadedConfig, settings: HilSettings, nodes: Sequence[Node], sensing: Sensing, displacements: Array
+) -> None:
+    """Refuses limits that a drive would pass at once: its start pose, or what one step of its encoder looks like.
 
-    `displacements`: displacements at the start pose: of the drives in the plant's order, then of encoders [joint unit];
-    `units`: their units.
-
-    Raises ConfigError if a drive would start beyond its limits.
-    """
-    order, problems = [drive.actuator for drive in settings.values.drives], []
-    for drive, position, unit in zip(settings.drives, displacements, units, strict=False):
-        lower, upper = drive.position_limits
-        if not lower <= position <= upper:
-            where = loaded.where("hil", "drives", order.index(drive.name), "position_limits")
-            problems.append(
-                f"{where}: {drive.name} is at {position:.4g} {unit} in the start pose, outside {lower:.4g} to "
-                f"{upper:.4g} {unit} (correct the pose or the limits; 'offset' is the motor's zero)"
-            )
-    if problems:
-        raise ConfigError(problems)
-
-
-def check_speeds(loaded: LoadedConfig, settings: HilSettings, nodes: Sequence[Node], sensing: Sensing) -> None:
-    """Refuses a speed limit that one step of an encoder seems to exceed so far that the drives go off.
-
-    `nodes`: drives, then encoder nodes, in the order of `sensing`.
+    `nodes`: drives in the plant's order, then encoder nodes, in the order of `sensing`; `displacements`: theirs at the
+    start pose [joint unit].
 
     Raises ConfigError for such drives.
     """
     order, problems = [drive.actuator for drive in settings.values.drives], []
     steps, units = _speed_steps(settings.values, nodes, sensing).tolist(), sensing.displacements.units
     finer = "raise hil.velocity_filter" if sensing.filtered else "take a finer encoder, or another gear"
-    for drive, step, unit in zip(settings.drives, steps, units, strict=False):
-        if step > RUNAWAY * drive.speed_limit:
-            where = loaded.where("hil", "drives", order.index(drive.name), "speed_limit")
+    for drive, position, step, unit in zip(settings.drives, displacements, steps, units, strict=False):
+        path, (lower, upper) = ("hil", "drives", order.index(drive.name)), drive.position_limits
+        if not lower <= position <= upper:
             problems.append(
-                f"{where}: one step of {drive.name} looks like {step:.3g} {unit}/s, and from {RUNAWAY:g} times "
-                f"{drive.speed_limit:g} {unit}/s on the drives go off (raise it, or {finer})"
+                f"{loaded.where(*path, 'position_limits')}: {drive.name} is at {position:.4g} {unit} in the start "
+                f"pose, outside {lower:.4g} to {upper:.4g} {unit} (correct the pose or the limits; 'offset' is the "
+                "motor's zero)"
+            )
+        if step > RUNAWAY * drive.speed_limit:
+            problems.append(
+                f"{loaded.where(*path, 'speed_limit')}: one step of {drive.name} looks like {step:.3g} {unit}/s, and "
+                f"from {RUNAWAY:g} times {drive.speed_limit:g} {unit}/s on the drives go off (raise it, or {finer})"
             )
     if problems:
         raise ConfigError(problems)

@@ -7,14 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import (
-    check_fall,
-    check_limits,
-    check_speeds,
-    make_sensing,
-    position_noise,
-    with_decelerations,
-)
+from hil.assembly.measuring import check_fall, check_limits, make_sensing, position_noise, with_decelerations
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import refuse_fall
@@ -88,8 +81,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     except ConfigError as error:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
     run = _with_noise(run, values, (*drives, *sensors), sensing)
-    check_limits(loaded, settings, sensing.displacements(model.plant, start.q), sensing.displacements.units)
-    check_speeds(loaded, settings, (*drives, *sensors), sensing)
+    check_limits(loaded, settings, (*drives, *sensors), sensing, sensing.displacements(model.plant, start.q))
     balance = falls_without_torque(model, start.t, start.q, tolerance)
     if balance.falls:
         notes.append(check_fall(loaded, settings, model, compensation, start, tolerance, balance))
