@@ -138,6 +138,11 @@ def remedy(word: str, known: Iterable[str]) -> str:
     return suggestion(word, words) or (f"known: {', '.join(words)}" if words else "none is known here")
 
 
+def no_such(kind: str, name: object, known: Iterable[str]) -> str:
+    """The sentence about a name that stands for nothing: what it names, and the nearest known name."""
+    return f"there is no {kind} {name!r} ({remedy(str(name), known)})"
+
+
 def listed(words: Iterable[str], most: int, separator: str = ", ") -> str:
     """The first words in a row, and how many more there are: `a, b and 3 more`."""
     words = list(words)

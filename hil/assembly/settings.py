@@ -22,7 +22,7 @@ from servoctl.config.document import FieldPath, Problem
 from servoctl.config.hil import Hil, NodeConfig, Open
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
-from servoctl.errors import ConfigError, ExpressionError, remedy
+from servoctl.errors import ConfigError, ExpressionError, no_such, remedy
 from servoctl.expression import constant
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import FREE_BASE
@@ -75,7 +75,7 @@ def node_problems(nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Prob
     for path, node in nodes:
         address = (node.bus, node.node)
         if node.bus not in buses:
-            yield Problem((*path, "bus"), f"there is no bus '{node.bus}' ({remedy(node.bus, buses)})")
+            yield Problem((*path, "bus"), no_such("bus", node.bus, buses))
         elif address in names:
             what = f"node {node.node} of bus '{node.bus}' is already {names[address]} (give each node its own id)"
             yield Problem((*path, "node"), what)
@@ -291,7 +291,7 @@ def _wrong_names(values: Hil, plant: Plant) -> Iterator[Problem]:
         for i, name in enumerate(names):
             path = ("hil", section, i, key)
             if name not in known:
-                yield Problem(path, f"there is no {key} '{name}' ({remedy(name, known)})")
+                yield Problem(path, no_such(key, name, known))
             elif first.setdefault(name, i) != i:
                 what, advice = taken
                 yield Problem(path, f"'{name}' already has {what}, entry {first[name] + 1} ({advice})")

@@ -11,7 +11,7 @@ from servoctl.assembly.values import Problems, build_equation
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
-from servoctl.errors import TaskError, remedy
+from servoctl.errors import TaskError, no_such
 from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
@@ -112,7 +112,7 @@ def _coordinates(given: Any, kind: str, path: FieldPath, plant: Plant, problems:
     else:
         limits = {name: limit_pair(limit) for name, limit in given.items()}
     for name in [name for name in limits if name not in plant.coordinates]:
-        problems.add(f"there is no coordinate '{name}' ({remedy(name, plant.coordinates)})", *path, kind, name)
+        problems.add(no_such("coordinate", name, plant.coordinates), *path, kind, name)
         del limits[name]
     if not limits:
         return None

@@ -18,7 +18,7 @@ from servoctl.config.schema import LawConfig, TermConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import symbols
-from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, remedy, suggestion
+from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, no_such, suggestion
 from servoctl.expression import RESERVED
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.feedback import Feedback
@@ -176,8 +176,7 @@ def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State
     right = len(problems) == count
     start = State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
     for wrong in [name for name in getattr(initial.project, "fix", ()) if name not in names]:
-        what = f"there is no coordinate '{wrong}' ({remedy(wrong, names)})"
-        problems.add(what, "initial", "project", "fix")
+        problems.add(no_such("coordinate", wrong, names), "initial", "project", "fix")
     if isinstance(plant, Robot) and initial.solve:
         return solved_start(plant, start, initial.solve, problems, right)
     return start
@@ -330,7 +329,7 @@ def _row_count(rows: Array | Constraint, plant: Plant) -> int:
 def _check_level(name: str, level: PassiveLevelConfig, size: Mapping[str, int], problems: Problems) -> None:
     for i, group in enumerate(level.groups):
         if group not in size:
-            problems.add(f"there is no mechanism group {group!r} ({remedy(group, size)})", *PATH, name, "groups", i)
+            problems.add(no_such("mechanism group", group, size), *PATH, name, "groups", i)
     known = [group for group in level.groups if group in size]
     rows = sum(size[group] for group in known)
     if isinstance(level.clearance, tuple) and len(level.clearance) != rows and len(known) == len(level.groups):

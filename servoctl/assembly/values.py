@@ -7,7 +7,7 @@ from typing import Any
 from servoctl.config.document import Document, Problem
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import ConfigError, ExpressionError, remedy
+from servoctl.errors import ConfigError, ExpressionError, no_such
 from servoctl.expression import Expression, check_names, parse
 from servoctl.finding import Finding
 from servoctl.mechanics.plant import Plant
@@ -107,7 +107,7 @@ def build_equations(
     equations: dict[str, Expression] = {}
     for name, text in (given or {}).items():
         if name not in plant.actuators:
-            problems.add(f"there is no actuator '{name}' ({remedy(name, plant.actuators)})", *path, name)
+            problems.add(no_such("actuator", name, plant.actuators), *path, name)
             continue
         expression = build_equation(str(text), plant, problems, *path, name, signals=signals)
         if expression is not None:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, StrictBool, model_validator
 from servoctl.config.bounds import ShapeConfig
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.robot import NEEDS_ROBOT, BodyConfig, FrameConfig, LoopConfig, RobotConfig
-from servoctl.errors import remedy
+from servoctl.errors import no_such
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.friction import Friction
@@ -233,7 +233,7 @@ def _levels(levels: Mapping[str, PassiveLevelConfig]) -> Broken:
     for name, level in levels.items():
         for i, word in right(level.after):
             if word not in levels:
-                yield (name, "after", i), f"there is no level {word!r} ({remedy(word, levels)})"
+                yield (name, "after", i), no_such("level", word, levels)
     after = {name: [word for word in level.after if word in levels] for name, level in levels.items()}
     for cycle in _cycles(after):
         yield (cycle[0], "after"), f"levels after each other: {' -> '.join(cycle)} (take one 'after' out)"

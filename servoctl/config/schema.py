@@ -20,7 +20,7 @@ from servoctl.config.references import ReferenceConfig
 from servoctl.config.robot import NEEDS_ROBOT, Initial, LoopConfig
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task
 from servoctl.config.tune import Tune
-from servoctl.errors import remedy
+from servoctl.errors import no_such, remedy
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.configured import ConstraintFollowing, OnInfeasible
 from servoctl.laws.observer import Observer
@@ -89,7 +89,7 @@ class ReactionConfig(Ruled):
     def misfits(self, name: str, loops: Mapping[str, LoopConfig]) -> Broken:
         """What the loop of this name does not transmit."""
         if name not in loops:
-            yield (), f"there is no loop {name!r} ({remedy(name, loops)})"
+            yield (), no_such("loop", name, loops)
             return
         components = self.given(LOOP_ROWS["weld"])
         if not components and not self.misspelt:

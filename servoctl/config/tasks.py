@@ -11,7 +11,7 @@ from pydantic import Field, StrictBool, model_validator
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
-from servoctl.errors import remedy
+from servoctl.errors import no_such
 from servoctl.tree.fields import (
     ClassPath,
     Count,
@@ -225,7 +225,7 @@ class Task(Ruled):
     def _unknown_reference(self, references: Mapping[str, Any]) -> Broken:
         name = str(self.reference)
         if name not in references:
-            yield ("reference",), f"there is no reference {name!r} ({remedy(name, references)})"
+            yield ("reference",), no_such("reference", name, references)
 
     def _needs_robot(self, plant: Any) -> Broken:
         if not plant.is_robot:

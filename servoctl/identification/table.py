@@ -15,7 +15,7 @@ from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.log import UNITS, LogConfig
 from servoctl.config.overrides import Override
-from servoctl.errors import ConfigError, remedy
+from servoctl.errors import ConfigError, no_such, remedy
 from servoctl.identification.log import SHORTEST, Log, evenly, parts_without_gaps
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.table import Table, read_table
@@ -90,7 +90,7 @@ def _named(
     """Column -> unit, in the plant's order."""
     if isinstance(given, Mapping):
         for wrong in [name for name in given if name not in units]:
-            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, units)})", "log", key, wrong)
+            problems.add(no_such(kind, wrong, units), "log", key, wrong)
         missing = [name for name in units if name not in given]
         if missing:
             problems.add(f"no column for {', '.join(missing)} (give every {kind})", "log", key)

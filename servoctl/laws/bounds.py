@@ -24,7 +24,7 @@ import numpy as np
 
 from servoctl.engine.decomposition import frobenius
 from servoctl.engine.linalg import solve_upper
-from servoctl.errors import ServoctlError, TaskError, remedy
+from servoctl.errors import ServoctlError, TaskError, no_such
 from servoctl.laws import barrier
 from servoctl.laws.barrier import EstimateErrors
 from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind, ReactionRow
@@ -259,8 +259,7 @@ class Bounds:
                 found.append(f"bounds.{name}.margin: does not fit reaction (move its limit)")
             known = [row.name for row in model.passive_rows]
             if isinstance(bound.of, ReactionBound) and bound.of.row not in known:
-                what = f"there is no mechanism row '{bound.of.row}' ({remedy(bound.of.row, known)})"
-                found.append(f"bounds.{name}.reaction: {what}")
+                found.append(f"bounds.{name}.reaction: {no_such('mechanism row', bound.of.row, known)}")
         for row in model.bound_rows:
             if row.degree not in (1, 2):
                 found.append(f"bounds.{row.group}: a constraint without a violation is no bound (give h >= 0)")

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import TaskError, remedy
+from servoctl.errors import TaskError, no_such
 from servoctl.expression import check_names, parse
 from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation, Kind, unprojected_ranks
@@ -222,7 +222,7 @@ class ConstraintFollowing(Law):
             "null_space": self.null_space,
         }
         return [
-            f"law.{key}.{name}: there is no actuator '{name}' ({remedy(name, actuators)})"
+            f"law.{key}.{name}: {no_such('actuator', name, actuators)}"
             for key, mapping in named.items()
             for name in (mapping if isinstance(mapping, Mapping) else ())
             if name not in actuators
@@ -250,7 +250,7 @@ class ConstraintFollowing(Law):
         task = dict.fromkeys([*model.plain.task, *(row.group for row in model.task_rows)])
         for key, names in (("priorities", self.priorities or {}), ("optional", self.optional)):
             unknown = [name for name in names if name not in task]
-            problems += [f"law.{key}: there is no task '{name}' ({remedy(name, task)})" for name in unknown]
+            problems += [f"law.{key}: {no_such('task', name, task)}" for name in unknown]
         for name, priority in (self.priorities or {}).items():
             if not (isinstance(priority, int | np.integer) and priority >= 1):
                 problems.append(f"law.priorities.{name}: expected an integer >= 1, got {priority!r}")

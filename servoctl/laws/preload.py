@@ -17,7 +17,7 @@ import numpy as np
 
 from servoctl.engine.decomposition import frobenius
 from servoctl.engine.linalg import product, solve_lower
-from servoctl.errors import remedy
+from servoctl.errors import no_such
 from servoctl.laws.priorities import Levels
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import InputRows
@@ -91,12 +91,12 @@ def problems(preload: Preload, plant: Plant) -> list[str]:
     found = []
     for loop, values in preload.items():
         if loop not in kinds:
-            found.append(f"law.preload: there is no loop '{loop}' ({remedy(loop, kinds)})")
+            found.append(f"law.preload: {no_such('loop', loop, kinds)}")
             continue
         known = LOOP_ROWS[kinds[loop]]
         for name, value in values.items():
             if name not in COMPONENTS:
-                found.append(f"law.preload.{loop}: there is no component '{name}' ({remedy(name, known)})")
+                found.append(f"law.preload.{loop}: {no_such('component', name, known)}")
             elif name not in known:
                 found.append(f"law.preload.{loop}.{name}: a {kinds[loop]} transmits none (it has {', '.join(known)})")
             elif not np.isfinite(value):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from servoctl.errors import TaskError, remedy
+from servoctl.errors import TaskError, no_such
 from servoctl.expression import per_second
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.plant import Plant
@@ -63,9 +63,7 @@ class CoordinateLimits(Constraint):
 
     def problems(self, plant: Plant) -> list[str]:
         known = list(plant.coordinates)
-        return [
-            f"there is no coordinate '{name}' ({remedy(name, known)})" for name in self.coordinates if name not in known
-        ]
+        return [no_such("coordinate", name, known) for name in self.coordinates if name not in known]
 
     def row_labels(self) -> tuple[str, ...]:
         return tuple(f"{name}.{'upper' if upper else 'lower'}" for name, _, upper in self.limits)

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from servoctl.errors import ConfigError, in_one_line, remedy
+from servoctl.errors import ConfigError, in_one_line, no_such
 from servoctl.input_file import read_regular
 from servoctl.reference.curve import Curve, Extrapolation
 from servoctl.types import Array
@@ -306,10 +306,8 @@ def _file_curve(
 
 def _missing(table: Table, time: str, names: Sequence[str]) -> list[Fault]:
     there = list(table.columns)
-    faults = [] if time in there else [("time", f"there is no column {time!r} ({remedy(time, there)})")]
-    faults += [
-        ("columns", f"there is no column {name!r} ({remedy(name, there)})") for name in names if name not in there
-    ]
+    faults = [] if time in there else [("time", no_such("column", time, there))]
+    faults += [("columns", no_such("column", name, there)) for name in names if name not in there]
     if not names:
         faults.append(("columns", f"no column besides {time!r} (a reference needs at least one)"))
     return faults

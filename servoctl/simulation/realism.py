@@ -28,7 +28,7 @@ import numpy as np
 from pydantic import Field
 
 from servoctl.engine.step import DelayLayout
-from servoctl.errors import remedy
+from servoctl.errors import no_such
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
@@ -196,9 +196,7 @@ class Realism(Rules):
         lag = one_per_name(self.lag, plant.actuators, "actuator", problems, "realism", "lag")
         named, others = (self.saturation, None) if isinstance(self.saturation, Mapping) else ({}, self.saturation)
         for wrong in [name for name in named if name not in plant.actuators]:
-            problems.add(
-                f"there is no actuator '{wrong}' ({remedy(wrong, plant.actuators)})", "realism", "saturation", wrong
-            )
+            problems.add(no_such("actuator", wrong, plant.actuators), "realism", "saturation", wrong)
         limits = [limit_pair(named.get(name, math.inf if others is None else others)) for name in plant.actuators]
         lower, upper = ([limit[side] for limit in limits] for side in (0, 1))
         timing = Timing.of(period, plant.actuators, self.delay, self.jitter, lag.tolist(), lower, upper)

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from servoctl.errors import remedy
+from servoctl.errors import no_such
 from servoctl.types import Array
 
 
@@ -38,7 +38,7 @@ def one_per_name(
     names = list(names)
     if isinstance(given, Mapping):
         for wrong in [name for name in given if name not in names]:
-            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
+            problems.add(no_such(kind, wrong, names), *path, wrong)
         missing = [name for name in names if name not in given]
         if missing and default is None:
             problems.add(f"no value for {', '.join(missing)} (give every {kind})", *path)

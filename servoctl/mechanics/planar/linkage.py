@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.symbol import is_false
-from servoctl.errors import PlantError, remedy
+from servoctl.errors import PlantError, no_such, remedy
 from servoctl.mechanics.planar.parts import (
     ORIGIN,
     Body,
@@ -245,7 +245,7 @@ class Linkage:
 
     def _body(self, where: str, name: str) -> None:
         if name not in self.bodies:
-            raise PlantError(f"{where}: there is no body '{name}' ({remedy(name, self.bodies)})")
+            raise PlantError(f"{where}: {no_such('body', name, self.bodies)}")
 
     def _positive(self, where: str, field: str, what: str, value: Any) -> None:
         if is_false(value > 0.0):

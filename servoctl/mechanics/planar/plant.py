@@ -25,7 +25,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.parameters import SameStructure, parameter_fields, parameter_values, with_parameters
 from servoctl.engine.trace import trace
-from servoctl.errors import ExpressionError, PlantError, TaskError, TraceError, remedy
+from servoctl.errors import ExpressionError, PlantError, TaskError, TraceError, no_such
 from servoctl.expression import Expression, check_names, parse
 from servoctl.mechanics.constraint import Holonomic, Rows, equation_value
 from servoctl.mechanics.planar.linkage import Linkage
@@ -131,7 +131,7 @@ class PlanarLinkage(Plant):
         """
         linkage = self.linkage()
         if name not in linkage.points:
-            raise PlantError(f"{type(self).__name__}: there is no point '{name}' ({remedy(name, linkage.points)})")
+            raise PlantError(f"{type(self).__name__}: {no_such('point', name, linkage.points)}")
         body, point = linkage.points[name]
         return np.array(linkage.frames(q)[body].position(point))
 
@@ -214,7 +214,7 @@ class PointFollows(Holonomic):
             raise TaskError(f"PointFollows: expected a PlanarLinkage, got {type(plant).__name__} (write the equations)")
         points = plant.linkage().points
         if self.point not in points:
-            raise TaskError(f"point: there is no point '{self.point}' ({remedy(self.point, points)})")
+            raise TaskError(f"point: {no_such('point', self.point, points)}")
         equations = [self._equation(field, plant) for field in ("x", "y")]
 
         def gap(q: Array, t: float) -> Array:

@@ -22,7 +22,7 @@ from xml.parsers.expat import ErrorString
 
 import numpy as np
 
-from servoctl.errors import ConfigError, listed, remedy
+from servoctl.errors import ConfigError, listed, no_such
 from servoctl.input_file import read_regular
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
 from servoctl.types import Array
@@ -247,7 +247,7 @@ def in_order(links: Sequence[LinkDescription], joints: Sequence[JointDescription
     for joint in joints:
         for tag, link in (("parent", joint.parent), ("child", joint.child)):
             if link and link not in names:
-                findings.problem(f"joint '{joint.name}'", f"{tag}: there is no link '{link}' ({remedy(link, names)})")
+                findings.problem(f"joint '{joint.name}'", f"{tag}: {no_such('link', link, names)}")
         if joint.parent and joint.parent == joint.child:
             findings.problem(f"joint '{joint.name}'", f"parent and child are the same link, '{joint.child}'")
     _check_mimics(joints, findings)
@@ -329,7 +329,7 @@ def _check_mimics(joints: Sequence[JointDescription], findings: Findings) -> Non
         where, followed = f"joint '{joint.name}'", known.get(joint.mimic)
         if followed is None:
             free = [other.name for other in joints if other.kind != "fixed" and other is not joint]
-            findings.problem(where, f"mimic: there is no joint '{joint.mimic}' ({remedy(joint.mimic, free)})")
+            findings.problem(where, f"mimic: {no_such('joint', joint.mimic, free)}")
         elif followed.kind == "fixed":
             findings.problem(where, f"mimic: joint '{joint.mimic}' is fixed (make joint '{joint.name}' fixed too)")
         elif (cycle := _mimic_cycle(joint, known)) and joint.name == min(cycle):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from servoctl.errors import PlantError, remedy
+from servoctl.errors import PlantError, no_such
 from servoctl.mechanics.spatial.description import Shape
 from servoctl.mechanics.spatial.placement import Placement
 
@@ -141,7 +141,7 @@ class RobotTree:
             PlantError: There is none; the message has the nearest name.
         """
         if name not in self._frames:
-            raise PlantError(f"there is no frame '{name}' ({remedy(name, self._frames)})")
+            raise PlantError(no_such("frame", name, self._frames))
         return self._frames[name]
 
     def moved_by(self, name: str) -> list[TreeJoint]:
@@ -174,5 +174,5 @@ class RobotTree:
         """
         known = {joint.name: joint for joint in self.joints if joint.follows is None and joint.kind != "free"}
         if name not in known:
-            raise PlantError(f"there is no joint '{name}' ({remedy(name, known)})")
+            raise PlantError(no_such("joint", name, known))
         return known[name]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from servoctl.errors import remedy
+from servoctl.errors import no_such, remedy
 from servoctl.expression import RESERVED
 from servoctl.mechanics.spatial.description import (
     Description,
@@ -229,7 +229,7 @@ class TreeBuilder:
         for loop in self._loops:
             for frame in (loop.first, loop.second):
                 if frame not in known:
-                    self.problems.append(f"loops: {loop.name}: there is no frame '{frame}' ({remedy(frame, known)})")
+                    self.problems.append(f"loops: {loop.name}: {no_such('frame', frame, known)}")
             if loop.first == loop.second:
                 self.problems.append(f"loops: {loop.name}: both frames are '{loop.first}' (a loop joins two frames)")
         self._check_masses()
@@ -303,9 +303,7 @@ class TreeBuilder:
         names = {part.name for part in parts}
         for part in parts:
             if part.on not in names:
-                self.problems.append(
-                    f"{part.label}: on: there is no frame '{part.on}' ({remedy(part.on, self._frames)})"
-                )
+                self.problems.append(f"{part.label}: on: {no_such('frame', part.on, self._frames)}")
         if all(part.on in names for part in parts):
             each = ", ".join(f"{part.name} on {part.on}" for part in parts)
             self.problems.append(f"frames: on: they carry each other, {each} (put one of them on a link)")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from servoctl.engine.trace import trace
-from servoctl.errors import TaskError, remedy
+from servoctl.errors import TaskError, no_such
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.kinematics import PointMotion
@@ -99,7 +99,7 @@ class Posture(Targeted):
 
     def problems(self, plant: Plant) -> list[str]:
         known = list(plant.coordinates)
-        found = [f"there is no joint '{name}' ({remedy(name, known)})" for name in self.joints if name not in known]
+        found = [no_such("joint", name, known) for name in self.joints if name not in known]
         for name, value in self.joints.items():
             found += [f"{name}: {problem}" for problem in name_problems((value,), plant)]
         return found
