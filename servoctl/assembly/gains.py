@@ -223,8 +223,8 @@ def _step(settings: Settings) -> Spacing:
 
 def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
     """Corrections of the task rows at a spacing; none for laws without gains."""
-    law = system.law
-    if isinstance(law, AttachedConstraintFollowing):
+    law = system.following
+    if law is not None:
         spacings = _of_rows(system, spacing)
         for i, row in enumerate(law.rows):
             yield RowGains("task", row, *law.correction.gains(i), spacings[i])
@@ -271,8 +271,8 @@ def all_gains(system: System, settings: Settings) -> list[RowGains]:
 
 def has_unknown_gains(system: System) -> bool:
     """Whether the law has a class or a function of the user's that acts on the state: its gains are not among these."""
-    law = system.law
-    if not isinstance(law, AttachedConstraintFollowing):
-        return law is not None
+    law = system.following
+    if law is None:
+        return system.law is not None
     secondary = law.term(SecondaryTerm)
     return law.term(AttachedOwnTerm) is not None or (secondary is not None and secondary.null_space is not None)

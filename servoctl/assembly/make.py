@@ -35,7 +35,6 @@ from servoctl.config.plant import Passive
 from servoctl.config.robot import Fixed
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Correction, for_passive, resolve
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
@@ -238,7 +237,7 @@ def make_run(
     reach = once(key, lambda: _checked_start(loaded, loop, ground, problems))
     for sentence in once(("loose rows", ground, values.plant.passive), lambda: starts.unstabilised(system, start)):
         problems.add(sentence, "plant", "passive")
-    check_start_error(loaded, system.law, system.model, start, problems)
+    check_start_error(loaded, system, start, problems)
     if strict:
         problems.check()
     refused = tuple(problems.found)
@@ -251,9 +250,9 @@ def make_run(
 
 def _judged_by(system: System) -> tuple[Any, ...]:
     """What the check of a start depends on, apart from the ground and the correction of passive constraints."""
-    law = system.law
-    if not isinstance(law, AttachedConstraintFollowing):
-        return (type(law), system.passive.rank_tolerance)
+    law = system.following
+    if law is None:
+        return (type(system.law), system.passive.rank_tolerance)
     return (law.allocation.levels, law.allocation.rank_tolerance, law.passive_rank_tolerance, law.funnel)
 
 

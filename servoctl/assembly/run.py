@@ -23,7 +23,6 @@ from servoctl.assembly.values import Results
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.finding import Finding
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
@@ -66,8 +65,8 @@ class FreeMotions:
 
 def free_motions(system: System, start: State, task_map: TaskMap | None) -> FreeMotions | None:
     """The motions at the start; None without constraint following, or if a term is not finite there."""
-    law, model = system.law, system.model
-    if not isinstance(law, AttachedConstraintFollowing) or task_map is None:
+    law, model = system.following, system.model
+    if law is None or task_map is None:
         return None
     at = assemble(start, model.matrices(start), system.passive.rank_tolerance)
     if not (at.finite and at.positive):

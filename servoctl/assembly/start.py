@@ -7,7 +7,6 @@ import numpy as np
 
 from servoctl.engine.decomposition import decompose
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
@@ -100,7 +99,7 @@ def check_start(loop: Loop, start: State, max_violation: float) -> list[str]:
             f"initial.max_violation is {max_violation:g}{f'; the first command would be {u}' if u else ''} "
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
-    if isinstance(law, AttachedConstraintFollowing) and law.funnel is not None:
+    if law is not None and law.funnel is not None:
         problems += law.funnel.outside(model.matrices(start).task, start.t)
     return problems
 
@@ -198,8 +197,7 @@ def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLev
 
 def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     """What the actuators can do for the task, at the start and at states near it."""
-    law = system.law
-    rank_tolerance = law.allocation.rank_tolerance if isinstance(law, AttachedConstraintFollowing) else 1e-10
+    rank_tolerance = 1e-10 if system.following is None else system.following.allocation.rank_tolerance
     states = [start, *system.model.samples(start, count - 1)]
     return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 

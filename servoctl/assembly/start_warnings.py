@@ -39,8 +39,8 @@ def start_warnings(loop: Loop, start: State, found: TaskMap | None) -> list[Find
     findings = _small_passive(system.model, at) + _of_tasks(system.model, at)
     if system.passive.dependent(system.model) and not system.passive.projection:
         findings.append(Finding("", f"{UNPROJECTED} (set plant.passive.projection: true)"))
-    law = system.law
-    if not isinstance(law, AttachedConstraintFollowing):
+    law = system.following
+    if law is None:
         return findings
     findings += [] if found is None else _reach_warnings(system, law, start, found)
     return findings + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)

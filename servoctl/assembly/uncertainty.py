@@ -15,6 +15,7 @@ from servoctl.errors import ServoctlError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.system import System
 from servoctl.types import State
 
 CORNERS = 64  # largest number of corners of the box; of a box with more, random ones are taken
@@ -107,9 +108,10 @@ def refusal(law: AttachedConstraintFollowing, error: ModelError, worst: str) -> 
     )
 
 
-def check_start_error(loaded: LoadedConfig, law: object, model: Model, start: State, problems: Problems) -> None:
+def check_start_error(loaded: LoadedConfig, system: System, start: State, problems: Problems) -> None:
     """Notes a box for which the law's feedback has the wrong sign at the start, or its observer is too fast there."""
-    if not isinstance(law, AttachedConstraintFollowing) or rests_on_model(law) is None:
+    law, model = system.following, system.model
+    if law is None or rests_on_model(law) is None:
         return
     found = machines(loaded, model, start, problems)
     if found is None:

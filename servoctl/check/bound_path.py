@@ -31,7 +31,6 @@ from servoctl.assembly.start import required_rows
 from servoctl.errors import ServoctlError
 from servoctl.finding import Finding
 from servoctl.laws import barrier
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import nearest, pose_inside
 from servoctl.mechanics.spatial.plant import Robot
@@ -132,8 +131,8 @@ class Exclusion:
 
 def exclusions(run: Run) -> dict[str, Exclusion]:
     """Bound -> when the task excludes it; without bounds that it does not."""
-    law, model = run.system.law, run.system.model
-    if not isinstance(law, AttachedConstraintFollowing) or law.bounds is None or not model.bound_rows:
+    law, model = run.system.following, run.system.model
+    if law is None or law.bounds is None or not model.bound_rows:
         return {}  # no bound is on the motion: a bound on a reaction has no path of its own
     rows: dict[str, list[int]] = {}
     speeds: dict[str, list[int]] = {}
@@ -232,8 +231,8 @@ class Hurry:
 
 def hurries(run: Run) -> dict[str, Hurry]:
     """Bound -> how its rate gives up a path that stays inside; without bounds whose rate lets the path."""
-    law, model = run.system.law, run.system.model
-    if not isinstance(law, AttachedConstraintFollowing) or law.bounds is None or not model.task_rows:
+    law, model = run.system.following, run.system.model
+    if law is None or law.bounds is None or not model.task_rows:
         return {}
     rows = [i for i, row in enumerate(law.bounds.rows) if row.kind == "barrier"]
     states = list(task_states(run, RATE_TIMES)) if rows else []

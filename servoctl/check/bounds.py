@@ -42,8 +42,8 @@ STATES, CORNERS = 6, 4  # random states near the start; random corners of the li
 
 def bound_section(run: Run) -> Iterator[Section]:
     """Start, rate and accuracy of each bound."""
-    law = run.system.law
-    if run.refused or not isinstance(law, AttachedConstraintFollowing) or law.bounds is None:
+    law = run.system.following
+    if run.refused or law is None or law.bounds is None:
         return
     held, period = law.bounds, law.bounds.timing.period
     h = _values(run, run.start)

@@ -99,8 +99,8 @@ def input_noise(one: AttachedEstimator, damping: float, stiffness: float) -> flo
 
 def _noise_of_inputs(run: Run, one: AttachedEstimator) -> dict[str, float]:
     """Actuator -> standard deviation of its command at the start, by the noise of the positions [its unit]."""
-    estimator, law, model = run.system.estimator, run.system.law, run.system.model
-    assert estimator is not None and isinstance(law, AttachedConstraintFollowing)
+    estimator, law, model = run.system.estimator, run.system.following, run.system.model
+    assert estimator is not None and law is not None
     matrices = model.matrices(run.start)
     terms, rest = run.system.terms(run.start, matrices), np.zeros(model.m)
     drift = terms.acceleration(rest)
@@ -118,7 +118,7 @@ def _noise_of_inputs(run: Run, one: AttachedEstimator) -> dict[str, float]:
 
 def estimation_section(run: Run) -> Iterator[Section]:
     """Gains of the estimator, and what they cost."""
-    estimator, law = run.system.estimator, run.system.law
+    estimator, law = run.system.estimator, run.system.following
     if estimator is None:
         return
     delay = estimator.timing.mean_delay
@@ -137,7 +137,7 @@ def estimation_section(run: Run) -> Iterator[Section]:
             values[name]["sigma"] = estimator.sigma[i]
             line += f"; disturbance to {estimator.sigma[i]:.2g} {units[i] or '1'}/s^2 (1 sigma)"
         lines.append(line)
-    errors = _of_rows(run, law, lines, values) if isinstance(law, AttachedConstraintFollowing) else []
+    errors = _of_rows(run, law, lines, values) if law is not None else []
     yield Section("estimation", "estimation", shortened(lines), values, errors)
 
 
@@ -202,8 +202,8 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
         error: Of the model, over the box of `law.uncertainty`; None: no box, the limit for inputs that act twice as
             much as the model says is given too.
     """
-    law = run.system.law
-    if not isinstance(law, AttachedConstraintFollowing) or law.observer is None:
+    law = run.system.following
+    if law is None or law.observer is None:
         return
     rate, lines, limits = law.observer.rate, [], stable_rates(law, error)
     errors = [Finding("law.observer", sentence, "error") for sentence in rate_refusals(law, error)]

@@ -19,7 +19,6 @@ from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
 from servoctl.assembly.start_warnings import UNPROJECTED
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Poles
 from servoctl.laws.hold import RowFeedback
 from servoctl.linear.jacobians import local
@@ -172,8 +171,8 @@ def _with_room(run: Run, alpha: float, reasons: tuple[str, ...], most: float) ->
 
 def _stable_with_other_torques(run: Run, alpha: float) -> bool | None:
     """Whether no more motions grow at the start if torques act half or twice as much; None: it is not known."""
-    law, model, loop = run.system.law, run.system.model, run.loop
-    if not isinstance(law, AttachedConstraintFollowing) or run.system.estimator is not None or not loop.differentiable:
+    law, model, loop = run.system.following, run.system.model, run.loop
+    if law is None or run.system.estimator is not None or not loop.differentiable:
         return None
     gains = law.correction.with_gains(Poles(-alpha).gains(law.rows))
     other = loop.of(replace(run.system, law=law.with_terms([gains])))

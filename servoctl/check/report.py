@@ -26,7 +26,6 @@ from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shorte
 from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.errors import TaskError
 from servoctl.finding import Finding, Severity
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.margins_at import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
@@ -80,8 +79,8 @@ def _reference_warnings(run: Run) -> list[Finding]:
 
 
 def _funnels(run: Run) -> Iterator[Section]:
-    law = run.system.law
-    if not isinstance(law, AttachedConstraintFollowing) or law.funnel is None:
+    law = run.system.following
+    if law is None or law.funnel is None:
         return
     term, lines, values = law.funnel, [], {}
     task, timing = run.system.model.matrices(run.start).task, term.timing

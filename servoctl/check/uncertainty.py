@@ -40,8 +40,8 @@ def path_states(run: Run) -> tuple[list[State], list[State]]:
 
 def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
     """Errors of the model over the box of `law.uncertainty`; empty without one."""
-    law, section = run.system.law, Section("model error")
-    if run.loaded is None or run.refused or not isinstance(law, AttachedConstraintFollowing):
+    law, section = run.system.following, Section("model error")
+    if run.loaded is None or run.refused or law is None:
         return section, None
     problems = Problems(run.loaded)
     box = machines(run.loaded, run.system.model, run.start, problems)
@@ -94,12 +94,8 @@ def _describe(
 
 def robust_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     """Ultimate bounds of a robust or adaptive term, its gain in sampled time, and the premise."""
-    law = run.system.law
-    if (
-        not isinstance(law, AttachedConstraintFollowing)
-        or law.robust is None
-        or (error is not None and error.rho <= -1.0)
-    ):
+    law = run.system.following
+    if law is None or law.robust is None or (error is not None and error.rho <= -1.0):
         return
     term, members = law.robust, law.robust.members
     rho_E = 0.0 if error is None else error.rho

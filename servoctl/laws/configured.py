@@ -178,11 +178,15 @@ class ConstraintFollowing(Law):
             terms.append(SecondaryTerm(null_space, secondary.aim(actuators, limits), secondary.damping))
         lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
         prescribed = 0 if preload is None else len(preload.values)
+        low_priority = tuple(i for i in range(len(rows)) if i not in required)
+        optional = tuple(i for i, row in enumerate(rows) if i in low_priority or _is_of(row, self.optional))
+        bounded = any(isinstance(term, BoundsTerm) for term in terms)
         return AttachedConstraintFollowing(
             passive_rank_tolerance=self.passive_rank_tolerance,
             rows=tuple(rows),
-            low_priority=tuple(i for i in range(len(rows)) if i not in required),
-            optional=tuple(i for i, row in enumerate(rows) if _is_of(row, self.optional)),
+            low_priority_rows=low_priority,
+            optional_rows=optional,
+            relaxed_rows=tuple(range(len(rows))) if bounded else low_priority,
             terms=tuple(term for term in terms if term is not None),
             allocation=Allocation(
                 levels=_with_reactions(levels, len(rows), prescribed, 1 if required else 0),

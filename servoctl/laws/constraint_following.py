@@ -37,8 +37,6 @@ class AttachedConstraintFollowing(AttachedLaw):
     """The law for one plant and task."""
 
     rows: tuple[Row, ...]  # the task rows
-    low_priority: tuple[int, ...]  # indices of the rows of priority 2 and below
-    optional: tuple[int, ...]  # indices of the rows that a run may miss and still end `done`
     allocation: Allocation
     residual_tolerance: float  # [-] infeasible: residual above this times (1 + |wanted|_inf)
     on_infeasible: str
@@ -163,21 +161,9 @@ class AttachedConstraintFollowing(AttachedLaw):
         return free if bounds is None else free.with_terms([bounds.out_of_reach])
 
     @property
-    def low_priority_rows(self) -> tuple[int, ...]:
-        return self.low_priority
-
-    @property
-    def optional_rows(self) -> tuple[int, ...]:
-        return tuple(sorted({*self.low_priority, *self.optional}))
-
-    @property
     def required(self) -> list[int]:
         """Indices of the rows of priority 1, which decide the status."""
-        return [i for i in range(len(self.rows)) if i not in self.low_priority]
-
-    @property
-    def relaxed_rows(self) -> tuple[int, ...]:
-        return self.low_priority if self.bounds is None else tuple(range(len(self.rows)))
+        return [i for i in range(len(self.rows)) if i not in self.low_priority_rows]
 
     @property
     def stops_on(self) -> frozenset[int]:

@@ -64,7 +64,8 @@ class Feedback(Law):
     def attach(self, model: Model) -> "AttachedFeedback":
         gains = tuple(parameter_values(self).tolist())
         made = model.once("feedback", SameStructure(self), lambda: _called(self, model))
-        return AttachedFeedback(1e-6, gains, made, len(model.task_rows))
+        measured = tuple(range(len(model.task_rows)))
+        return AttachedFeedback(1e-6, gains, made, low_priority_rows=measured, optional_rows=measured)
 
 
 @dataclass(frozen=True)
@@ -83,23 +84,10 @@ class AttachedFeedback(AttachedLaw):
 
     gains: tuple[float, ...]  # the parameters of the user's law
     inputs: UserFunction  # (t, q, v, M, Q, B, the task's A, b, violation and its rate, gains) -> inputs
-    task_rows: int  # number of rows r that are measured against it
 
     @property
     def opaque(self) -> str | None:
         return self.inputs.opaque
-
-    @property
-    def follows_task(self) -> bool:
-        return False
-
-    @property
-    def low_priority_rows(self) -> tuple[int, ...]:
-        return tuple(range(self.task_rows))
-
-    @property
-    def relaxed_rows(self) -> tuple[int, ...]:
-        return ()
 
     def command(self, terms: Terms, memory: Array) -> Command:
         u = self.inputs(*arrays_of(terms), np.array(self.gains))

@@ -126,6 +126,11 @@ class AttachedLaw(ABC):
 
     passive_rank_tolerance: float  # [-] a mechanism direction counts when its pivot exceeds this times |Ahat L^-T|_F
     terms: tuple[AttachedTerm, ...] = field(default=(), kw_only=True)
+    # indices of task rows: of priority 2 and below, which are reported and never a failure; those that a run may miss
+    # and still end `done`; those of which it logs what they are given up
+    low_priority_rows: tuple[int, ...] = field(default=(), kw_only=True)
+    optional_rows: tuple[int, ...] = field(default=(), kw_only=True)
+    relaxed_rows: tuple[int, ...] = field(default=(), kw_only=True)
 
     @abstractmethod
     def command(self, at: Terms, memory: Array) -> Command:
@@ -210,26 +215,6 @@ class AttachedLaw(ABC):
         """The disturbance of each observed row [acceleration of the row], shape (observed,)."""
         observer = self.observer
         return np.zeros(0) if observer is None else observer.disturbance(at.task, self.of(observer, memory))
-
-    @property
-    def follows_task(self) -> bool:
-        """Whether it makes the inputs from the task; else tasks are only measured against it."""
-        return True
-
-    @property
-    def low_priority_rows(self) -> tuple[int, ...]:
-        """Indices of the task rows of priority 2 and below; missing them is reported and is never a failure."""
-        return ()
-
-    @property
-    def optional_rows(self) -> tuple[int, ...]:
-        """Indices of the task rows that a run may miss and still end `done`: of low priority, or not required."""
-        return self.low_priority_rows
-
-    @property
-    def relaxed_rows(self) -> tuple[int, ...]:
-        """Indices of the task rows of which a run logs what they are given up."""
-        return self.low_priority_rows
 
     @property
     def stops_on(self) -> frozenset[int]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.gains import has_unknown_gains
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import stable_range
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
@@ -143,8 +142,8 @@ def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: A
 
 def scaled_gains(loop: Loop, factor: float) -> Array | None:
     """Parameters of the loop with all poles of the violations multiplied by a factor; None without gains."""
-    law = loop.system.law
-    if not isinstance(law, AttachedConstraintFollowing):
+    law = loop.system.following
+    if law is None:
         return None
     gains = [law.correction.gains(i) for i in range(len(law.rows))]
     if not any((*gain[:2], *gain[2]) != (0.0, 0.0) for gain in gains):

@@ -21,7 +21,6 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.context import run_timing
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters
 from servoctl.linear.sampled import (
@@ -120,8 +119,8 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
 
 def own_states(run: Run) -> dict[str, int]:
     """Name -> index in x of each state of a term of one's own: it moves with the errors."""
-    law, n = run.system.law, run.system.model.n
-    terms = law.terms if isinstance(law, AttachedConstraintFollowing) else ()
+    law, n = run.system.following, run.system.model.n
+    terms = law.terms if law is not None else ()
     names = [name for term in terms if isinstance(term, AttachedOwnTerm) for name in term.memory]
     return {name: 2 * n + run.loop.memory_names.index(name) for name in names}
 

@@ -23,7 +23,6 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import stable_range
 from servoctl.linear.box import box_machines, nearest
 from servoctl.linear.convert import settled_memory
@@ -107,8 +106,8 @@ def _loops(run: Run) -> Iterator[Linear]:
 
 def _unlimited(run: Run) -> Array | None:
     """Parameters of the law with limits and bounds out of reach; None if it has none."""
-    system, law = run.system, run.system.law
-    if not isinstance(law, AttachedConstraintFollowing) or not law.searches:
+    system, law = run.system, run.system.following
+    if law is None or not law.searches:
         return None
     return run.loop.of(replace(system, law=law.unlimited)).parameters
 

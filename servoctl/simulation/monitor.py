@@ -33,7 +33,6 @@ import numpy as np
 from servoctl.engine.decomposition import decompose
 from servoctl.engine.step import hermite
 from servoctl.errors import PlantError, ServoctlError, listed
-from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
@@ -56,8 +55,8 @@ CHECKS = 20  # rises of the rank that are looked at in one run: each takes some 
 
 def judges_rank(loop: Loop) -> bool:
     """Whether a rise of the rank is looked at: not of derived rows (no violation to project), nor with noise."""
-    system, known = loop.system, isinstance(loop.system.law, AttachedConstraintFollowing)
-    return known and system.model.plain is system.model and system.realism is None
+    system = loop.system
+    return system.following is not None and system.model.plain is system.model and system.realism is None
 
 
 class TaskRank:
@@ -65,8 +64,8 @@ class TaskRank:
 
     def __init__(self, loop: Loop) -> None:
         self._system, self._last, self._left = loop.system, np.inf, CHECKS
-        law, self._tolerance = loop.system.law, None
-        if isinstance(law, AttachedConstraintFollowing) and judges_rank(loop):
+        law, self._tolerance = loop.system.following, None
+        if law is not None and judges_rank(loop):
             self._tolerance = law.allocation.rank_tolerance
 
     def look(self, rows: Trajectory) -> tuple[int, str] | None:

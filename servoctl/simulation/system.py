@@ -15,6 +15,7 @@ from servoctl.engine.linalg import is_finite, solve_upper
 from servoctl.engine.symbol import where
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
+from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.constraint import Rows, equation_value
 from servoctl.mechanics.friction import Friction
@@ -118,9 +119,9 @@ class System:
     estimator: AttachedEstimator | None = None  # gives the law its state; None: the law gets the measured one
 
     @property
-    def following(self) -> AttachedLaw | None:
+    def following(self) -> AttachedConstraintFollowing | None:
         """The law that makes the inputs from the task; None where the task is only measured."""
-        return self.law if self.law is not None and self.law.follows_task else None
+        return self.law if isinstance(self.law, AttachedConstraintFollowing) else None
 
     @property
     def commands(self) -> CommandMemory | None:
