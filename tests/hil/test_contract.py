@@ -12,17 +12,16 @@ import ast
 import math
 import random
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from drive_conversation import drive_settings as conversation_settings
-from drive_conversation import problems_of
-from emulation import MILLISECOND, TURN, Bench, bench, drive_settings
+from drive_host import Host
+from emulation import TURN, drive_settings
 from fuzz import frames
 from packages import Install, install  # noqa: F401
 from test_own_protocol import acme  # noqa: F401
@@ -31,21 +30,23 @@ import hil.codecs
 import hil.emulator
 from hil.bus.load import FrameTraffic, worst_load
 from hil.codecs.field import bits_in
-from hil.drives.base import Condition, Drive, DriveError, Feedback, HandshakeStep, Steps
-from hil.drives.settings import DriveSettings
+from hil.drives.base import Condition, Drive, DriveError, Feedback
+from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.table import TableDrive
 from hil.drives.wire import Message
 from hil.emulator.commands import CommandFindings
 from hil.emulator.station import key
-from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
 from hil.loop import nanoseconds
 from hil.protocols.registry import build, node_class, twins
-from hil.rig.dispatch import Dispatch
-from hil.rig.handshake import Handshake
+from servoctl.errors import ConfigError
 from tests.refused import table
 
 PERIOD = 0.002  # [s]
+ENCODERS = {
+    "cia402 encoder": SensorSettings("x", "main", "cia402", 1, 2.0, -1, 0.25, drive_settings("cia402").options),
+    "odrive encoder": SensorSettings("x", "main", "odrive", 1, 2.0, -1, 0.25, drive_settings("odrive").options),
+}
 DAMIAO = {"motor": "dm4310", "status": "damiao", "drive_watchdog": True, "host": 0x11}
 CASES: dict[str, DriveSettings] = {
     "cia402": drive_settings("cia402"),
@@ -67,6 +68,10 @@ def settings(request: pytest.FixtureRequest) -> DriveSettings:
     return CASES[request.param]
 
 
+JOINT = {
+    "sign": -1, "offset": 0.5, "torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0,
+    "position_limits": (-3.0, 3.0), "fd": False, "brs": False, "rated_torque": None,
+}  # fmt: skip
 USUAL: dict[str, dict[str, Any]] = {
     "cia402": {"node": 5, "gear": 50.0, "rated_torque": 0.5, "options": {"counts_per_turn": 4096, "velocity_unit": 1}},
     "odrive": {"node": 3, "gear": 8.0, "options": {}},
@@ -82,7 +87,9 @@ def test_every_setting_that_does_not_fit_is_refused_with_its_remedy(words: list[
     protocol, text = words
     changes = USUAL[protocol] | yaml.safe_load(f"{{{text}}}")
     changes["options"] = changes["options"] | changes.pop("more", {})
-    found = problems_of(conversation_settings(protocol, **changes), 0.0025 if protocol == "moteus" else 0.001)
+    with pytest.raises(ConfigError) as refused:
+        build(replace(drive_settings(protocol, "u1"), **(JOINT | changes)), 0.0025 if protocol == "moteus" else 0.001)
+    found = refused.value.problems
     assert len(found) == len(said) and all(a.startswith(f"u1: {b}") for a, b in zip(found, said, strict=True)), found
 
 
@@ -90,57 +97,6 @@ def driver(settings: DriveSettings) -> Drive:
     drive = build(settings, PERIOD)
     assert isinstance(drive, Drive)
     return drive
-
-
-class Host:
-    """A loop without a law: it brings an emulated drive up and commands one torque."""
-
-    def __init__(self, settings: DriveSettings) -> None:
-        self.bench: Bench = bench(settings, period=PERIOD)
-        self.drive, self.sent, self.received = driver(settings), list[Frame](), list[Frame]()
-        bus: EmulatedBus = self.bench.bus
-        self.clock = self.bench.emulator.clock
-        self.dispatch = Dispatch({"main": bus}, [self.drive], self.clock, self._record)
-        self.clock.sleep_until(100 * MILLISECOND)
-
-    def _record(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
-        (self.sent if sent else self.received).append(frame)
-
-    def perform(self, steps: Steps) -> None:
-        """Runs a handshake to its end."""
-        handshake = Handshake({self.drive: steps}, self.dispatch.send, self.clock, 5.0)
-        while not handshake.advance():
-            self.tick()
-
-    def tick(self, torque: float | None = None) -> None:
-        """One period: SYNC, a command where there is a torque, what feeds the watchdog, and the answers."""
-        end = self.clock.now() + nanoseconds(PERIOD)
-        self.dispatch.synchronise()
-        if torque is not None:
-            self.dispatch.send("main", self.drive.command(torque))
-        self.dispatch.keep_alive()
-        self.dispatch.wait(end, lambda: "main")
-
-    def bring_up(self, torque: float = 0.0) -> None:
-        drive = self.drive
-        for steps in (drive.identify, drive.configure, drive.test_watchdog, drive.rearm):
-            self.perform(steps())
-        drive.enable_requested = True
-        self.perform(_fresh(drive))
-        self.perform(drive.enable(torque))
-
-    def until(self, done: Callable[[], bool], each: Callable[[], None]) -> int:
-        """Periods until a condition holds."""
-        for count in range(500):
-            if done():
-                return count
-            each()
-        raise AssertionError("never came true")
-
-
-def _fresh(drive: Drive) -> Steps:
-    before = drive.sample
-    yield HandshakeStep([], lambda: drive.sample is not before, 0.5, "a sample")
 
 
 def test_ids_are_reserved_and_read(settings: DriveSettings) -> None:
@@ -236,6 +192,55 @@ def test_the_condition_of_a_drive_is_what_it_has_said_last(case: str, frames: st
     if fault:
         with pytest.raises(DriveError, match="in fault: "):
             next(drive.enable(0.0))
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A line of `conversations.txt`, and what is on the wire then."""
+
+    case: str
+    changes: dict[str, Any]  # of the settings
+    before: str
+    orders: str
+    instead: dict[str, str]
+    error: str
+    shown: str  # pattern of the lines that are compared; "": those with the ids of the expected ones
+    lines: list[str]
+
+
+def conversations() -> Iterator[Any]:
+    text = Path(__file__).with_name("conversations.txt").read_text()
+    for number, (head, *said) in enumerate(re.findall(r"^(\w.*)\n((?: .*\n)*)", text, re.MULTILINE), 1):
+        subject, orders, instead, error, *shown = (cell.strip() for cell in head.split("  |"))
+        case, _, changes = subject.partition(" {")
+        before, _, orders = orders.rpartition("/")
+        pairs = dict(re.split(" -> ?", pair) for pair in instead.split("; ") if pair)
+        lines = [" ".join(line.partition("#")[0].split()) for line in said[0].splitlines()]
+        settings = yaml.safe_load(f"{{{changes}") if changes else {}
+        found = Conversation(case, settings, before.strip(), orders, pairs, error, "".join(shown), lines)
+        yield pytest.param(found, id=f"{number}-{case}-{orders.strip()}")
+
+
+@pytest.mark.parametrize("talk", list(conversations()))
+def test_driver_and_drive_converse_as_their_documents_say(talk: Conversation) -> None:
+    """And where the drive says something else, the driver refuses it with a remedy, and nothing is left on."""
+    changes = dict(talk.changes)
+    there, options = changes.pop("drive", {}), changes.pop("options", {})
+    usual = CASES[talk.case] if talk.case in CASES else ENCODERS[talk.case]
+    host = Host(replace(usual, **changes, options={**usual.options, **options}), **there)
+    host.order(talk.before)
+    host.forget()
+    host.instead = talk.instead
+    if talk.error:
+        with pytest.raises(DriveError) as refused:
+            host.order(talk.orders)
+        assert str(refused.value).startswith("a: ") and talk.error in str(refused.value)
+        assert not host.drive.quiet
+        assert talk.instead or not any(motor.enabled for motor in host.bench.emulator.motors)
+    else:
+        host.order(talk.orders)
+    shown = talk.shown or "|".join({" ".join(line.split()[:2]) for line in talk.lines})
+    assert [line for line in host.lines if talk.lines and re.match(shown, line)] == talk.lines
 
 
 SAMPLES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import can
 import pytest
-from drive_conversation import Conversation
 from emulation import Axes, Bench, bench, drive_settings
 from interfaces import BITRATE, EACH, keys_of
-from test_drive_mit import Motor, conversation
 from test_emulator_process import serving
 
 from hil.codecs import mit as codec
-from hil.drives.base import DriveError
 from hil.drives.mit import MitDrive
 from hil.emulator.mit import Mit
 from hil.frame import Frame
@@ -39,51 +36,7 @@ def test_requests_and_answers_are_the_bytes_of_the_maker() -> None:
     assert codec.register_value(bytes.fromhex("0300337ff7ff1919"), 3) is None
 
 
-def identified(motor: Motor, **options: object) -> tuple[MitDrive, Conversation]:
-    drive, talk = conversation(motor, options=options)
-    talk.run(drive.identify())
-    return drive, talk
-
-
-def test_registers_that_agree_are_read_once_and_leave_nothing_to_say() -> None:
-    motor = Motor("damiao", watchdog=50)
-    motor.registers[21] = struct.pack("<f", 12.505)  # within a thousandth
-    drive, talk = identified(motor, drive_watchdog=True)
-    assert [line for line in talk.lines if "7FF" in line] == [
-        f"TX 7FF 03 00 33 {register:02X} 00 00 00 00" for register in (10, 9, 21, 22, 23)
-    ]
-    assert drive.unverified == "" and drive.rejected == 0
-
-
 FLOAT, COUNT = struct.Struct("<f").pack, struct.Struct("<I").pack
-
-
-@pytest.mark.parametrize(
-    ("register", "value", "said"),
-    [
-        (23, FLOAT(12.0), r"TMAX \(register 23\) is 12 N m, the range of torque in the config is 18 N m"),
-        (22, FLOAT(45.0), r"VMAX \(register 22\) is 45 rad/s, the range of velocity in the config is 50 rad/s"),
-        (21, FLOAT(95.5), r"PMAX \(register 21\) is 95.5 rad, the range of position in the config is 12.5 rad"),
-        (10, COUNT(2), r"CTRL_MODE \(register 10\) is 2 \(position and velocity\), torque commands need 1 \(MIT\)"),
-        (9, COUNT(0), r"TIMEOUT \(register 9\) is 0: no watchdog \(set it to 1000, 0.05 s; or drive_watchdog: false\)"),
-        (9, COUNT(4000), r"TIMEOUT \(register 9\) is 0.2 s, hil.safety.drive_watchdog is 0.05 s"),
-        (9, COUNT(40), r"TIMEOUT \(register 9\) is 0.002 s, less than 3 periods of the loop"),
-    ],
-)
-def test_a_register_that_differs_is_refused_with_both_values(register: int, value: bytes, said: str) -> None:
-    motor = Motor("damiao", watchdog=50)
-    motor.registers[register] = value
-    with pytest.raises(DriveError, match=said):
-        identified(motor, drive_watchdog=True)
-
-
-def test_a_drive_that_does_not_answer_about_a_register_is_named() -> None:
-    class Silent(Motor):
-        def take(self, frame: Frame, now: int):  # type: ignore[no-untyped-def]
-            return [] if frame.id == 0x7FF else super().take(frame, now)
-
-    with pytest.raises(TimeoutError, match=r"an answer to the request for CTRL_MODE \(register 10\)"):
-        identified(Silent("damiao", watchdog=50))
 
 
 def emulated(options: dict[str, object] | None = None) -> Bench:

@@ -1,149 +1,28 @@
-"""The driver of a RobStride motor against a scripted one, and the emulated motor against the package robstride."""
+"""The emulated RobStride motor against the package robstride; what the driver says to it is in `conversations.txt`."""
 
-import math
-import struct
-from collections.abc import Iterable
 from typing import Any
 
 import can
 import pytest
-from drive_conversation import Conversation, Peer
-from drive_conversation import drive_settings as of_protocol
+from drive_host import Host
 from emulation import Bench, bench, drive_settings
 
 from hil.codecs import robstride as codec
-from hil.drives.base import Condition, DriveError
-from hil.drives.robstride import RobstrideDrive
-from hil.drives.settings import DriveSettings
+from hil.drives.base import DriveError
 from hil.emulator.robstride import RobStride
+from hil.emulator.timers import Watchdog
 from hil.frame import Frame
-from hil.protocols import registry as protocols
 
 NODE, HOST = 5, 0xFD
-TIMEOUT = 0x7028
-TICK = 0.001
-"""Period of a conversation [s]."""
 
 
-def settings(**changes) -> DriveSettings:
-    options = {"motor": "rs-02"} | changes.pop("options", {})
-    values = {"node": NODE, "gear": 2.0, "sign": 1, "offset": 0.0, "options": options}
-    return of_protocol("robstride", **(values | changes))
-
-
-class Motor(Peer):
-    """A scripted motor.
-
-    Args:
-        stuck: Parameters that it does not change.
-        missing: Parameters that it does not have.
-        works: Whether its canTimeout works.
-    """
-
-    def __init__(self, stuck: Iterable[int] = (), missing: Iterable[int] = (), works: bool = True) -> None:
-        self.values = {0x7005: 3, TIMEOUT: 0}
-        self.stuck, self.missing, self.works = set(stuck), set(missing), works
-        self.mode = self.faults = self.fed = 0
-        self.timeouts: list[int] = []
-        self.torques: list[float] = []
-
-    def take(self, frame: Frame, now: int) -> Iterable[Frame]:
-        assert frame.extended and not frame.fd and frame.id & 0xFF == NODE and len(frame.data) == 8
-        kind, self.fed = frame.id >> 24, now
-        if kind == 1:
-            assert frame.data[4:] == bytes(4), "gains"
-            self.torques.append(((frame.id >> 8 & 0xFFFF) - 32767.5) * 34 / 65535)
-        else:
-            assert frame.id >> 8 & 0xFFFF == HOST
-        index, value = struct.unpack_from("<H2xI", frame.data)
-        if kind == 3 and not self.faults:
-            self.mode = 2
-        elif kind == 4:
-            self.mode, self.faults = 0, 0 if frame.data[0] else self.faults
-        elif kind == 18 and index not in self.stuck:
-            self.values[index] = value
-            self.timeouts += [value] if index == TIMEOUT else []
-        elif kind == 17:
-            gone = index in self.missing
-            data = struct.pack("<HHI", index, 0, 0 if gone else self.values[index])
-            return [Frame(17 << 24 | gone << 16 | NODE << 8 | HOST, data, extended=True)]
-        return [feedback(self.mode, self.faults)]
-
-    def tick(self, now: int) -> Iterable[Frame]:
-        if self.works and self.values[TIMEOUT] and now - self.fed >= self.values[TIMEOUT] * 50_000:
-            self.mode = 0
-        return []
-
-
-def feedback(mode: int, faults: int = 0, position: float = 1.0) -> Frame:
-    raw = round((position / (4 * math.pi) + 1) / 2 * 65535)
-    data = struct.pack(">4H", raw, 0x8000, 0xC000, 300)
-    return Frame(2 << 24 | mode << 22 | faults << 16 | NODE << 8 | HOST, data, extended=True)
-
-
-def conversation(motor: Motor, **changes) -> tuple[RobstrideDrive, Conversation]:
-    drive = protocols.build(settings(**changes), TICK)
-    assert isinstance(drive, RobstrideDrive)
-    return drive, Conversation(motor, [drive])
-
-
-def test_bring_up_sets_the_watchdog_tests_it_and_enables_with_the_first_torque() -> None:
-    motor = Motor()
-    drive, talk = conversation(motor)
-    for steps in (drive.identify(), drive.configure(), drive.test_watchdog()):
-        talk.run(steps)
-    assert motor.values == {0x7005: 0, TIMEOUT: 1000}  # 50 ms in steps of 50 us
-    assert max(map(abs, motor.torques)) < 17 / 65535 * 1.01, "half a step: zero is not on the wire"
-    motor.torques.clear()
-    talk.run(drive.enable(4.0))
-    assert drive.condition is Condition.ENABLED and motor.mode == 2
-    assert motor.torques and motor.torques == pytest.approx(len(motor.torques) * [2.0], abs=6e-4)
-    for frame in drive.disable_frames():
-        talk.send(frame)
-    assert drive.confirmed_off and motor.mode == 0
-
-
-def test_with_a_brake_the_watchdog_is_tested_by_a_short_time() -> None:
-    motor = Motor()
-    drive, talk = conversation(motor, brake=True)
-    talk.run(drive.configure())
-    talk.run(drive.test_watchdog())
-    assert motor.timeouts == [1000, 200, 1000]
-
-
-def test_a_watchdog_that_does_not_work_is_refused() -> None:
-    drive, talk = conversation(Motor(works=False))
-    talk.run(drive.configure())
+def test_a_watchdog_that_does_not_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(drive_settings("robstride", node=NODE))
+    host.order("identify, configure")
+    monkeypatch.setattr(Watchdog, "start", lambda self, timeout: None)
     with pytest.raises(DriveError, match=r"is still enabled after 0\.05 s without a command \(canTimeout\)"):
-        talk.run(drive.test_watchdog())
-    assert not drive.quiet
-
-
-@pytest.mark.parametrize(("motor", "said"), [
-    (Motor(stuck=[TIMEOUT]), r"its canTimeout \(0x7028\) is 0 after 1000 was written"),
-    (Motor(missing=[TIMEOUT]), r"has no parameter canTimeout \(0x7028\) .*drive_watchdog: false"),
-    (Motor(stuck=[0x7005]), r"its run_mode \(0x7005\) is 3 after 0 was written"),
-])  # fmt: skip
-def test_a_parameter_that_is_not_taken_is_refused(motor: Motor, said: str) -> None:
-    drive, talk = conversation(motor)
-    with pytest.raises(DriveError, match=said):
-        talk.run(drive.configure())
-
-
-def test_without_a_watchdog_cantimeout_is_off_and_said_so() -> None:
-    motor = Motor(missing=[TIMEOUT])
-    drive, talk = conversation(motor, options={"drive_watchdog": False})
-    talk.run(drive.configure())
-    talk.run(drive.test_watchdog())
-    assert not drive.watchdog and drive.watchdog_known and motor.mode == 0
-
-
-def test_a_motor_that_runs_already_is_refused() -> None:
-    motor = Motor()
-    motor.mode = 2
-    drive, talk = conversation(motor)
-    with pytest.raises(DriveError, match="is in mode run already"):
-        talk.run(drive.identify())
+        host.order("test_watchdog")
+    assert not host.drive.quiet and not host.node.motor.enabled
 
 
 class Line:
