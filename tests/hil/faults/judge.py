@@ -1,6 +1,6 @@
 """Plays a scenario and judges it by the true drives, the true machine and the frames on the wire."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,13 +10,13 @@ import rigs
 
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.drives.base import Drive
-from hil.emulator.emulator import Emulator
 from hil.loop import SECOND, nanoseconds
 from hil.safety import Event, Reaction
 from hil.safety.plan import ENDING, Stage
 from hil.session.run import HilRun
 from servoctl.config.hil import Emulation
 from servoctl.types import Array
+from tests.hil.faults.truth import TruthMonitor
 from tests.hil.rigs import renewed
 
 from .scenarios import Scenario
@@ -64,50 +64,16 @@ class Verdict:
     problems: tuple[str, ...]
 
 
-class Truth:
-    """The true drives and machine of a run.
-
-    Attributes:
-        again: Names of the drives that were enabled again, for longer than `QUEUED`, after they went off.
-        off: Name of a drive -> speed of its joint when it first went off, as a share of its speed limit.
-    """
-
-    def __init__(self, emulator: Emulator, jacobian: Array, limits: Sequence[float]) -> None:
-        self._emulator, self._jacobian, self._limits = emulator, jacobian, np.asarray(limits)
-        self._began = False
-        self._on: dict[str, int] = {}
-        self.again: set[str] = set()
-        self.off: dict[str, float] = {}
-        self.names = list(emulator.observer.findings.largest)
-        for number, name in enumerate(self.names):
-            emulator.drive(name).motor.told = partial(self._changed, number)
-
-    def begin(self) -> None:
-        """The task begins."""
-        self._began = True
-
-    def shares(self, v: Array) -> Array:
-        """Speed of each joint over its limit."""
-        return np.abs(v @ self._jacobian.T) / self._limits
-
-    def _changed(self, number: int, word: str) -> None:
-        name = self.names[number]
-        now = self._emulator.world.now
-        if self._began and word == "torque off":
-            if now - self._on.pop(name, now) > QUEUED:
-                self.again.add(name)
-            self.off.setdefault(name, float(self.shares(self._emulator.state[1])[number]))
-        elif word == "torque on" and name in self.off:
-            self._on[name] = now
-
-
 def play(scenario: Scenario) -> Verdict:
     """Runs a scenario, and judges it."""
     rig = rigs.RIGS[scenario.rig]
     setup = renewed(rigs._setup(rig, ()), scenario.faults, scenario.seed)
     emulator = make_emulator(setup, "vm", rigs._plant(rig, ()))
-    limits = [drive.settings.speed_limit for drive in setup.drives]
-    truth = Truth(emulator, _jacobian(setup, len(limits)), limits)
+    jacobian, truth = _jacobian(setup), TruthMonitor(emulator, QUEUED)
+
+    def shares(v: Array) -> Array:
+        """Speed of each joint over its limit."""
+        return np.abs(v @ jacobian.T) / [drive.settings.speed_limit for drive in setup.drives]
 
     def engaged() -> None:
         emulator.engaged()
@@ -123,23 +89,22 @@ def play(scenario: Scenario) -> Verdict:
     kinds = tuple(event.kind.name.lower() for event in result.events if event.kind.name != "STAGE")
     columns, events = result.trajectory.columns, result.events
     problems = [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
-    problems += [f"{name} was enabled again" for name in sorted(truth.again)]
-    on = [name for name in truth.names if emulator.drive(name).motor.enabled]
-    problems += [f"{name} is on at the end, and nothing says so" for name in on if name not in result.unconfirmed]
+    problems += truth.problems(result.unconfirmed)
     problems += [str(event) for event in events if event.kind.name == "EXCEPTION"]
     acted = not ACTS.isdisjoint(fault["kind"] for fault in scenario.faults)
     overpowered = any(_overpowered(drive, scenario.faults) for drive in setup.drives)  # its joint whirls: others follow
     held = [drive for drive in setup.drives if drive.settings.brake and not overpowered]
     acted_on = acted or not SAYS.isdisjoint(kinds)
-    problems += _moving(truth.shares(emulator.state[1]), setup.drives, held, acted_on, kinds)
+    problems += _moving(shares(emulator.state[1]), setup.drives, held, acted_on, kinds)
     if len(columns["t"]) and not acted:
-        problems += _stop(truth, columns, events, kinds)
+        problems += _stop(truth, shares, columns, events, kinds)
         problems += _sag(setup.drives, columns, kinds)
     return Verdict(scenario, result.exit_code, kinds, tuple(problems))
 
 
-def _jacobian(setup: rigs.RigSetup, drives: int) -> Array:
+def _jacobian(setup: rigs.RigSetup) -> Array:
     """Speeds of the drives' joints from the velocities, shape (drives, n)."""
+    drives = len(setup.drives)
     J = np.zeros((drives, setup.loop.system.model.n))
     for i, row in enumerate((setup.sensing.displacements.rows or [])[:drives]):
         for j, factor in row:
@@ -167,7 +132,13 @@ def _moving(
     ]
 
 
-def _stop(truth: Truth, columns: dict[str, Array], events: Sequence[Event], kinds: Sequence[str]) -> list[str]:
+def _stop(
+    truth: TruthMonitor,
+    shares: Callable[[Array], Array],
+    columns: dict[str, Array],
+    events: Sequence[Event],
+    kinds: Sequence[str],
+) -> list[str]:
     """Drives that go off at speed, though nothing has failed, and joints that speed up in the stop."""
     cause = next((event.time for event in events if event.kind.reaction >= Reaction.STOP), None)
     stage = columns["stage"]
@@ -177,8 +148,9 @@ def _stop(truth: Truth, columns: dict[str, Array], events: Sequence[Event], kind
     t = columns["t"]
     first = stopping[0] if cause is None else min(stopping[0], int(np.searchsorted(t, cause / SECOND)))
     v = np.stack([column for name, column in columns.items() if name.startswith("true_v.")], axis=1)
-    began = float(truth.shares(v[min(first, len(v) - 1)]).max())
-    fast = {name: share for name, share in truth.off.items() if share > max(LEFT * began, RESTING)}
+    began = float(shares(v[min(first, len(v) - 1)]).max())
+    left = {name: float(shares(off.v)[truth.names.index(name)]) for name, off in truth.off.items()}
+    fast = {name: share for name, share in left.items() if share > max(LEFT * began, RESTING)}
     return [f"{name} goes off at {share / began:.0%} of the speed at the stop's start" for name, share in fast.items()]
 
 

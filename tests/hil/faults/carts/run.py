@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from math import inf
 
@@ -22,6 +21,7 @@ from servoctl.types import Array
 from tests.hil.by_drivers import ticks
 from tests.hil.faults.carts.expected import GOES_ON, STALE, Expected, expected
 from tests.hil.faults.carts.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
+from tests.hil.faults.truth import TruthMonitor
 from tests.hil.rigs import renewed
 
 LOOKED_AT = 2 * PERIOD
@@ -103,68 +103,6 @@ class FaultResult:
     ticks_in_c: int = field(default=0, compare=False)
 
 
-class TruthMonitor:
-    """Notes when the true drives make torque, from the fault on.
-
-    Attributes:
-        onset: Time of the fault [ns].
-        off: Time at which the last drive went off [ns]; None while one is on.
-        problems: One sentence for each state that must never occur.
-        enabled_again: Names of the drives that were enabled again after they went off.
-    """
-
-    def __init__(self, emulator: Emulator) -> None:
-        """Monitors all drives of an emulator."""
-        self._world, self.onset = emulator.world, 0
-        self._drives = {name: emulator.drive(name) for name in emulator.observer.findings.largest}
-        for name, drive in self._drives.items():
-            drive.motor.told = partial(self._changed, name)
-        self._off: set[str] | None = None  # those that are off now; None before the fault
-        self._never: Sequence[str] = ()
-        self.off: int | None = None
-        self.problems: list[str] = []
-        self.enabled_again: set[str] = set()
-
-    def begin(self, after: float) -> None:
-        """Starts after a time [s]."""
-        self.onset = self._world.now + nanoseconds(after)
-        self._world.at(self.onset, self._begin)
-
-    def _begin(self) -> None:
-        self._off = {name for name, drive in self._drives.items() if not drive.motor.enabled}
-        self._note_off(self._off)
-
-    def _changed(self, name: str, word: str) -> None:
-        """Called by a motor that has got or lost its torque."""
-        if word == "torque on" and name in self._never:
-            self.problems.append(f"{name} was enabled")
-        if self._off is None:
-            return
-        if word == "torque off":
-            self._off.add(name)
-            self._note_off(self._off)
-        elif word == "torque on" and name in self._off:
-            self._off.remove(name)
-            self.enabled_again.add(name)
-            self.problems.append(f"{name} was enabled again")
-
-    def _note_off(self, off: set[str]) -> None:
-        if self.off is None and len(off) == len(self._drives):
-            self.off = self._world.now
-
-    def never_on(self, names: Sequence[str]) -> None:
-        """Records a problem whenever one of these drives gets torque from now on."""
-        self._never = names
-
-    def left_on(self) -> list[str]:
-        """A sentence for each drive that is on or whose motor has torque."""
-        names = [f"{name} is on at the end" for name, drive in self._drives.items() if drive.motor.enabled]
-        for name, drive in self._drives.items():
-            if not drive.motor.shorted and abs(torque := drive.motor.torque()) > 1e-6:
-                names.append(f"{name} has {torque:.3g} N m at the end")
-        return names
-
-
 class Host(HostFaults):
     """Faults of the loop's own process, which a config cannot script."""
 
@@ -201,13 +139,11 @@ def play(scenario: Scenario, tick: str = "c", engine: str = "vm") -> FaultResult
     emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol))
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
-    if scenario.at is None:
-        truth.never_on([entry["drive"] for entry in scenario.faults])
 
     def engaged() -> None:
         emulator.engaged()
         if scenario.at is not None:
-            truth.begin(scenario.at)
+            truth.begin(nanoseconds(scenario.at))
             host.at = truth.onset if scenario.host else None
 
     environment = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
@@ -261,9 +197,11 @@ def _checked(
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
     ended_by = GOES_ON if first is None else first.kind.name.lower()
     reaction = None if first is None else (first.time - truth.onset) / SECOND
-    off = None if first is None or truth.off is None else (truth.off - truth.onset) / SECOND
+    off = None if first is None or truth.all_off is None else (truth.all_off - truth.onset) / SECOND
     fed = wanted.fed and bool(ended.unconfirmed)
-    problems = [*dict.fromkeys(truth.problems), *([] if fed else truth.left_on())]
+    problems = truth.problems(truth.names if fed else ())
+    if scenario.at is None:
+        problems += [f"{fault['drive']} was enabled" for fault in scenario.faults if fault["drive"] in truth.enabled]
     violations = emulator.observer.report()
     problems += [f"the observer saw {each.what} to {each.drive}" for each in violations[:3]]
     if ended_by not in wanted.endings:
