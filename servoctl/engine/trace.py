@@ -5,11 +5,15 @@ that ordinary code (`M = np.zeros((n, n)); M[0, 0] = ...`) can hold symbols. Num
 under a lock. A function counts as traced only after its values equal NumPy's (`mismatch`).
 """
 
+import dis
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache, wraps
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -25,17 +29,29 @@ _NUMPY = str(Path(np.__file__).parent)
 
 
 def _objects(constructor: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy constructor whose arrays of floats become arrays of objects, in the thread that traces only.
+    """A NumPy constructor whose arrays of floats become arrays of objects, in Python code of the thread that traces.
 
-    Another thread may pass its arrays to generated C at the same time, which needs floats in memory.
+    Another thread may pass its arrays to generated C at the same time, which needs floats in memory. So does C code
+    that calls the constructor, such as a random generator.
     """
 
+    @wraps(constructor)  # tracing may be nested
     def construct(*args: Any, **options: Any) -> Any:
         array = constructor(*args, **options)
-        ours = array.dtype.kind == "f" and threading.get_ident() == _tracer
-        return array.astype(object) if ours else array
+        if array.dtype.kind != "f" or threading.get_ident() != _tracer:
+            return array
+        caller = sys._getframe(1)
+        return array.astype(object) if _calls(caller.f_code, caller.f_lasti, constructor.__name__) else array
 
     return construct
+
+
+@lru_cache(maxsize=1024)
+def _calls(code: CodeType, at: int, name: str) -> bool:
+    """Whether an instruction of Python code calls a function of this name: what C code calls is not named there."""
+    begins = [(line, column) for line, _, column, _ in code.co_positions()]  # of the expression of each code unit
+    named = [step.offset for step in dis.get_instructions(code) if step.argval == name]
+    return any(begins[offset // 2] == begins[at // 2] for offset in named)
 
 
 def _norm(numeric: Callable[..., Any]) -> Callable[..., Any]:

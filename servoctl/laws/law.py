@@ -6,17 +6,18 @@ remembers are the states of its terms.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from servoctl.engine.kernel import inputs
+from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import called
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.symbol import plain
-from servoctl.engine.trace import trace
+from servoctl.engine.symbol import Symbol, plain
+from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
 from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.funnel import FunnelTerm
@@ -29,6 +30,8 @@ from servoctl.mechanics.timing import CommandMemory
 from servoctl.types import Array, Command
 
 INPUTS = "the plant has {} inputs"
+SAMPLES = 8  # random arguments at which a traced function must equal its NumPy self
+AGREEMENT = 1e-6  # relative; a matrix that a function solves with may be ill-conditioned
 
 
 class UserFunction(NamedTuple):
@@ -59,22 +62,27 @@ def user_function(
         what: What has that length, in messages.
 
     Raises:
-        TaskError: It returns another shape.
+        TaskError: It returns another shape, or two answers to the same arguments.
     """
 
+    def checked(*arrays: Array) -> Array:
+        return _values(function(*arrays), name, m, what)
+
     def traced(*arrays: Array) -> Array:
-        return _values(plain(trace(function, *arrays)), name, m, what)
+        return plain(trace(checked, *arrays))
 
     def work(*arrays: Array) -> list[Array]:
         try:
-            return [_values(function(*(array.copy() for array in arrays)), name, m, what).astype(float)]
+            return [checked(*(array.copy() for array in arrays)).astype(float)]
         except (KeyboardInterrupt, ServoctlError):
             raise
         except BaseException as error:  # user code may raise anything
             raise TaskError(f"{name} failed at t = {arrays[0][0]:.6g} s: {in_one_line(error)}") from error
 
+    answers = _answers(work, shapes, name)
     try:
-        traced(*inputs({f"x{i}": shape for i, shape in enumerate(shapes)}).values())
+        symbols = inputs({f"x{i}": shape for i, shape in enumerate(shapes)})
+        _require_equal(Kernel.compile("user", symbols, {"values": traced(*symbols.values())}), answers, name)
     except TraceError as error:
         call = NumpyCall("law", work, shapes, [(m,)])
         return UserFunction(lambda *arrays: called(call, arrays, (m,))[0], str(error))
@@ -82,11 +90,51 @@ def user_function(
 
 
 def _values(values: Any, name: str, m: int, what: str) -> Array:
-    """What a function returned, as m values."""
-    found: Array = np.atleast_1d(np.asarray(values))
-    if found.shape != (m,):
-        raise TaskError(f"{name} returns shape {found.shape}, {what.format(m)}")
-    return found
+    """What a function returned, as m numbers or symbols."""
+    array: Array = np.atleast_1d(np.asarray(values))
+    if array.dtype.kind not in "biuf" and not all(isinstance(value, Symbol | Real) for value in array.flat):
+        raise TaskError(f"{name} returns {values!r} (expected numbers)")
+    if array.shape != (m,):
+        raise TaskError(f"{name} returns shape {array.shape}, {what.format(m)}")
+    return array
+
+
+def _answers(
+    work: Callable[..., list[Array]], shapes: Sequence[tuple[int, ...]], name: str
+) -> list[tuple[list[Array], Array]]:
+    """Random arguments and what a function makes of them, as far as it takes them.
+
+    Raises:
+        TaskError: It gives two answers to the same arguments.
+    """
+    random, answers = np.random.default_rng(0), []
+    for _ in range(SAMPLES):
+        arrays = [random.standard_normal(shape) for shape in shapes]
+        # square matrices such as the mass matrix are regular, symmetric and positive definite
+        arrays = [a @ a.T + np.eye(len(a)) if a.ndim == 2 and len(set(a.shape)) == 1 else a for a in arrays]
+        try:
+            with np.errstate(all="ignore"):
+                [one], [other] = work(*arrays), work(*arrays)
+        except TaskError as error:
+            if error.__cause__ is None:  # not the user's code failed: what it returns is wrong
+                raise
+            continue
+        if not np.array_equal(one, other, equal_nan=True):
+            raise TaskError(
+                f"{name}: two answers at one state, {one} and {other} (the answer may depend on the arguments alone: "
+                "no counter, no random number, nothing kept from an earlier call)"
+            )
+        answers.append((arrays, one))
+    return answers
+
+
+def _require_equal(kernel: Kernel, answers: Iterable[tuple[list[Array], Array]], name: str) -> None:
+    """Raises TraceError unless a traced function gives these answers."""
+    for arrays, expected in answers:
+        finite = np.abs(expected[np.isfinite(expected)])
+        difference = mismatch(expected, kernel(*arrays)[0], finite.max(initial=1.0), AGREEMENT)
+        if difference is not None:
+            raise TraceError(f"{name}: symbols and NumPy differ by {difference:.1e} relative (a branch on the state?)")
 
 
 class Law(ABC):

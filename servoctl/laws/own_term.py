@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
-from servoctl.errors import TaskError
+from servoctl.errors import TaskError, in_one_line
 from servoctl.laws.feedback import At, arrays_of, instant_of, shapes_of
 from servoctl.laws.law import UserFunction, user_function
 from servoctl.laws.term import AttachedTerm
@@ -76,11 +76,17 @@ class Term(ABC):
         Raises:
             TaskError: A method fails, or returns another shape.
         """
-        memory = dict(self.memory([row.name for row in model.task_rows]))
+        try:
+            memory = {
+                key: float(value) for key, value in dict(self.memory([row.name for row in model.task_rows])).items()
+            }
+        except Exception as error:  # user code may raise anything
+            problem = f"law.terms.{name}: memory: expected a mapping of names to numbers"
+            raise TaskError(f"{problem}: {in_one_line(error)}") from error
         wrong = [key for key, value in memory.items() if not np.isfinite(value)]
         if wrong:
             raise TaskError(f"law.terms.{name}: memory: {wrong[0]}: expected a finite number, got {memory[wrong[0]]}")
-        start = tuple((f"terms.{name}.{key}", float(value)) for key, value in memory.items())
+        start = tuple((f"terms.{name}.{key}", value) for key, value in memory.items())
         acceleration, rate = model.once(
             f"term {name}", SameStructure(self), lambda: _called(self, name, model, len(memory))
         )

@@ -99,6 +99,15 @@ def test_an_array_may_mix_numbers_and_symbols() -> None:
     assert_same(function)
 
 
+def test_a_random_generator_in_a_traced_function_fills_arrays_of_its_own() -> None:
+    def function(x: Array) -> Array:
+        z = np.zeros(3)
+        z[0] = x[0]
+        return z + x * np.random.default_rng(3).uniform(1, 2, 3) + np.random.default_rng(4).dirichlet([1.0, 2.0, 3.0])
+
+    assert_same(function)
+
+
 BRANCHES: dict[str, Callable[[Array], Any]] = {
     "where": lambda x: np.where(x[0] > 0.1, x, -x),
     "where both ways": lambda x: np.array([servoctl.where(x[i] > x[2 - i], 1.0, x[0]) for i in range(3)]),

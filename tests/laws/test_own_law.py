@@ -44,6 +44,32 @@ class Spring(sc.Feedback):
 
     def inputs(self, at):
         return [-self.k * at.q[0]]
+
+
+class Numbered(Spring):
+    numbers = []
+
+    def inputs(self, at):
+        self.numbers.append(1.0)
+        return np.ones(4) * len(self.numbers)
+
+
+class Named(Spring):
+    def inputs(self, at):
+        return {"F": 1.0}
+
+
+class Turned(Spring):
+    def inputs(self, at):
+        return 1j * at.q
+
+
+class Caught(Spring):
+    def inputs(self, at):
+        try:
+            return [-self.k * at.q[0] if at.q[0] > -10.0 else 0.0]
+        except Exception:
+            return [7.0 + 0.0 * at.q[0]]
 """
 
 
@@ -127,12 +153,23 @@ def test_a_task_that_it_misses_is_no_failure(folder: Path) -> None:
         (["law={class: 'laws.py:Foo'}"], "there is no class 'Foo' in laws.py .known: ComputedTorque, Spring"),
         (["law={class: 'laws.py:np'}"], "np is not a Feedback"),
         (["law.parameters={kp: 3}"], r"law.parameters: needs law.class"),
+        (
+            ["law={class: 'laws.py:Numbered'}"],
+            r"Numbered: two answers at one state, \[1. 1. 1. 1.\] and \[2. 2. 2. 2.\]",
+        ),
+        (["law={class: 'laws.py:Named'}"], r"Named returns {'F': 1.0} \(expected numbers\)"),
+        (["law={class: 'laws.py:Turned'}"], r"Turned returns array\(.*j.*\) \(expected numbers\)"),
         (["law={class: 'laws.py:Spring'}"], r"Spring returns shape \(1,\), the plant has 4 inputs"),
     ],
 )
 def test_what_does_not_fit_is_refused(folder: Path, sets: list[str], sentence: str) -> None:
     with pytest.raises(ServoctlError, match=sentence):
         sc.load(folder / "scara.yaml", sets, engine="vm").simulate()
+
+
+def test_a_law_that_takes_another_way_on_symbols_is_called_in_numpy(folder: Path) -> None:
+    motions = [spring(folder, f"law={{class: 'laws.py:{name}'}}").simulate().q for name in ("Caught", "Spring")]
+    np.testing.assert_allclose(*motions, atol=1e-12)
 
 
 def test_live_gains_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,6 +229,11 @@ class Wide(Push):
 class Endless(Integral):
     def memory(self, rows):
         return {"x": np.inf}
+
+
+class Listed(Integral):
+    def memory(self, rows):
+        return [0.0]
 
 
 class Forgetful(Integral):
@@ -279,6 +321,7 @@ def test_a_law_made_in_python_has_it_too(path: Path, monkeypatch: pytest.MonkeyP
         (of("Wide"), "law.terms.own: Wide.acceleration returns shape (2,), the task has 1 rows"),
         (of("Forgetful"), "law.terms.own: Forgetful.memory_rate returns shape (2,), it has 1 states"),
         (of("Endless"), "law.terms.own: memory: x: expected a finite number, got inf"),
+        (of("Listed"), "law.terms.own: memory: expected a mapping of names to numbers: TypeError"),
         (of("Absent"), "there is no class 'Absent' in terms.py"),
         (of("Integral", gain=3.0), "law.terms.own.parameters.gain: Integral has no such parameter (known: k)"),
         ("law.terms={own: {parameters: {k: 3}}}", "law.terms.own.class: missing"),
