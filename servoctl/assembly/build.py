@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from servoctl.assembly.bounds import build_bounds
-from servoctl.assembly.classes import fields_of, float_fields, instantiate, load_class
+from servoctl.assembly.classes import fields_of, instantiate, load_class
 from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
@@ -16,7 +16,7 @@ from servoctl.config.plant import PassiveLevelConfig, in_order
 from servoctl.config.robot import PoseConfig
 from servoctl.config.schema import LawConfig, TermConfig
 from servoctl.config.tasks import Task
-from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.parameters import annotated, parameter_fields
 from servoctl.engine.symbol import symbols
 from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, no_such, suggestion
 from servoctl.expression import RESERVED
@@ -121,7 +121,7 @@ def _without_wrong_parameters(kind: type[Plant], loaded: LoadedConfig) -> Plant 
     """A plant to check names against; None if they may depend on what is wrong: names follow from structure alone."""
     given, unsaid = loaded.config.plant.parameters, Problems(loaded)
     right = fields_of(kind, given, unsaid, "plant")
-    numbers = {name: 1.0 for name, many in float_fields(kind).items() if not many}
+    numbers = {name: 1.0 for name, of in annotated(kind).items() if not of.many}
     known: list[str] = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     structure = [name for name in known if name not in numbers]
     for name in given.keys() - right.keys() - numbers.keys():

@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import importlib.util
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ import numpy as np
 
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig, named_files
-from servoctl.engine.parameters import annotated, parameter_fields
+from servoctl.engine.parameters import Numbers, annotated, parameter_fields
 from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import constant
 from servoctl.mechanics.spatial.description import read_xml
@@ -308,7 +307,7 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
 
 def replaced_parameters(thing: T, parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> T:
     """A copy of a dataclass instance with these parameters, without those that are wrong."""
-    fields, given = float_fields(type(thing)), {}
+    fields, given = annotated(type(thing)), {}
     for name, value in parameters.items():
         if name not in fields:
             problems.add(f"there is no such parameter ({_nearest(name, fields)})", *path, "parameters", name)
@@ -328,11 +327,6 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return suggestion(name, known) or f"known: {', '.join(known[:LISTED])}{', ...' if len(known) > LISTED else ''}"
 
 
-def float_fields(kind: type[Any]) -> dict[str, bool]:
-    """Parameter fields of a class -> whether the field is a tuple."""
-    return annotated(kind) if dataclasses.is_dataclass(kind) else {}
-
-
 def fields_of(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> dict[str, Any]:
     """Values of the fields, each as the field's type."""
     if not dataclasses.is_dataclass(kind):
@@ -341,13 +335,13 @@ def fields_of(kind: type[Any], parameters: Mapping[str, Any], problems: Problems
             problems.add(what, *path, "parameters")
         return {}
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
-    floats, given = float_fields(kind), {}
+    parameters_of, given = annotated(kind), {}
     for name, value in parameters.items():
         if name not in fields:
             problems.add(f"{kind.__name__} has no such parameter ({remedy(name, fields)})", *path, "parameters", name)
             continue
         try:
-            given[name] = _converted(value, floats.get(name), fields[name].type)
+            given[name] = _converted(value, parameters_of.get(name), fields[name].type)
         except ServoctlError as error:
             problems.add(error, *path, "parameters", name)
     for name, field in fields.items():
@@ -357,17 +351,25 @@ def fields_of(kind: type[Any], parameters: Mapping[str, Any], problems: Problems
     return given
 
 
-def _converted(value: Any, many: bool | None, annotation: Any) -> Any:
-    """A config's value as the field's type; `many`: whether a parameter is a tuple, None for other fields."""
-    if many is False:
+def _converted(value: Any, numbers: Numbers | None, annotation: Any) -> Any:
+    """A config's value as the field's type.
+
+    Args:
+        numbers: Of a parameter; None: the field is none.
+    """
+    if numbers is None:
+        return _of_structure(value, annotation)
+    if not numbers.many:
         return constant(value)
-    if many is True:
-        if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"expected a list of numbers, got {value!r}")
-        text = str(annotation).replace(" ", "")
-        if re.fullmatch(r"tuple\[float(,float)*\]", text) and len(value) != text.count("float"):
-            raise ConfigError(f"expected {text.count('float')} numbers, got {list(value)!r}")
-        return tuple(constant(item) for item in value)
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(f"expected a list of numbers, got {value!r}")
+    if numbers.count not in (None, len(value)):
+        raise ConfigError(f"expected {numbers.count} numbers, got {list(value)!r}")
+    return tuple(constant(item) for item in value)
+
+
+def _of_structure(value: Any, annotation: Any) -> Any:
+    """A config's value as the type of a field that is no parameter."""
     wanted = {"int": int, "str": str, "bool": bool}.get(getattr(annotation, "__name__", str(annotation)))
     if wanted is int and isinstance(value, float) and value.is_integer():
         return int(value)

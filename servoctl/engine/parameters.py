@@ -12,7 +12,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -53,24 +53,35 @@ def _parts(thing: Any) -> dict[str, tuple[Part, ...]]:
     return found
 
 
-NUMBERS = re.compile(r"tuple\[float(,float)*(,\.\.\.)?\]")  # annotation of a parameter that is several numbers
+class Numbers(NamedTuple):
+    """The numbers of a parameter field, as its annotation says."""
+
+    many: bool  # whether the field is a tuple of them; else it is one
+    count: int | None = None  # number of a tuple's entries; None: any
+
+
+_TUPLE = re.compile(r"tuple\[float(,float)*(,\.\.\.)?\]")  # annotation of a parameter that is several numbers
 
 
 @cache
-def annotated(kind: type) -> dict[str, bool]:
-    """Parameter fields of a dataclass -> whether the field is a tuple."""
+def annotated(kind: type) -> dict[str, Numbers]:
+    """Parameter fields of a class -> their numbers; empty if it is no dataclass."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
     try:
         hints, marked = typing.get_type_hints(kind), typing.get_type_hints(kind, include_extras=True)
     except (NameError, TypeError):
         hints = marked = {}
-    found: dict[str, bool] = {}
+    found: dict[str, Numbers] = {}
     for field in dataclasses.fields(kind):
         annotation = hints.get(field.name, field.type)
         text = str(annotation).replace(" ", "").removeprefix("typing.").lower()
         if annotation is float or text == "float":
-            found[field.name] = False
-        elif NUMBERS.fullmatch(text) or EACH in getattr(marked.get(field.name), "__metadata__", ()):
-            found[field.name] = True
+            found[field.name] = Numbers(many=False)
+        elif _TUPLE.fullmatch(text):
+            found[field.name] = Numbers(True, None if text.endswith("...]") else text.count("float"))
+        elif EACH in getattr(marked.get(field.name), "__metadata__", ()):
+            found[field.name] = Numbers(many=True)
     return found
 
 
@@ -96,7 +107,7 @@ def _has_parameters(thing: Any) -> bool:
 def own_fields(thing: Any) -> dict[str, int | None]:
     """`parameter_fields` without those of parts."""
     kind = thing if isinstance(thing, type) else type(thing)
-    return {name: len(getattr(thing, name)) if many else None for name, many in annotated(kind).items()}
+    return {name: len(getattr(thing, name)) if many else None for name, (many, _) in annotated(kind).items()}
 
 
 def parameter_names(thing: Any) -> list[str]:
@@ -127,7 +138,7 @@ def _collect(thing: Any, values: list[Any]) -> None:
     if not _has_parameters(thing):
         return
     kind: Any = type(thing)
-    for name, many in annotated(kind).items():
+    for name, (many, _) in annotated(kind).items():
         value = getattr(thing, name)
         values += value if many else [value]
     for part in parts(thing):
@@ -174,7 +185,7 @@ def structural(thing: Any) -> dict[str, Any]:
             found[name] = tuple((type(part), structural(part)) for part in parts[name])
         elif name not in parameters:
             found[name] = getattr(thing, name)
-        elif parameters[name]:
+        elif parameters[name].many:
             found[name] = len(getattr(thing, name))
     for name in cached_values(thing):
         found.pop(name, None)

@@ -68,7 +68,7 @@ def test_a_tuple_of_a_fixed_length_is_one_too() -> None:
         ratios: tuple[float, float] = (2.0, 0.5)
         teeth: tuple[int, int] = (20, 40)
 
-    assert annotated(Geared) == {"ratios": True}
+    assert annotated(Geared) == {"ratios": (True, 2)}
 
 
 def test_an_object_without_parameters_is_returned_unchanged() -> None:
