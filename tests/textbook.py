@@ -79,7 +79,7 @@ class Textbook:
         forward = task.b - self.rows @ self.free
         back = np.zeros(len(forward))
         for i, row in enumerate(law.rows):
-            damping, stiffness, higher = law.correction.gains(i)
+            damping, stiffness, _, higher = law.correction.feedback(i)
             back[i] = -stiffness * task.violation[i] if row.has_violation else 0.0
             back[i] -= damping * task.violation_rate[i] if row.has_rate else 0.0
             back[i] -= 0.0 if not higher else float(np.dot(higher, task.higher[i][: len(higher)]))

@@ -20,7 +20,7 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Correction
-from servoctl.laws.hold import RowFeedback, growth
+from servoctl.laws.hold import growth
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
 
@@ -126,7 +126,7 @@ class LiveGains:
         except TaskError as error:
             return str(error).splitlines()
         problems = [
-            RowGains("task", row, *law.correction.gains(i), self._spacing).problem for i, row in enumerate(law.rows)
+            RowGains("task", row, law.correction.feedback(i), self._spacing).problem for i, row in enumerate(law.rows)
         ]
         return [str(problem) for problem in problems if problem is not None]
 
@@ -154,11 +154,8 @@ class LiveGains:
     def _growth(self, values: Sequence[float]) -> float:
         """Largest growth of a violation over a period, with one period of delay; 1 is the limit of stability."""
         law = cast(AttachedConstraintFollowing, self.law(values))
-        gains = {(*law.correction.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
-        rows = [RowFeedback(damping, stiffness, has_rate, higher) for damping, stiffness, higher, has_rate in gains]
-        return max(
-            growth(row, self._spacing.timing, self._period) if row.damping or row.stiffness else 0.0 for row in rows
-        )
+        rows = {law.correction.feedback(i) for i in range(len(law.rows))}
+        return max(growth(row, self._spacing.timing, self._period) if row.corrects else 0.0 for row in rows)
 
     def advance(self, take_law: Callable[[AttachedLaw], None]) -> None:
         """Moves one tick along the ramp; does nothing after its end."""

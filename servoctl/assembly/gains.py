@@ -81,9 +81,7 @@ class RowGains:
 
     group: str  # `task`, `passive`, or `law` for a damping of speeds
     row: Row
-    damping: float  # [1/s]
-    stiffness: float  # [1/s^2], or [1/s] for a row without a violation rate
-    higher: tuple[float, ...]  # gains of the second and higher derivatives
+    feedback: RowFeedback
     spacing: Spacing  # how often it acts, and how late
     part: str = ""  # of a correction whose gain varies, the part that these gains belong to; empty: the only one
     seldom: bool = False  # whether it acts only where the task cannot be met: no reason to refuse a run
@@ -92,11 +90,6 @@ class RowGains:
     def name(self) -> str:
         """Name of the row, and of the part of its correction."""
         return f"{self.row.name}{self.part}"
-
-    @property
-    def feedback(self) -> RowFeedback:
-        """The gains with what the row has."""
-        return RowFeedback(self.damping, self.stiffness, self.row.has_rate, self.higher)
 
     @property
     def longest(self) -> float:
@@ -116,19 +109,14 @@ class RowGains:
     @property
     def growth(self) -> float | None:
         """Spectral radius of the violation's map over h: 1 at the limit; None without feedback, or without an h."""
-        return None if self.spacing.h is None or not self.corrects else self._growth(self.spacing.h)
-
-    @property
-    def corrects(self) -> bool:
-        """Whether there is any feedback."""
-        return bool(self.damping or self.stiffness)
+        return None if self.spacing.h is None or not self.feedback.corrects else self._growth(self.spacing.h)
 
     def _growth(self, h: float) -> float:
         return growth(self.feedback, self.spacing.timing, h, self.spacing.method)
 
     def _grows(self, h: float) -> bool:
         # `growth` is 1 at the limit up to rounding, so a marginal h needs both figures to say that it is too long
-        return self.corrects and self._growth(h) >= 1.0 and h >= self.longest
+        return self.feedback.corrects and self._growth(h) >= 1.0 and h >= self.longest
 
     @property
     def problem(self) -> Finding | None:
@@ -162,7 +150,7 @@ class RowGains:
     @property
     def line(self) -> str:
         """Poles of the violation, and the longest stable period or step."""
-        if not self.corrects:
+        if not self.feedback.corrects:
             return f"{self.name}: no correction: the {self._error} does not decay"
         line = f"{self.name}: poles of the {self._error} [1/s]: {poles_text(self.feedback.poles)}"
         if not math.isfinite(self.longest):
@@ -174,7 +162,8 @@ class RowGains:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "damping": self.damping, "stiffness": self.stiffness, "higher": list(self.higher),
+            "damping": self.feedback.damping, "stiffness": self.feedback.stiffness,
+            "higher": list(self.feedback.higher),
             "h": self.spacing.h, **self.spacing.cycles,
             "longest": self.longest, "margin": self.margin,
         }  # fmt: skip
@@ -227,9 +216,9 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
     if law is not None:
         spacings = _of_rows(system, spacing)
         for i, row in enumerate(law.rows):
-            yield RowGains("task", row, *law.correction.gains(i), spacings[i])
-        for i, damping, stiffness in () if law.funnel is None else law.funnel.steepest_gains:
-            yield RowGains("task", law.rows[i], damping, stiffness, (), spacings[i], " at the edge of its funnel")
+            yield RowGains("task", row, law.correction.feedback(i), spacings[i])
+        for i, feedback in () if law.funnel is None else law.funnel.steepest.items():
+            yield RowGains("task", law.rows[i], feedback, spacings[i], " at the edge of its funnel")
         yield from _damping_of_speeds(system.model, law, spacing) if law.damps else ()
 
 
@@ -240,7 +229,8 @@ def _damping_of_speeds(model: Model, law: AttachedConstraintFollowing, spacing: 
         return
     for field, rates in law.damping_rates(at).items():
         row = Row(field, field, "nonholonomic", has_violation=True, has_rate=False, degree=1)
-        yield RowGains("law", row, 0.0, max(0.0, float(rates.max(initial=0.0))), (), spacing, seldom=field == "damping")
+        slowed = RowFeedback(0.0, max(0.0, float(rates.max(initial=0.0))), has_rate=False)
+        yield RowGains("law", row, slowed, spacing, seldom=field == "damping")
 
 
 def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
@@ -259,8 +249,9 @@ def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
 
 def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
     """Corrections of the passive rows at a spacing."""
-    for i, row in enumerate(system.model.passive_rows):
-        yield RowGains("passive", row, *system.passive.gains(i), spacing)
+    gains = zip(system.model.passive_rows, system.passive.damping, system.passive.stiffness, strict=True)
+    for row, damping, stiffness in gains:
+        yield RowGains("passive", row, RowFeedback(damping, stiffness, row.has_rate), spacing)
 
 
 def all_gains(system: System, settings: Settings) -> list[RowGains]:

@@ -110,7 +110,7 @@ def _noise_of_inputs(run: Run, one: AttachedEstimator) -> dict[str, float]:
     noise = np.array(estimator.innovation) * np.sqrt(1.0 - np.array(estimator.gain_q))
     loops = np.asarray(matrices.passive.A, dtype=float)[list(estimator.rigid)]
     free = np.eye(model.n) - np.linalg.pinv(loops, rcond=1e-9) @ loops  # readings are moved onto the constraints
-    gains = np.array([input_noise(one, *law.correction.gains(i)[:2]) for i in rows])
+    gains = np.array([input_noise(one, *law.correction.feedback(i)[:2]) for i in rows])
     inputs = np.linalg.pinv(A @ reach, rcond=1e-9) @ (gains[:, None] * (A @ free * noise))
     sigma = np.linalg.norm(inputs, axis=1)
     return dict(zip(model.plant.actuators, sigma.tolist(), strict=True))
@@ -149,7 +149,7 @@ def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], value
     for i, row in enumerate(law.rows):
         if row.degree != 2:
             continue
-        limit = _largest_gain(one, *law.correction.gains(i)[:2])
+        limit = _largest_gain(one, *law.correction.feedback(i)[:2])
         values[row.name] = {"largest_gain": limit}
         if limit < 1.0:
             unstable = f"{row.name}: unstable with this estimator (lower estimation.disturbance, or the gains)"
@@ -211,7 +211,7 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     inside = "" if error is None else " for every machine of the box"
     for i, name in enumerate(law.observed):
         row = of_one_row(law.observer, i)
-        limit, off = limits[i], largest_rate(row, *law.correction.gains(i)[:2], OFF)
+        limit, off = limits[i], largest_rate(row, *law.correction.feedback(i)[:2], OFF)
         values[name] = {"rate": rate, "limit": limit, "limit_if_off": off, "share": rate / limit if limit else None}
         period = row.timing.h
         line = f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(limit, period)}{inside}"
@@ -236,7 +236,7 @@ def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str
     decays = {}
     try:
         for i in rows_judged(law):
-            decays[i] = decay_rates(law.rows[i], *law.correction.gains(i)[:2], "law.observer")
+            decays[i] = decay_rates(law.rows[i], *law.correction.feedback(i)[:2], "law.observer")
     except TaskError as wrong:
         return [f"no bound on what it leaves: {str(wrong).removeprefix('law.observer: ')}"]
     late, h = law.observer.timing.folded.longest_delay, law.observer.timing.h

@@ -140,7 +140,7 @@ def _gains(run: Run) -> Iterator[Section]:
     passive = list(passive_gains(run.system, passive_spacing(settings)))
     if not task and not passive:
         return
-    if run.system.passive.projection and passive and not any(gain.corrects for gain in passive):
+    if run.system.passive.projection and passive and not any(gain.feedback.corrects for gain in passive):
         lines = ["mechanism constraints: projected at the end of each step (plant.passive.projection)"]
     else:
         lines = shortened(together([gain.line for gain in passive]))

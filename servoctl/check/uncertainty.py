@@ -203,11 +203,10 @@ def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, upper: f
     share = 0.0
     for i in law.robust.members:
         K, sliding = law.correction.decay(i, law.robust.sliding[i]) + layer, law.robust.sliding[i]
+        feedback = RowFeedback(0.0, (1.0 + upper) * K, has_rate=False)
         if law.rows[i].has_rate:
-            gains = (1.0 + upper) * (K + sliding), (1.0 + upper) * K * sliding
-        else:
-            gains = 0.0, (1.0 + upper) * K
-        longest = spacing.longest(RowFeedback(*gains, law.rows[i].has_rate))
+            feedback = RowFeedback((1.0 + upper) * (K + sliding), (1.0 + upper) * K * sliding)
+        longest = spacing.longest(feedback)
         share = max(share, spacing.h / longest if longest else math.inf)
     section.values |= {"gain_limit": gain / share, "gain_share": share}
     section.lines.append(

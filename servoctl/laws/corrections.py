@@ -24,6 +24,7 @@ from pydantic import Field
 
 from servoctl.engine.parameters import EACH, Part, with_parameters
 from servoctl.errors import TaskError
+from servoctl.laws.hold import RowFeedback
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
@@ -394,10 +395,10 @@ class CorrectionTerm(AttachedTerm):
         """Of each row, on the error [1/s^2], of a nonholonomic row [1/s]."""
         return tuple(gain[1] for gain in self.every)
 
-    def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
-        """Damping, stiffness and the gains of the higher derivatives of a row."""
-        damping, stiffness, *higher = self.every[row]
-        return damping, stiffness, tuple(higher[: max(0, self.rows[row].degree - 2)])
+    def feedback(self, i: int) -> RowFeedback:
+        """That of a row."""
+        row, (damping, stiffness, *higher) = self.rows[i], self.every[i]
+        return RowFeedback(damping, stiffness, row.has_rate, tuple(higher[: max(0, row.degree - 2)]))
 
     def with_gains(self, gains: Sequence[tuple[float, ...]]) -> "CorrectionTerm":
         """The same corrections with the numbers that have these gains."""
@@ -410,8 +411,8 @@ class CorrectionTerm(AttachedTerm):
 
     def decay(self, row: int, sliding: float) -> float:
         """kappa of a row [1/s]: without disturbances beta = phi' + sliding phi decays at this rate."""
-        damping, stiffness, _ = self.gains(row)
-        return damping - sliding if self.rows[row].has_rate else stiffness
+        feedback = self.feedback(row)
+        return feedback.damping - sliding if feedback.has_rate else feedback.stiffness
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         task, added = at.task, list[Any]([0.0] * len(self.rows))

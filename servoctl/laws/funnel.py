@@ -172,7 +172,7 @@ class Funnel(Correction):
         period = MARGIN * timing.period
 
         def stable(slope: float) -> bool:
-            return growth(RowFeedback(*_at_slope(slope, rate, row.has_rate), row.has_rate), timing, period) < 1.0
+            return growth(_at_slope(slope, rate, row.has_rate), timing, period) < 1.0
 
         return stable_range(stable, (0.0, 4.0 / period), 50)[0]
 
@@ -197,9 +197,9 @@ class Funnel(Correction):
             )
 
 
-def _at_slope(slope: float, rate: float, has_rate: bool) -> tuple[float, float]:
-    """Damping and stiffness of a row with this gain on beta."""
-    return (rate + slope, rate * slope) if has_rate else (0.0, slope)
+def _at_slope(slope: float, rate: float, has_rate: bool) -> RowFeedback:
+    """The feedback of a row with this gain on beta."""
+    return RowFeedback(rate + slope, rate * slope) if has_rate else RowFeedback(0.0, slope, has_rate=False)
 
 
 @dataclass(frozen=True)
@@ -231,10 +231,10 @@ class FunnelTerm(AttachedTerm):
         }
 
     @property
-    def steepest_gains(self) -> list[tuple[int, float, float]]:
-        """(row, damping, stiffness) of each member at the edge of its funnel."""
+    def steepest(self) -> dict[int, RowFeedback]:
+        """Member -> its feedback at the edge of its funnel."""
         triples = zip(self.members, self.by_rate, self.of_rows, strict=True)
-        return [(i, *_at_slope(n.slope, n.rate, by_rate)) for i, by_rate, n in triples]
+        return {i: _at_slope(n.slope, n.rate, by_rate) for i, by_rate, n in triples}
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         # kappa beta is part of the correction's gains

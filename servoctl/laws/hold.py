@@ -240,6 +240,11 @@ class RowFeedback(NamedTuple):
         return gains[1:] if self.has_rate and not self.stiffness and not self.higher else gains
 
     @property
+    def corrects(self) -> bool:
+        """Whether there is any feedback."""
+        return bool(self.damping or self.stiffness)
+
+    @property
     def poles(self) -> Array:
         """The violation's poles [1/s] in continuous time."""
         return np.roots([1.0, *reversed(self.gains)])

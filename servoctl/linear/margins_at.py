@@ -145,14 +145,14 @@ def scaled_gains(loop: Loop, factor: float) -> Array | None:
     law = loop.system.following
     if law is None:
         return None
-    gains = [law.correction.gains(i) for i in range(len(law.rows))]
-    if not any((*gain[:2], *gain[2]) != (0.0, 0.0) for gain in gains):
+    feedbacks = [law.correction.feedback(i) for i in range(len(law.rows))]
+    if not any(of.corrects or of.higher for of in feedbacks):
         return None
     scaled = []
-    for row, (damping, stiffness, higher) in zip(law.rows, gains, strict=True):
+    for row, of in zip(law.rows, feedbacks, strict=True):
         degree = row.degree if row.has_rate else 1
-        rest = (c * factor ** max(degree - 2 - k, 0) for k, c in enumerate(higher))
-        scaled.append((damping * factor ** (degree - 1), stiffness * factor**degree, *rest))
+        rest = (c * factor ** max(degree - 2 - k, 0) for k, c in enumerate(of.higher))
+        scaled.append((of.damping * factor ** (degree - 1), of.stiffness * factor**degree, *rest))
     faster = law.correction.with_gains(scaled)
     return loop.of(replace(loop.system, law=law.with_terms([faster]))).parameters
 

@@ -69,10 +69,6 @@ class PassiveStabilisation:
         """Whether rows depend on each other in every pose, not in singular poses alone."""
         return self.allowed < len(model.passive_rows)
 
-    def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
-        """Damping, stiffness and higher gains of a passive row; there are no higher ones."""
-        return self.damping[row], self.stiffness[row], ()
-
     def correction(self, matrices: Matrices, model: Model) -> Array:
         """Correction -damping * violation rate - stiffness * violation, added to bhat; shape of bhat."""
         passive = matrices.passive
