@@ -307,7 +307,8 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
 
 def replaced_parameters(thing: T, parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> T:
     """A copy of a dataclass instance with these parameters, without those that are wrong."""
-    fields, given = annotated(type(thing)), {}
+    kind: Any = type(thing)
+    fields, given = annotated(kind), {}
     for name, value in parameters.items():
         if name not in fields:
             problems.add(f"there is no such parameter ({_nearest(name, fields)})", *path, "parameters", name)
@@ -363,8 +364,8 @@ def _converted(value: Any, numbers: Numbers | None, annotation: Any) -> Any:
         return constant(value)
     if not isinstance(value, (list, tuple)):
         raise ConfigError(f"expected a list of numbers, got {value!r}")
-    if numbers.count not in (None, len(value)):
-        raise ConfigError(f"expected {numbers.count} numbers, got {list(value)!r}")
+    if numbers.size not in (None, len(value)):
+        raise ConfigError(f"expected {numbers.size} numbers, got {list(value)!r}")
     return tuple(constant(item) for item in value)
 
 

@@ -210,7 +210,7 @@ def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | No
 def _slopes(loop: Loop, start: State, held: bool) -> Array:
     """J over q and v, shape (2 n, 2 n)."""
     real, n = loop.simulated(), loop.system.model.n
-    x = np.concatenate([start.q, start.v, loop.memory_start])
+    x = loop.x_at(start)
     command = loop.control(start.t, x) if held else None
     delta = np.concatenate([SMALL * (1.0 + np.abs(start.q)), np.ones(n)])
     columns = []

@@ -134,7 +134,7 @@ def first_command(loop: Loop, start: State) -> dict[str, float]:
     """Actuator -> the first command; empty without a law."""
     if loop.system.law is None:
         return {}
-    command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+    command = loop.control(start.t, loop.x_at(start))
     return dict(zip(loop.system.model.plant.actuators, map(float, command[loop.layout.slices["u"]]), strict=True))
 
 

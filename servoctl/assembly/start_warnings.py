@@ -119,7 +119,7 @@ def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list
 
 def _standstill(loop: Loop, start: State, at: Consistency) -> list[Finding]:
     """A warning if nothing ever moves from this start although the task is not met."""
-    x, system = np.concatenate([start.q, start.v, loop.memory_start]), loop.system
+    x, system = loop.x_at(start), loop.system
     rates, row = loop.rates(start.t, x)
     counted = [*system.model.plain.passive_rows, *required_rows(system.model, system.law)]
     violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)

@@ -173,7 +173,7 @@ def _margin(law: AttachedConstraintFollowing, name: str, errors: tuple[float, ..
 def _values(run: Run, state: State) -> Array:
     """h of each bound at a state, under the law's command."""
     loop = run.loop
-    x = np.concatenate([state.q, state.v, loop.memory_start])
+    x = loop.x_at(state)
     command = loop.control(state.t, x)
     values: Array = loop.motion(state.t, x, command)[1][_place(loop)]
     return values
@@ -198,7 +198,7 @@ def _passed(run: Run, law: AttachedConstraintFollowing, period: float) -> dict[s
     steps = max(1, run.settings.integrator.substeps(period))
     spans = np.zeros((2, len(law.bounds.rows)))  # least and largest h'' of each row; 0 counts too
     for state in states:
-        x = np.concatenate([state.q, state.v, loop.memory_start])
+        x = loop.x_at(state)
         command = loop.control(state.t, x)
         corners = [command[: model.m]]
         if np.isfinite(box).all():

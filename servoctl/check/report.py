@@ -241,7 +241,7 @@ def _start(run: Run) -> Iterator[Section]:
     values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}
     findings = []
     if run.system.law is not None:
-        command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+        command = loop.control(start.t, loop.x_at(start))
         slices = loop.layout.slices
         status = Status.from_code(command[slices["status"]][0])
         inputs = zip(plant.actuators.items(), without_round_off(command[slices["u"]].tolist()), strict=True)
@@ -262,7 +262,7 @@ def _start(run: Run) -> Iterator[Section]:
 
 def _engine(run: Run) -> Iterator[Section]:
     loop, start = run.loop, run.start
-    cost = _cost(loop, start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+    cost = _cost(loop, start.t, loop.x_at(start))
     lines = [f"{loop.engine}: {cost:.3g} us per evaluation" + (f" ({loop.note})" if loop.note else "")]
     if run.system.model.opaque is not None:
         lines.append("a plant that can be compiled is about ten times faster")

@@ -57,7 +57,7 @@ class Numbers(NamedTuple):
     """The numbers of a parameter field, as its annotation says."""
 
     many: bool  # whether the field is a tuple of them; else it is one
-    count: int | None = None  # number of a tuple's entries; None: any
+    size: int | None = None  # number of a tuple's entries; None: any
 
 
 _TUPLE = re.compile(r"tuple\[float(,float)*(,\.\.\.)?\]")  # annotation of a parameter that is several numbers

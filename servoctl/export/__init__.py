@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from servoctl.assembly import Run
 from servoctl.engine.ops import Cost
 from servoctl.engine.statements import USE_VM
@@ -101,7 +99,7 @@ def export(run: Run) -> Export:
     if not references:
         raise ConfigError(f"{run.name}: export: engines numpy and vm agree at none of {left_out} states")
     facts = Facts(run.name, VERSION, border, source, loop, _accuracy(references))
-    start = np.concatenate([run.start.q, run.start.v, loop.memory_start])
+    start = loop.x_at(run.start)
     files = {
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),

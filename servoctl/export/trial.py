@@ -52,7 +52,7 @@ def vectors(loop: Loop, start: State, border: Interface) -> tuple[list[Vector], 
     for trial in range(TRIALS):
         if len(chosen) == COUNT:
             break
-        t, x = float(start.t), np.concatenate([start.q, start.v, loop.memory_start])
+        t, x = float(start.t), loop.x_at(start)
         if trial:
             t += random.random()
             x = x + SPREAD * random.standard_normal(len(x)) * np.where(np.arange(len(x)) < n, 1.0, 2.0)

@@ -132,11 +132,9 @@ class Loop(TracedLoop):
         return self._tick(self.control_kernel)
 
     def _tick(self, control: Kernel) -> ControlTick:
-        call = BufferedCall(control)
-        t, x, parameters = (call.inputs[name] for name in ("t", "x", "p"))
-        parameters[:] = self.parameters
-        command = call.outputs["command"]
-        return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.bound)
+        tick = ControlTick(self.layout, self.memory_start, BufferedCall(control))
+        tick.parameters[:] = self.parameters
+        return tick
 
     def goes_over(self, t: float, substeps: int | None) -> bool:
         """Takes the library that `compilation` has made, between two steps; returns whether it did so now."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servoctl.engine.ccode import BoundCall
+from servoctl.engine.kernel import BufferedCall
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
 from servoctl.run_folder.bounds import SEARCH
@@ -59,33 +60,21 @@ class ControlTick:
             if tick.status[0] == Status.OK.code: drives.write(tick.u)
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        memory_start: Array,
-        t: Array,
-        x: Array,
-        parameters: Array,
-        command: Array,
-        call: BoundCall,
-    ) -> None:
-        """Connects the arrays.
+    def __init__(self, layout: Layout, memory_start: Array, buffers: BufferedCall) -> None:
+        """Names the parts of the buffers.
 
         Args:
             layout: Layout of the loop's rows.
             memory_start: Initial state of the law.
-            t: Time, shape (1,).
-            parameters: Parameters of the evaluation.
-            command: Output of the evaluation.
-            call: Computes the command from the other arrays.
+            buffers: Of the function (t, x, p) -> command.
         """
-        n = (len(x) - len(memory_start)) // 2
         # t: time [s], shape (1,)
-        # parameters: parameters of plant, law and stabilisation; gains may be changed in place. Empty on an engine
-        # without such a vector.
+        # parameters: parameters of plant, law and stabilisation; gains may be changed in place
         # command: the command part of a row, as `Layout` orders it; the following are parts of it
-        self.t, self.parameters, self.command = t, parameters, command
-        self.call, self.evaluate = call, call.evaluate
+        self.t, x, self.parameters = (buffers.inputs[name] for name in ("t", "x", "p"))
+        self.command = command = buffers.outputs["command"]
+        self.call, self.evaluate = buffers.bound, buffers.evaluate
+        n = (len(x) - len(memory_start)) // 2
         # q: generalized coordinates, shape (n,)
         # v: their time derivatives, shape (n,)
         # memory: state of the law; at first where the law starts

@@ -6,6 +6,8 @@ however the run ends. A run stops at a number that is not finite and reports whe
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -115,22 +117,18 @@ def simulate_loop(
         RunFolderError: The folder cannot be written.
     """
     columns, monitor = Columns(loop), MotionMonitor(loop, start, settings)
-    metadata = {**(metadata or {}), **loop.facts, "settling_band": settings.settling_band}
-    if out is None:
-        recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, lambda _: None)
-        if facts["status"] == "interrupted":
+    units, metadata = columns.units(), {**(metadata or {}), **loop.facts, "settling_band": settings.settling_band}
+    with nullcontext() if out is None else RunFolder.create(out, config_text, metadata, units) as folder:
+        recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, folder)
+        interrupted = facts["status"] == "interrupted"
+        if interrupted and folder is None:
             raise KeyboardInterrupt
-        trajectory = Trajectory(recorded, columns.units(), metadata | facts)
+        trajectory = Trajectory(recorded, units, metadata | facts)
         facts |= {} if ending is None else ending(trajectory, facts, last)
         results, drawn = _afterwards(loop, trajectory, monitor, drawing)
-        return Trajectory(recorded, columns.units(), metadata | results | facts, drawn)
-    with RunFolder.create(out, config_text, metadata, columns.units()) as folder:
-        recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, folder.append)
-        trajectory = Trajectory(recorded, columns.units(), metadata | facts)
-        facts |= {} if ending is None else ending(trajectory, facts, last)
-        results, drawn = _afterwards(loop, trajectory, monitor)
-        closed = folder.close(metadata | results | facts, drawn)
-    if facts["status"] == "interrupted":
+        whole = replace(trajectory, metadata=metadata | results | facts, drawing=drawn)
+        closed = whole if folder is None else folder.close(whole.metadata, drawn)
+    if interrupted:
         raise KeyboardInterrupt
     return closed
 
@@ -142,7 +140,7 @@ def _run(
     columns: Columns,
     monitor: MotionMonitor,
     progress: Callable[[float], None] | None,
-    record: Callable[[dict[str, Array]], None],
+    folder: RunFolder | None,
 ) -> tuple[dict[str, Array], dict[str, Any], State | None]:
     """Columns of the whole run, its facts, and the state at which a number was not finite."""
     chunks: list[dict[str, Array]] = []
@@ -158,7 +156,8 @@ def _run(
             if wrong is not None:
                 rows, stopped, at = {name: values[: wrong[0] + 1] for name, values in rows.items()}, None, None
             chunks.append(rows)
-            record(rows)
+            if folder is not None:
+                folder.append(rows)
             reached = float(rows["t"][-1]) if len(rows["t"]) else reached
             if wrong is not None:
                 break
@@ -240,7 +239,7 @@ def _bad_terms(loop: Loop, state: State) -> str:
 
 
 def _afterwards(
-    loop: Loop, trajectory: Trajectory, monitor: MotionMonitor, drawing: bool = True
+    loop: Loop, trajectory: Trajectory, monitor: MotionMonitor, drawing: bool
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Events, drift of the energy, and the drawing.
 

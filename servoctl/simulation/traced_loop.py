@@ -129,11 +129,15 @@ class TracedLoop:
         model = self.system.simulated
         return self if model is None else self.of(replace(self.system, model=model, simulated=None))
 
+    def x_at(self, state: State) -> Array:
+        """x at a state, with the memory as it starts."""
+        return np.concatenate([state.q, state.v, self.memory_start])
+
     def vector(self, state: State) -> Array:
         """Start vector of a run; with realism it also holds zero torques and commands, then the machine's own state."""
-        x, machine = np.concatenate([state.q, state.v]), self.system.machine
-        rest = np.zeros(0) if machine is None else machine.start(state.t, x)
-        return np.concatenate([x, self.memory_start, np.zeros(self.carried - len(rest)), rest])
+        x, machine = self.x_at(state), self.system.machine
+        rest = np.zeros(0) if machine is None else machine.start(state.t, x[: 2 * self.system.model.n])
+        return np.concatenate([x, np.zeros(self.carried - len(rest)), rest])
 
     @property
     def projects(self) -> bool:
