@@ -8,7 +8,7 @@ Design: P is a projector on the coordinates and not a basis of the null space, b
 so that rows can be filtered after it. The rows of a closed chain stay consistent however many motors it has.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from servoctl.engine.kernel import Kernel, inputs, jacobian
 from servoctl.engine.parameters import field_of, parameter_names, parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
 from servoctl.errors import PlantError, ServoctlError
-from servoctl.identification.unknowns import MOMENTS, Unknowns
+from servoctl.identification.unknowns import Unknowns
 from servoctl.mechanics.constraint_rows import symbolic_plant
 from servoctl.mechanics.friction import friction_loss
 from servoctl.mechanics.plant import Plant
@@ -43,6 +43,10 @@ class Motion:
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def at(self, rows: slice | Array) -> "Motion":
+        """The motion at some rows."""
+        return Motion(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,10 @@ class Equations:
         return Evaluated(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def _block(self, motion: Motion, x: Array, rows: slice) -> tuple[Array, Array, Array]:
-        count = len(motion.t[rows])
-        every = motion.t, motion.q, motion.v, motion.a, motion.rubbing
-        given: list[Any] = [
-            *(np.ascontiguousarray(array[rows], dtype=float) for array in every),
-            np.tile(x, (count, 1)),
-        ]
+        part = motion.at(rows)
+        count = len(part)
+        given: list[Any] = [np.ascontiguousarray(array, dtype=float) for array in vars(part).values()]
+        given.append(np.tile(x, (count, 1)))
         # one after the other in column order, as CasADi has them: the last axis is the first of each matrix
         results = [np.zeros((count, *shape[::-1])) for shape in self._kernel.outputs.values()]
         buffer, evaluate = self._mapped(count).buffer()
@@ -146,9 +148,7 @@ def numbers_of(unknowns: Unknowns, x: Array) -> dict[str, float | list[float]]:
     values = unknowns.parameters(parameter_values(unknowns.plant), x)
     names = parameter_names(unknowns.plant)
     changed = {field_of(names[i]) for i in unknowns.single}
-    first, count = len(unknowns.single), len(MOMENTS)
-    for number, link in enumerate(unknowns.links):
-        ten = slice(first + count * number, first + count * (number + 1))
+    for link, ten in unknowns.moments.items():
         if not np.array_equal(x[ten], unknowns.before[ten]):  # a link that never moves stays as it is written
             changed |= {f"{link}_{part}" for part in ("m", "com", "I")}
     found: dict[str, float | list[float]] = {}

@@ -14,7 +14,7 @@ does not have is part of the model without any change, so it is no finding. The 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class Evidence:
                 raise too_short(log, cutoff, (BLOCKS * FEWEST * step + 2 * before) * log.h)
             at = picks[np.arange(BLOCKS) * (len(picks) - size) // (BLOCKS - 1) + np.arange(size)[:, None]]
             self._at.append((before + at, step))
-            motions.append(Motion(*(getattr(motion, field.name)[at.ravel()] for field in fields(Motion))))
+            motions.append(motion.at(at.ravel()))
         found = [equations.along(motion, self._unknowns.before) for motion in motions]
         self._actuation = [one.actuation for one in found]
         self._torques = [low_pass(log.u, cutoff, log.h) for log in logs]
@@ -165,8 +165,8 @@ class Evidence:
         positive[count - len(friction) :] = True
         for k, j in zip(unknowns.rotors, unknowns.turning, strict=True):
             spread[k], positive[k] = 2.0 * self._inertia[j], True
-        for first in range(len(unknowns.single), count - len(friction), len(MOMENTS)):
-            positive[[first, first + 4, first + 5, first + 6]] = True
+        for ten in unknowns.moments.values():
+            positive[ten][[0, 4, 5, 6]] = True
         for indices, load in _loads(unknowns):
             spread[indices] = np.hypot(spread[indices], load)
         return np.maximum(spread, 1e-9 * spread.max()), np.where(positive, (LEAST - 1.0) * unknowns.before, -np.inf)

@@ -8,7 +8,7 @@ coordinates are weighted by their own residuals.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
-from servoctl.identification.equations import Equations, Motion
+from servoctl.identification.equations import Equations
 from servoctl.identification.findings import Finding, delay_findings, findings_of
 from servoctl.identification.log import Log, read_logs, simulated_machine
 from servoctl.identification.result import Identification
@@ -92,7 +92,7 @@ def fit(equations: Equations, logs: Sequence[Log], cutoff: float, pruned: bool) 
 def _linear(equations: Equations, raw: Raw, x: Array) -> bool:
     """Whether the equations are linear in the unknowns: their regressor is the same at other values."""
     every = max(1, len(raw.motion) // SAMPLES)
-    motion = Motion(*(getattr(raw.motion, one.name)[::every] for one in fields(Motion)))
+    motion = raw.motion.at(slice(None, None, every))
     here, there = (equations.along(motion, values).regressor for values in (x, 1.3 * x + 0.1))
     return bool(np.abs(there - here).max() <= LINEAR * np.abs(here).max())
 
@@ -140,7 +140,7 @@ def _best_rows(
 
 def _require_motion(unknowns: Unknowns, rows: FitRows) -> None:
     """Raises ConfigError if the log stands still."""
-    count = len(unknowns.before) - len(unknowns.coulomb) - len(unknowns.viscous)
+    count = unknowns.bodies
     moving = rows.regressor[rows.fitted][:, :, :count] * unknowns.before[:count]
     changes = np.sqrt(np.mean((moving - moving.mean(axis=0)) ** 2, axis=(0, 1)))
     force = np.sqrt(np.mean(moving.sum(axis=2) ** 2)) + np.sqrt(np.mean(rows.residual[rows.fitted] ** 2))
@@ -162,7 +162,7 @@ def _not_significant(unknowns: Unknowns, solved: Solved, least: float) -> int | 
         solved: Its values.
         least: Smallest friction that is kept [standard deviations].
     """
-    first = len(unknowns.before) - len(unknowns.coulomb) - len(unknowns.viscous)
+    first = unknowns.bodies
     sigma = np.hypot(solved.sigma, solved.moved)[first:]
     ratio = solved.x[first:] / np.maximum(sigma, 1e-300)
     return None if not len(ratio) or ratio.min() >= least else first + int(np.argmin(ratio))

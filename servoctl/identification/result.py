@@ -1,5 +1,6 @@
 """The result of an identification: values with their standard deviations, figures of the torque, a verdict in words."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ from servoctl.identification.equations import numbers_of
 from servoctl.identification.findings import Finding
 from servoctl.identification.log import SimulatedMachine
 from servoctl.identification.solution import FLOOR, Fit, is_physical
-from servoctl.identification.unknowns import MOMENTS
 from servoctl.mechanics.actuator_parameters import FIELD
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.values import plain
@@ -190,12 +190,8 @@ class Identification:
     @property
     def unphysical(self) -> str | None:
         """Why no machine has these values; None if one may have them."""
-        import dataclasses
-
         unknowns = self.fit.unknowns
-        for number, link in enumerate(unknowns.links):
-            first = len(unknowns.single) + len(MOMENTS) * number
-            ten = slice(first, first + len(MOMENTS))
+        for link, ten in unknowns.moments.items():
             if not is_physical(self.fit.x[ten], FLOOR) and not np.array_equal(self.fit.x[ten], unknowns.before[ten]):
                 return f"no rigid body has the mass and inertia of {link}"
         try:

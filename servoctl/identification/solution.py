@@ -27,7 +27,7 @@ from scipy.optimize import least_squares
 from scipy.sparse.csgraph import connected_components
 
 from servoctl.identification.rows import FitRows
-from servoctl.identification.unknowns import MOMENTS, Unknowns
+from servoctl.identification.unknowns import Unknowns
 from servoctl.types import Array
 
 FLOOR = 1e-9  # smallest eigenvalue of a start, relative to the largest: point masses and rods lie on the boundary
@@ -82,17 +82,17 @@ def _moments(eta: Array) -> tuple[Array, Array]:
     return moments_of_pseudo_inertia(U @ U.swapaxes(-1, -2)), slopes.swapaxes(-1, -2)
 
 
-def physical_fit(R: Array, z: Array, start: Array, links: list[int], positive: list[int]) -> Array:
+def physical_fit(R: Array, z: Array, start: Array, links: list[slice], positive: list[int]) -> Array:
     """The x of least |R x - z| whose links are rigid bodies.
 
     Args:
         R: Shape (rows, unknowns), of full column rank.
         z: Shape (rows,).
         start: Where the search begins, shape (unknowns,).
-        links: Index of the first of the ten numbers of each link.
+        links: Where the ten numbers of each link are.
         positive: Indices of unknowns that may not be negative.
     """
-    bodies = np.array(links, dtype=int)[:, None] + np.arange(10)
+    bodies = np.array([np.arange(len(start))[ten] for ten in links], dtype=int).reshape(-1, 10)
     single = np.setdiff1d(np.arange(len(start)), bodies)
     count = len(single)
     columns = count + np.arange(bodies.size).reshape(bodies.shape)
@@ -105,7 +105,7 @@ def physical_fit(R: Array, z: Array, start: Array, links: list[int], positive: l
 
     lower = np.full(len(start), -np.inf)
     lower[:count][np.isin(single, positive)] = 0.0
-    y = np.concatenate([start[single], *(_eta(start[first : first + 10]) for first in links)])
+    y = np.concatenate([start[single], *(_eta(start[ten]) for ten in links)])
     y = np.maximum(y, lower)
 
     def error(y: Array) -> Array:
@@ -263,16 +263,16 @@ class Solved:
         found = base(W, self._size[: len(self.at)])
         silent = [group[0] for group in found.groups if len(group) == 1]
         x[silent] = self.unknowns.before[silent]  # before the inertias are made physical, or these would be wrong again
-        links = [len(self.unknowns.single) + len(MOMENTS) * i for i in range(len(self.unknowns.links))]
+        links = list(self.unknowns.moments.values())
         rotors = self.unknowns.rotors
-        if any(x[rotors] < 0.0) or not all(is_physical(x[first : first + 10]) for first in links):
+        if any(x[rotors] < 0.0) or not all(is_physical(x[ten]) for ten in links):
             constrained = True
             stacked = np.vstack([self._W, max(self._noise, 1e-12) * np.diag(1.0 / self._size)])
             aim = np.concatenate([self._y, max(self._noise, 1e-12) * self._before / self._size])
             count = len(self.at)
             Q, R = np.linalg.qr(stacked[:, :count])
             z = Q.T @ (aim - stacked[:, count:] @ self._change[count:]) + R @ self.at
-            friction = range(len(self.unknowns.single) + len(MOMENTS) * len(links), count)
+            friction = range(self.unknowns.bodies, count)
             x = physical_fit(R, z, self.unknowns.before, links, [*rotors, *friction])
         independent = W[:, list(found.independent)]
         lengths = np.linalg.norm(independent, axis=0)

@@ -70,6 +70,17 @@ class Unknowns:
         ]
 
     @property
+    def moments(self) -> dict[str, slice]:
+        """Link -> where its ten numbers are among the unknowns."""
+        first, ten = len(self.single), len(MOMENTS)
+        return {link: slice(first + ten * i, first + ten * (i + 1)) for i, link in enumerate(self.links)}
+
+    @property
+    def bodies(self) -> int:
+        """Number of the unknowns of bodies; those of friction follow."""
+        return len(self.single) + len(MOMENTS) * len(self.links)
+
+    @property
     def rotors(self) -> list[int]:
         """Indices of the inertias of rotors among the unknowns."""
         names = parameter_names(self.plant)
@@ -101,9 +112,8 @@ class Unknowns:
         for i, value in zip(self.single, x, strict=False):
             values[i] = value
         names = parameter_names(self.plant)
-        for number, link in enumerate(self.links):
-            first = len(self.single) + len(MOMENTS) * number
-            m, com, inertia = link_of(x[first : first + len(MOMENTS)])
+        for link, at in self.moments.items():
+            m, com, inertia = link_of(x[at])
             fields = {f"{link}_m": m}
             fields |= {f"{link}_com[{i}]": value for i, value in enumerate(com)}
             fields |= {f"{link}_I[{i}]": value for i, value in enumerate(inertia)}
@@ -113,7 +123,7 @@ class Unknowns:
 
     def friction(self, x: Array) -> dict[str, Array]:
         """`coulomb` and `viscous` of every actuator, shape (m,) each, with the unknowns in place."""
-        values, at = {}, len(self.single) + len(MOMENTS) * len(self.links)
+        values, at = {}, self.bodies
         for kind in KINDS:
             actuators = getattr(self, kind)
             array = self._known(kind).astype(x.dtype)
@@ -181,14 +191,12 @@ def sizes(unknowns: Unknowns, residual: Array, regressor: Array) -> Array:
     force = np.sqrt(np.mean(residual**2)) + np.sqrt(np.mean(np.einsum("kij,j->ki", regressor, unknowns.before) ** 2))
     explains = np.where(column > 0.0, force / np.where(column > 0.0, column, 1.0), 1.0)
     found = np.where(before > 0.0, before, explains)
-    for number in range(len(unknowns.links)):
-        first = len(unknowns.single) + len(MOMENTS) * number
-        m, about = before[first], before[first + 4 : first + 7].max()
+    for at in unknowns.moments.values():
+        m, about = before[at][0], before[at][4:7].max()
         length = np.sqrt(about / m) if m > 0.0 else 0.0
-        found[first : first + 10] = np.maximum(found[first : first + 10], [m, *3 * [m * length], *6 * [about]])
-        found[first + 1 : first + 10] = np.minimum(
-            found[first + 1 : first + 10], [*3 * [m * length + 1e-300], *6 * [about + 1e-300]]
-        )
+        ten = found[at]  # a view
+        ten[:] = np.maximum(ten, [m, *3 * [m * length], *6 * [about]])
+        ten[1:] = np.minimum(ten[1:], [*3 * [m * length + 1e-300], *6 * [about + 1e-300]])
     return found
 
 

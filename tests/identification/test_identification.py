@@ -136,10 +136,10 @@ def test_inertias_that_no_body_has_become_the_nearest_that_one_has() -> None:
     wrong = start.copy()
     wrong[4] = 0.6  # above the sum of the other two: least squares alone would return it
     assert not is_physical(wrong)
-    found = physical_fit(np.eye(10), wrong, start, [0], [])
+    found = physical_fit(np.eye(10), wrong, start, [slice(0, 10)], [])
     assert is_physical(found)
     assert np.linalg.norm(found - wrong) < np.linalg.norm(start - wrong)
-    assert np.allclose(physical_fit(np.eye(10), start * 1.1, start, [0], []), start * 1.1, atol=1e-9)
+    assert np.allclose(physical_fit(np.eye(10), start * 1.1, start, [slice(0, 10)], []), start * 1.1, atol=1e-9)
 
 
 ARM_CONFIG = """
