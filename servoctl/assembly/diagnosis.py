@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from servoctl.finding import Finding
+from servoctl.laws.hold import RK4
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.task_map import VANISHES, Shared, TaskMap, shared_inputs
@@ -152,7 +153,6 @@ def _traced(loop: Loop) -> Loop | None:
 
 
 SMALL = 1e-6  # displacement of a coordinate for its slopes, relative to 1 + its size
-RK4 = (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)  # coefficients of R
 STIFF = 0.5  # a larger |pole| times step may be beyond what rk4 follows; its limit is 2.6 to 2.83
 
 INVOLVED = 1e-6

@@ -14,6 +14,7 @@ from servoctl.assembly.values import Problems
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
 from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy
 from servoctl.finding import Finding
+from servoctl.laws.hold import RK4_LIMIT
 from servoctl.mechanics.friction import FIELDS, friction_of
 from servoctl.mechanics.model import Model, structure_of
 from servoctl.mechanics.plant import Plant
@@ -23,7 +24,6 @@ from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
-RK4_LIMIT = 2.785  # largest decay rate times step at which the classical Runge-Kutta method is stable
 OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning
 
 

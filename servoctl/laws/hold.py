@@ -272,11 +272,15 @@ def sampled(gains: Sequence[float], timing: Timing) -> Array:
     return close(chain, -np.array([K]), estimate).A
 
 
+RK4 = (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)  # R of the classical Runge-Kutta method, the highest power first
+RK4_LIMIT = 2.785  # largest decay rate times step at which it is stable
+
+
 @cache
 def _stability(method: str) -> Array | None:
     """Coefficients of R, the highest power first; None for methods that are stable at any step or adapt it."""
     if method == "rk4":
-        return np.array([1 / 24, 1 / 6, 1 / 2, 1.0, 1.0])
+        return np.array(RK4)
     if method != "dop853":
         return None
     from scipy.integrate import DOP853  # half a second, for such runs alone

@@ -116,21 +116,12 @@ SPACING = 0.01  # [s] longest time between two rows of an adaptive repetition: m
 Track = tuple[Array, Array]  # times [s], shape (rows,), and states, shape (rows, size)
 
 
-def finer_text(integrator: Integrator) -> str:
-    """How `finer` changes an integrator, for a message."""
-    return (
-        f"half the step of {integrator.fixed_step:g} s"
-        if integrator.fixed_step is not None
-        else f"a tenth of rtol {integrator.tolerances[0]:g}"
-    )
-
-
 class Repetition:
     """Compares the rows of a run without law with those of its repetition at a finer setting."""
 
     def __init__(self, loop: Loop, start: State, settings: Settings) -> None:
         fine = settings.integrator.finer
-        spacing = None if fine.method == "rk4" else min(SPACING, settings.output_step or SPACING)
+        spacing = None if fine.fixed_step is not None else min(SPACING, settings.output_step or SPACING)
         self._loop, self._n = loop, loop.system.model.n
         units = list(loop.system.model.plant.coordinates.values())
         self._angles = np.array([unit == "rad" for unit in units])
@@ -266,9 +257,9 @@ class MotionMonitor:
             return None
         i, difference = found
         return i, (
-            f"t = {rows.t[i]:.6g} s: at {finer_text(self._integrator)} {difference}: dependent rows "
+            f"t = {rows.t[i]:.6g} s: at {self._integrator.finer_in_words} {difference}: dependent rows "
             f"({self._dependent()}) are corrected and not projected; where their rank drops, the motion then depends "
-            f"on the step ({_shorter(self._integrator)}, or set plant.passive.projection: true)"
+            f"on the step ({self._integrator.remedy}, or set plant.passive.projection: true)"
         )
 
     def _dependent(self) -> str:
@@ -308,7 +299,7 @@ class MotionMonitor:
         again = self._repeated(first, moment.t, how.finer)
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
         text = f"t = {moment.t:.6g} s: the energy, which nothing changes, is off by {share}"
-        settings = finer_text(how)
+        settings = how.finer_in_words
         falls = again is not None and again < FALLS * abs(moment.energy - first.energy)
         again_text = f"at {settings} it drifts less" if falls else f"it drifts as much again at {settings}"
         passive = self._loop.system.passive
@@ -318,7 +309,7 @@ class MotionMonitor:
                 "the motion is no longer the plant's (set plant.passive.projection: true)"
             )
         if falls:
-            return f"{text}; {again_text}: the step is too long for this motion ({_shorter(how)})"
+            return f"{text}; {again_text}: the step is too long for this motion ({how.remedy})"
         pose = "a pose where the mechanism loses rank, a jump in a force, or an energy that is not the plant's own"
         return f"{text}; {again_text}: no step explains it, so the motion is not trustworthy (look for {pose})"
 
@@ -337,11 +328,6 @@ class MotionMonitor:
             return None
         energy = self._energy(self._loop.split(*last)[0])
         return None if energy is None or not np.isfinite(energy) else abs(energy - first.energy)
-
-
-def _shorter(integrator: Integrator) -> str:
-    """What makes a run more accurate, for a message."""
-    return "shorten run.integrator.step" if integrator.method == "rk4" else "lower run.integrator.rtol and atol"
 
 
 def conserves_energy(loop: Loop, start: State) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -10,8 +10,8 @@ from servoctl.run_folder.trajectory import SETTLING_BAND
 from servoctl.tree.fields import Natural, Positive, PositiveTime, described, fault
 from servoctl.tree.rules import Broken, Rules, rule
 
-METHODS = ("rk4", "dop853", "radau")
-ADAPTIVE = METHODS[1:]  # methods that choose their step from tolerances
+Method = Literal["rk4", "dop853", "radau"]
+ADAPTIVE = get_args(Method)[1:]  # methods that choose their step from tolerances
 
 GONE = {method: f"{method} is gone (use radau, or dop853 if the motion is not stiff)" for method in ("lsoda", "cvodes")}
 """Method that left -> what to use."""
@@ -29,7 +29,7 @@ def _not_gone(value: Any) -> Any:
 class Integrator(Rules):
     """How a run is integrated."""
 
-    method: Annotated[Literal["rk4", "dop853", "radau"], BeforeValidator(_not_gone)] = described(
+    method: Annotated[Method, BeforeValidator(_not_gone)] = described(
         "rk4", "rk4 uses fixed steps, the others keep tolerances"
     )
     step: PositiveTime | None = described(
@@ -80,6 +80,19 @@ class Integrator(Rules):
             return replace(self, step=self.fixed_step / 2)
         rtol, atol = self.tolerances
         return replace(self, rtol=rtol / 10, atol=atol / 10)
+
+    @property
+    def finer_in_words(self) -> str:
+        """How `finer` changes it."""
+        if self.fixed_step is not None:
+            return f"half the step of {self.fixed_step:g} s"
+        return f"a tenth of rtol {self.tolerances[0]:g}"
+
+    @property
+    def remedy(self) -> str:
+        """What makes a run more accurate."""
+        fixed = self.fixed_step is not None
+        return "shorten run.integrator.step" if fixed else "lower run.integrator.rtol and atol"
 
 
 @dataclass(frozen=True)
