@@ -457,6 +457,19 @@ def test_a_full_disk_leaves_a_failed_run_and_no_partial_file(tmp_path, monkeypat
     assert len(run) == (3 if place.endswith("table") else 0)
 
 
+def test_a_disk_without_room_for_another_summary_still_says_that_the_run_failed(tmp_path, monkeypatch):
+    with pytest.raises(RunFolderError), RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
+        size = (tmp_path / "run" / "summary.json").stat().st_size
+        folder.append(rows(0, 3))
+        folder.flush()
+        for place in ("writer.write_table", "whole.replace"):
+            monkeypatch.setattr(f"servoctl.run_folder.{place}", full)
+        folder.close({"status": "done"})
+    run = load_run(tmp_path / "run")
+    assert (run.metadata["status"], run.metadata["config"], len(run)) == ("failed", METADATA["config"], 3)
+    assert (tmp_path / "run" / "summary.json").stat().st_size == size, "nothing is asked of the disk"
+
+
 def test_a_failed_run_leaves_the_summary_of_the_run_that_took_its_place(tmp_path, monkeypatch):
     first = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
     with pytest.raises(RunFolderError), first as folder:

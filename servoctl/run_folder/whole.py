@@ -12,6 +12,7 @@ import numpy as np
 
 from servoctl.errors import RunFolderError
 from servoctl.run_folder.files import DRAWING, STREAM, SUMMARY, TABLE, arrays_of, replace, unwritable
+from servoctl.run_folder.metadata import decoded
 from servoctl.run_folder.reader import load_run
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
@@ -52,7 +53,8 @@ def ended_by(error: BaseException) -> dict[str, Any]:
 def say_end(folder: Path, metadata: dict[str, Any], units: dict[str, str] | None = None) -> None:
     """Writes the end of a run into `summary.json` when its folder cannot be closed; never raises.
 
-    The rows stay where they are; the metrics are those of the readable rows.
+    The rows stay where they are; the metrics are those of the readable rows. On a full disk the summary of the start
+    stays, with the new status.
 
     Args:
         folder: The run folder.
@@ -65,7 +67,22 @@ def say_end(folder: Path, metadata: dict[str, Any], units: dict[str, str] | None
         run = Trajectory({}, units or {}, {})
     run = dataclasses.replace(run, metadata=run.metadata | metadata)
     with contextlib.suppress(OSError, ValueError, LookupError):
-        write_summary(folder, run)
+        try:
+            write_summary(folder, run)
+        except OSError:
+            _say_status(folder / SUMMARY, metadata)
+            raise
+
+
+def _say_status(path: Path, end: dict[str, Any]) -> None:
+    """Overwrites a summary in place: what it says, with the status of the end, and its error if there is room."""
+    size, known = path.stat().st_size, {key: value for key, value in decoded(path.read_bytes()).items() if value}
+    for keys in (("status", "error"), ("status",)):
+        text = json.dumps(known | {key: end[key] for key in keys if key in end}, ensure_ascii=False).encode()
+        if len(text) <= size:
+            with open(path, "r+b", buffering=0) as file:
+                file.write(text.ljust(size, b"\n"))
+            return
 
 
 def write_drawing(folder: Path, drawing: dict[str, Array]) -> None:
