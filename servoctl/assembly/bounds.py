@@ -122,7 +122,6 @@ def _coordinates(given: Any, kind: str, path: FieldPath, plant: Plant, problems:
 def _of_robot(plant: Robot, kind: str) -> dict[str, tuple[float, float]]:
     """Coordinate -> limits of the robot's file, of the joints that have some."""
     if kind == "position":
-        pairs = zip(plant.coordinates, *joint_limits(plant.tree), strict=True)
-        return {name: (float(low), float(high)) for name, low, high in pairs if np.isfinite([low, high]).any()}
+        return {name: ends for name, ends in joint_limits(plant.tree).items() if np.isfinite(ends).any()}
     speeds = {name: plant.tree.velocity(name) for name in plant.tree.motors}
     return {name: (-speed, speed) for name, speed in speeds.items() if speed}

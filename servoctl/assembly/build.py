@@ -169,8 +169,8 @@ def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State
     if isinstance(plant, Robot) and isinstance(given, Mapping):
         # left out: 0 inside the joint's limits, and 1 for qw of a free base
         left_out = {name: 1.0 if name.endswith("_qw") else 0.0 for name in names}
-        ends = zip(names, *joint_limits(plant.tree), strict=True)
-        given = {name: float(max(lower, min(upper, left_out[name]))) for name, lower, upper in ends} | dict(given)
+        limits = joint_limits(plant.tree).items()
+        given = {name: max(lower, min(upper, left_out[name])) for name, (lower, upper) in limits} | dict(given)
     count = len(problems)
     q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
     right = len(problems) == count

@@ -76,7 +76,7 @@ class FrameTask(NamedTuple):
         return targets
 
     def _posture(self, posture: Any) -> Constraint | None:
-        joints = [joint.name for joint in self.plant.tree.joints if joint.follows is None and joint.kind != "free"]
+        joints = [joint.name for joint in self.plant.tree.joints if joint.leads]
         if isinstance(posture, Mapping):
             return Posture(dict(zip(posture, equations(tuple(posture.values()), self.signals), strict=True)))
         if posture == "initial":

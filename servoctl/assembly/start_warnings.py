@@ -216,14 +216,14 @@ def joint_uses(loop: Loop, start: State) -> list[JointUse]:
     if not isinstance(plant, Robot):
         return []
     q, u = dict(zip(plant.coordinates, start.q, strict=True)), first_command(loop, start)
-    lower, upper = (dict(zip(plant.coordinates, ends, strict=True)) for ends in joint_limits(plant.tree))
+    limits = joint_limits(plant.tree)
     return [
         JointUse(
-            joint.name, joint.unit, float(q[joint.name]), float(lower[joint.name]), float(upper[joint.name]),
+            joint.name, joint.unit, float(q[joint.name]), *limits[joint.name],
             u.get(joint.name), _effort(joint, u.get(joint.name, 0.0)), "N" if joint.kind == "prismatic" else "N m",
         )
         for joint in plant.tree.joints
-        if joint.follows is None and joint.kind != "free"
+        if joint.leads
     ]  # fmt: skip
 
 

@@ -82,8 +82,7 @@ def _weighed(run: Run, plant: Robot) -> Iterator[str]:
 
 def _frictionless(plant: Robot) -> Iterator[str]:
     """Joints whose friction in the file is not in the plant."""
-    rough = [joint.name for joint in plant.tree.joints if joint.follows is None and joint.kind != "free"]
-    rough = [name for name in rough if plant.tree.friction(name)]
+    rough = [joint.name for joint in plant.tree.joints if joint.leads and plant.tree.friction(joint.name)]
     known, driven = friction_of(plant) is not None, plant.tree.motors
     if off := [] if known else [name for name in rough if name in driven]:
         yield f"{', '.join(off)}: the file's friction is off (`plant.friction: robot` turns it on)"

@@ -91,11 +91,12 @@ def motor_limits(run: Run) -> MotorLimits:
             for key, value in zip(("least", "most"), limit_pair(limit), strict=True):
                 narrow(name, key, value)
     if isinstance(plant, Robot):
-        lower, upper = (dict(zip(plant.coordinates, ends, strict=True)) for ends in joint_limits(plant.tree))
+        limits = joint_limits(plant.tree)
         for name in names:
+            lower, upper = limits[name]
             least, most = plant.tree.joint(name).effort or (None, None)
             speed = plant.tree.velocity(name)
-            values = {"lower": lower[name], "upper": upper[name], "speed": speed, "least": least, "most": most}
+            values = {"lower": lower, "upper": upper, "speed": speed, "least": least, "most": most}
             for key, value in values.items():
                 narrow(name, key, value)
     return MotorLimits(**found)

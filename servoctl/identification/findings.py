@@ -309,7 +309,7 @@ def _axes(plant: Plant) -> Iterator[Hypothesis]:
     if not isinstance(plant, Robot):
         return
     for i, joint in enumerate(plant.tree.joints):
-        if joint.kind == "free" or joint.follows is not None:
+        if not joint.leads:
             continue
         for axis in ((0.0, 0.0, -1.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -1.0, 0.0)):
             text = "the joint moves along another axis than in the file (correct its axis there)"

@@ -43,7 +43,7 @@ def limited(description: Description, lower: float | None, upper: float | None) 
 @pytest.mark.parametrize("seed", range(8))
 def test_an_arm_reaches_random_poses_inside_its_limits(seed: int) -> None:
     robot = built(arm7())
-    lower, upper = joint_limits(robot.tree)
+    lower, upper = np.array(list(joint_limits(robot.tree).values())).T
     q = np.random.default_rng(seed).uniform(lower, upper)
     found = solve_poses(robot, at(robot), {"tool": task_of(robot, "tool", q)}).q
     assert (found >= lower).all() and (found <= upper).all()
@@ -119,7 +119,8 @@ def test_a_joint_keeps_the_limits_of_those_that_follow_it() -> None:
     description = limited(arm7(), -1.0, 1.0)
     joints = list(description.joints)
     joints[6] = replace(joints[6], mimic="joint1", multiplier=-2.0, offset=0.4)
-    lower, upper = joint_limits(built(replace(description, joints=tuple(joints))).tree)
+    limits = joint_limits(built(replace(description, joints=tuple(joints))).tree)
+    lower, upper = np.array(list(limits.values())).T
     # -1 <= -2 q + 0.4 <= 1
     assert (lower[0], upper[0]) == (pytest.approx(-0.3), pytest.approx(0.7))
     assert (lower[1], upper[1]) == (-1.0, 1.0)
@@ -161,7 +162,7 @@ def test_two_arms_close_their_loop_with_the_box_at_its_pose() -> None:
         R, p = pose_of(robot, frame, found)
         np.testing.assert_allclose(p, [0.5, 0.0, 0.4], atol=1e-9)
         np.testing.assert_allclose(R, np.eye(3), atol=1e-9)
-    lower, upper = joint_limits(robot.tree)
+    lower, upper = np.array(list(joint_limits(robot.tree).values())).T
     assert (found >= lower).all() and (found <= upper).all()
 
 

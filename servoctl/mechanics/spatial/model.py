@@ -48,6 +48,11 @@ class TreeJoint:
         """Unit of the coordinate."""
         return "m" if self.kind == "prismatic" else "rad"
 
+    @property
+    def leads(self) -> bool:
+        """Whether it has one coordinate, of its own: it follows no other joint, and is no free base."""
+        return self.follows is None and self.kind != "free"
+
 
 @dataclass(frozen=True)
 class RobotLink:
@@ -121,7 +126,7 @@ class RobotTree:
         for joint in self.joints:
             if joint.kind == "free":
                 units |= {f"{joint.name}_{part}": "m" if part in "xyz" else "-" for part in FREE_BASE}
-            elif joint.follows is None:
+            elif joint.leads:
                 units[joint.name] = joint.unit
         return units
 
@@ -172,7 +177,7 @@ class RobotTree:
         Raises:
             PlantError: There is none; the message has the nearest name.
         """
-        known = {joint.name: joint for joint in self.joints if joint.follows is None and joint.kind != "free"}
+        known = {joint.name: joint for joint in self.joints if joint.leads}
         if name not in known:
             raise PlantError(no_such("joint", name, known))
         return known[name]

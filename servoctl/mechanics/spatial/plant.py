@@ -229,8 +229,7 @@ def mass_matrix(robot: Robot, q: Array) -> Array:
     tree = robot.tree
     M = dynamics.mass_matrix(tree, robot.body_moments(), q)
     for (i, *_), joint in zip(tree.columns, tree.joints, strict=True):
-        leads = joint.follows is None and joint.kind != "free"
-        if leads and joint.name not in tree.motors:  # rotors of actuators are a parameter of the plant
+        if joint.leads and joint.name not in tree.motors:  # rotors of actuators are a parameter of the plant
             M[i, i] = M[i, i] + tree.armature(joint.name)
     return M
 

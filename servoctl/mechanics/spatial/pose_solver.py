@@ -48,7 +48,7 @@ def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> 
 
 
 def _solved(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> Array:
-    lower, upper = joint_limits(robot.tree)
+    lower, upper = np.array(list(joint_limits(robot.tree).values())).T
     wanted = with_unit_quaternions(robot.tree, np.clip(start.q, lower, upper))
     own = robot.passive_constraints(wanted, start.t)  # named by free bases and loops, as a frame may be too
     named = {f"pose of {name}" if name in own else name: pose for name, pose in poses.items()}
@@ -66,20 +66,21 @@ def _solved(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> Arra
     raise TaskError(_out_of_reach(model, State(start.t, best, start.v), lower, upper))
 
 
-def joint_limits(tree: RobotTree) -> tuple[Array, Array]:
-    """Least and largest value of each coordinate, shape (n,); infinite without a limit.
+def joint_limits(tree: RobotTree) -> dict[str, tuple[float, float]]:
+    """Coordinate -> its least and largest value; infinite without a limit.
 
     A coordinate that other joints follow keeps their limits too.
     """
-    lower, upper = np.full(len(tree.coordinates), -np.inf), np.full(len(tree.coordinates), np.inf)
+    names = list(tree.coordinates)
+    limits = dict.fromkeys(names, (-np.inf, np.inf))
     for joint, columns in zip(tree.joints, tree.columns, strict=True):
         if joint.kind == "free" or joint.multiplier == 0.0:
             continue
-        i = columns[0]
+        name = names[columns[0]]
         ends = [-np.inf if joint.lower is None else joint.lower, np.inf if joint.upper is None else joint.upper]
         low, high = sorted((end - joint.offset) / joint.multiplier for end in ends)
-        lower[i], upper[i] = max(lower[i], low), min(upper[i], high)
-    return lower, upper
+        limits[name] = max(limits[name][0], low), min(limits[name][1], high)
+    return limits
 
 
 def with_unit_quaternions(tree: RobotTree, q: Array) -> Array:
