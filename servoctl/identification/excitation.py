@@ -93,11 +93,9 @@ def motor_limits(run: Run) -> MotorLimits:
     if isinstance(plant, Robot):
         limits = joint_limits(plant.tree)
         for name in names:
-            lower, upper = limits[name]
-            least, most = plant.tree.joint(name).effort or (None, None)
-            speed = plant.tree.velocity(name)
-            values = {"lower": lower, "upper": upper, "speed": speed, "least": least, "most": most}
-            for key, value in values.items():
+            efforts = plant.tree.joint(name).effort or (None, None)
+            values = (*limits[name], plant.tree.velocity(name), *efforts)
+            for key, value in zip(widest, values, strict=True):
                 narrow(name, key, value)
     return MotorLimits(**found)
 
