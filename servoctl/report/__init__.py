@@ -4,10 +4,10 @@ Design: a figure is drawn and laid out first; then each line is labelled at its 
 a height that only the layout decides. A picture leaves out quantities that the run does not have.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from servoctl.errors import RunFolderError
 from servoctl.report.panels import by_unit, draw_bounds, draw_group, draw_violations, violation_rows
@@ -84,7 +84,7 @@ def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Fi
         drawn = blank(10, 4.6, str(trajectory.metadata.get("config") or "run"))
         _write_facts(drawn, trajectory)
         if gives(trajectory, name):
-            FIGURES[name](drawn, trajectory)
+            FIGURES[name].draw(drawn, trajectory)
         if width is not None:
             drawn.set_size_inches(width, width * drawn.get_figheight() / drawn.get_figwidth())
         name_all_lines(drawn)
@@ -123,15 +123,14 @@ def _write_facts(drawn: "Figure", trajectory: Trajectory) -> None:
 
 def gives(trajectory: Trajectory, name: str) -> bool:
     """Whether the run has data for a picture, one of `FIGURES`."""
-    if name == "inputs":
-        return len(trajectory) > 0 and bool(trajectory.actuators)
-    if name == "violations":
-        return bool(violation_rows(trajectory))
-    if name == "bounds":
-        return bool(trajectory.group("bound"))
-    if name == "timing":
-        return bool(timing_groups(trajectory))
-    return len(trajectory) > 0 and bool(trajectory.coordinates)
+    return bool(FIGURES[name].data(trajectory))
+
+
+class Picture(NamedTuple):
+    """How a picture is drawn, and what it is drawn from: without any, a run does not have it."""
+
+    draw: Callable[["Figure", Trajectory], None]
+    data: Callable[[Trajectory], Sized] = lambda trajectory: trajectory.coordinates if len(trajectory) else ()
 
 
 def _coordinates(drawn: "Figure", trajectory: Trajectory) -> None:
@@ -204,13 +203,16 @@ def _overview(drawn: "Figure", trajectory: Trajectory) -> None:
         draw(cell)
 
 
-FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
-    "overview": _overview,
-    "path": _path,
-    "coordinates": _coordinates,
-    "inputs": _whole(lambda drawn, cell, trajectory: draw_group(drawn, cell, trajectory, "u", "Inputs")),
-    "violations": _whole(draw_violations),
-    "bounds": _whole(draw_bounds),
-    "timing": _timing,
+FIGURES = {
+    "overview": Picture(_overview),
+    "path": Picture(_path),
+    "coordinates": Picture(_coordinates),
+    "inputs": Picture(
+        _whole(lambda drawn, cell, trajectory: draw_group(drawn, cell, trajectory, "u", "Inputs")),
+        lambda trajectory: trajectory.actuators if len(trajectory) else (),
+    ),
+    "violations": Picture(_whole(draw_violations), violation_rows),
+    "bounds": Picture(_whole(draw_bounds), lambda trajectory: trajectory.group("bound")),
+    "timing": Picture(_timing, timing_groups),
 }
-"""Name of a picture -> function that draws it."""
+"""Name of a picture -> picture."""

@@ -42,6 +42,11 @@ class SearchProblem:
         """Whether there are several objectives, and so a Pareto front."""
         return len(self.objectives) > 1
 
+    @property
+    def sampler(self) -> str:
+        """The method that chooses the next trials."""
+        return self.tune.sampler or ("nsga2" if self.several else "tpe")
+
     def objective(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
         """The values to minimise, from the metrics of a trial."""
         if self.weights:

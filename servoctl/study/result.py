@@ -117,7 +117,7 @@ class Tuning:
             "objectives": list(self.problem.objectives),
             "over": tune.objective.over,
             "constraints": dict(self.problem.bounds),
-            "sampler": tune.sampler or ("nsga2" if self.problem.several else "tpe"),
+            "sampler": self.problem.sampler,
             "seed": tune.seed,
             "generation": tune.generation,
             "planned": tune.trials,

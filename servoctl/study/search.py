@@ -93,7 +93,7 @@ def _sampler(problem: SearchProblem, generation: int) -> "BaseSampler":
 
     tune = problem.tune
     seed = int(np.random.SeedSequence([tune.seed, generation]).generate_state(1)[0])
-    kind = tune.sampler or ("nsga2" if problem.several else "tpe")
+    kind = problem.sampler
     if kind == "cmaes":
         return samplers.CmaEsSampler(seed=seed, popsize=max(2, tune.generation), warn_independent_sampling=False)
     if kind == "nsga2":
