@@ -236,7 +236,7 @@ def _unmodelled(run: Run) -> float:
 def _of_period(row: BoundRow, p: float, period: float, i: int, rows: Any, after: Any, second: Array) -> float:
     """The most by which a row may be passed, from one held period."""
     h, slope = rows.violation[i], rows.violation_rate[i]
-    if row.kind in ("barrier", "stopping"):
+    if row.degree == 2:
         missed = abs(after.violation[i] - (h + period * slope + period**2 / 2 * second[i])) / period
         return float(abs(second[i]) * period**2 / 8) + _taken_back(row, p, period, missed)
     return _taken_back(row, p, period, abs(after.violation[i] - (h + period * second[i])))
@@ -244,7 +244,7 @@ def _of_period(row: BoundRow, p: float, period: float, i: int, rows: Any, after:
 
 def _taken_back(row: BoundRow, p: float, period: float, missed: float) -> float:
     """How far h falls where each period misses its speed by so much, and the law takes it back."""
-    if row.kind in ("barrier", "stopping"):
+    if row.degree == 2:
         back = max(p * period, SHARE) if row.kind == "stopping" else p * period
         return float(missed * period / min(back, 1.0) ** 2)
     return float(missed / (1.0 - np.exp(-p * period)) if row.kind == "decay" else missed)

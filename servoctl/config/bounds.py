@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.errors import remedy
-from servoctl.laws.barrier import LARGEST
+from servoctl.laws.barrier import too_fast
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
@@ -245,9 +245,7 @@ class BoundConfig(Ruled):
         """A sampled law keeps a bound inside with a rate below 2 / period."""
         for name in ("run", "hil"):
             period = getattr(getattr(config, name), "period", None)
-            if period is not None and self.rate is not None and self.rate * period >= LARGEST:
-                beyond = f"{self.rate:g} 1/s times {name}.period of {period:g} s is {self.rate * period:g}"
-                what = f"{beyond}, beyond which samples leave the bound (stay below {LARGEST / period:g} 1/s)"
+            if self.rate is not None and (what := too_fast(self.rate, period, f"{name}.period")):
                 yield ("rate",), what
 
     def _der_of_positions(self, references: Mapping[str, Any]) -> Broken:

@@ -23,10 +23,10 @@ and `via`: Del Prete 2018, with the position bound of his published code; `gentl
 bound on a response is the l1 norm of its weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,20 @@ LARGEST = 2.0  # with p times the period from here on, samples leave a bound tha
 def default_rate(period: float | None) -> float:
     """p [1/s] of a law with this period [s]; None: it acts continuously."""
     return RATE if period is None else min(RATE, SHARE / period)
+
+
+def too_fast(rate: float, period: float | None, of: str) -> str | None:
+    """Why a law with this period cannot keep a bound with the rate p [1/s]; None if it can.
+
+    Args:
+        of: What has the period.
+    """
+    if period is None or rate * period < LARGEST:
+        return None
+    return (
+        f"{rate:g} 1/s times {of} of {period:g} s is {rate * period:g}, beyond which samples leave the bound (stay "
+        f"below {LARGEST / period:g} 1/s)"
+    )
 
 
 def barrier(h: Any, rate: Any, p: Any, period: float | None) -> Any:
@@ -119,6 +133,24 @@ def _most_towards(h: Any, v: Any, A: Any, D: float) -> Any:
     return minimum(position, viable)
 
 
+Kind = Literal["barrier", "decay", "stopping", "speed"]
+
+
+class Condition(NamedTuple):
+    """The row of one kind of bound: the least value of a derivative of h."""
+
+    degree: int  # 2: of h'', 1: of h'
+    least: Callable[[Any, Any, Any, Any, float | None], Any]  # (h, h', A, p, D) -> its least value
+
+
+CONDITIONS: dict[Kind, Condition] = {
+    "barrier": Condition(2, lambda h, rate, braking, p, period: barrier(h, rate, p, period)),
+    "decay": Condition(1, lambda h, rate, braking, p, period: decay(h, p, period)),
+    "stopping": Condition(2, stopping),
+    "speed": Condition(1, lambda h, rate, braking, p, period: speed(h, p, period)),
+}
+
+
 SIGMAS = 3.0  # standard deviations of the noise that the margin holds
 
 SMALL, LONGEST = 1e-9, 200_000
@@ -135,11 +167,10 @@ class EstimateErrors:
     change: Sequence[float]  # [unit/s^2 per s] s: how fast the disturbance changes
     noise: Sequence[float]  # [unit] r: standard deviation of the positions
 
-    def margin(self, kind: str, rate: float, gradient: Array) -> float:
+    def margin(self, kind: Kind, rate: float, gradient: Array) -> float:
         """The margin of a row [unit of h].
 
         Args:
-            kind: Function of `laws.barrier`.
             rate: p [1/s].
             gradient: A, shape (n,).
         """
@@ -149,7 +180,7 @@ class EstimateErrors:
         noise = sum((a * r) ** 2 * square for a, r, (_, square) in zip(size, self.noise, responses, strict=True))
         return float(changes + SIGMAS * np.sqrt(noise))
 
-    def largest(self, kinds: Sequence[str], rates: Sequence[float], gradients: Sequence[Array]) -> tuple[float, ...]:
+    def largest(self, kinds: Sequence[Kind], rates: Sequence[float], gradients: Sequence[Array]) -> tuple[float, ...]:
         """The largest margin of each row over some states.
 
         Args:
@@ -162,15 +193,16 @@ class EstimateErrors:
 
 
 @lru_cache(256)
-def _response(kind: str, p: float, h: float, late: int, gains: tuple[float, float, float]) -> tuple[float, float]:
+def _response(kind: Kind, p: float, h: float, late: int, gains: tuple[float, float, float]) -> tuple[float, float]:
     """The sum of |h| after a change w of 1, and the sum of h^2 after a reading that is off by 1."""
     timing, K = Timing.of(h, ("u",)), np.array(gains)
     errors = hold(np.eye(3, k=1), np.eye(3)[:, -1:], timing)  # of (q, v, d), under a change of d
     A, B = errors.after, errors.new[:, 0]
     kept = np.eye(3) - np.outer(K, [1.0, 0.0, 0.0])
-    if kind in ("decay", "speed"):  # of degree 1: h' = -k0 h + (k0, 1) (v, d)
-        k = np.array([-float((decay if kind == "decay" else speed)(1.0, p, h))])
-    else:
+    condition = CONDITIONS[kind]
+    if condition.degree == 1:  # h' = -k0 h + (k0, 1) (v, d)
+        k = np.array([-float(condition.least(1.0, 0.0, 0.0, p, h))])
+    else:  # near its limit a coordinate is held like any bound
         k = np.array([-float(barrier(*x, p, h)) for x in ((1.0, 0.0), (0.0, 1.0))])
     degree = len(k)
     chain = hold(np.eye(degree, k=1), np.eye(degree)[:, -1:], timing)

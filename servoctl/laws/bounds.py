@@ -26,8 +26,8 @@ from servoctl.engine.decomposition import frobenius
 from servoctl.engine.linalg import solve_upper
 from servoctl.errors import ServoctlError, TaskError, no_such
 from servoctl.laws import barrier
-from servoctl.laws.barrier import EstimateErrors
-from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind, ReactionRow
+from servoctl.laws.barrier import EstimateErrors, Kind
+from servoctl.laws.bounds_term import BoundRow, BoundsTerm, ReactionRow
 from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
@@ -249,7 +249,8 @@ class Bounds:
         """One sentence for each name or number that does not fit the model or the period."""
         found = []
         for name, bound in self.entries.items():
-            found += [] if bound.rate is None else self._wrong_rate(name, bound.rate)
+            if wrong := None if bound.rate is None else self._wrong_rate(bound.rate):
+                found.append(f"bounds.{name}.rate: {wrong}")
             if bound.margin == "auto":
                 if self.errors is None:
                     found.append(f"bounds.{name}.margin: auto needs an estimator with a model (give it, or a number)")
@@ -265,16 +266,10 @@ class Bounds:
                 found.append(f"bounds.{row.group}: a constraint without a violation is no bound (give h >= 0)")
         return found
 
-    def _wrong_rate(self, name: str, rate: float) -> list[str]:
+    def _wrong_rate(self, rate: float) -> str | None:
         if not 0.0 < rate < np.inf:
-            return [f"bounds.{name}.rate: expected a positive number [1/s], got {rate:g}"]
-        period = self.timing.period
-        if period is None or rate * period < barrier.LARGEST:
-            return []
-        return [
-            f"bounds.{name}.rate: {rate:g} 1/s times the period of {period:g} s is {rate * period:g}, beyond "
-            f"which samples leave the bound (stay below {barrier.LARGEST / period:g} 1/s)"
-        ]
+            return f"expected a positive number [1/s], got {rate:g}"
+        return barrier.too_fast(rate, self.timing.period, "the period")
 
     def _row(self, row: Row, index: int, rows: Sequence[Row]) -> BoundRow:
         of = self.entries[row.group].of

@@ -15,14 +15,14 @@ now and half a period after the command begins to act, at the state that the las
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from servoctl.engine.decomposition import frobenius
 from servoctl.engine.symbol import above, maximum, minimum, where
-from servoctl.laws import barrier
 from servoctl.laws.active_set import greatest
+from servoctl.laws.barrier import CONDITIONS, Kind
 from servoctl.laws.limits import Start
 from servoctl.laws.preload import multiplier_rows
 from servoctl.laws.term import AttachedTerm
@@ -33,9 +33,6 @@ from servoctl.types import Array, Command, State
 
 Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
 
-Kind = Literal["barrier", "decay", "stopping", "speed"]
-
-
 FAR = 1e12  # distance to a bound that is out of reach [unit of h]; its square is far from the largest number
 
 
@@ -43,7 +40,12 @@ class BoundRow(NamedTuple):
     """A row of the model's bounds."""
 
     name: str  # under which it is reported; the two sides of a limit have one name
-    kind: Kind  # function of `laws.barrier`
+    kind: Kind  # key of `barrier.CONDITIONS`
+
+    @property
+    def degree(self) -> int:
+        """2: h'' is held at or above a least value; 1: h'."""
+        return CONDITIONS[self.kind].degree
 
 
 class ReactionRow(NamedTuple):
@@ -178,13 +180,7 @@ class BoundsTerm(AttachedTerm):
         for i, row in enumerate(self.rows):
             assert of is not None
             h, rate, p = of.violation[i] - self.margins[i], of.violation_rate[i], self.rates[i]
-            if row.kind == "barrier":
-                found.append(barrier.barrier(h, rate, p, self.timing.period))
-            elif row.kind == "stopping":
-                found.append(barrier.stopping(h, rate, self.braking[i], p, self.timing.period))
-            else:
-                least = barrier.decay if row.kind == "decay" else barrier.speed
-                found.append(least(h, p, self.timing.period))
+            found.append(CONDITIONS[row.kind].least(h, rate, self.braking[i], p, self.timing.period))
         pairs = zip(self.reactions, self.values, strict=True)
         return np.array([*found, *(-value if reaction.most else value for reaction, value in pairs)])
 
@@ -201,7 +197,7 @@ class BoundsTerm(AttachedTerm):
         D, delay, later = self.timing.h, self.timing.mean_delay, []
         for row, p in zip(self.rows, self.rates, strict=True):
             of_second = (0.5 + p * D / 6.0) / (1.0 + p * D / 2.0)
-            later.append(of_second if row.kind in ("barrier", "stopping") else 0.5)
+            later.append(of_second if row.degree == 2 else 0.5)
         later += [0.0] * len(self.reactions)  # a reaction holds from the first moment on
         theta = where(above(change, 0.0), 0.0, np.array(later))
         mean: Array = change * running * (delay + theta * D) / (delay + D / 2.0)

@@ -11,8 +11,8 @@ from bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, st
 import servoctl as sc
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import model_gains
-from servoctl.laws.barrier import EstimateErrors, barrier, decay, stopping
-from servoctl.laws.bounds_term import BoundRow, BoundsTerm, Kind
+from servoctl.laws.barrier import EstimateErrors, Kind, barrier, decay, stopping
+from servoctl.laws.bounds_term import BoundRow, BoundsTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
