@@ -74,7 +74,7 @@ def parallelogram(quick: bool) -> Results:
 
         choices = start.choices.quick() if quick else start.choices
         ours = our_candidates(start.loop, start.ours(), duration, OURS, choices, "vm" if quick else "c")
-        best = fastest([*ours, *peer_candidates(start.theirs(duration), choices)], exact, TOLERANCE)
+        best = fastest([*ours, *peer_candidates(start.theirs(duration), choices)], exact, TOLERANCE, quick)
         yield race(f"parallelogram, {duration:g} s to 1e-6 rad, {start.name}", best, TOLERANCE, quick)
 
 

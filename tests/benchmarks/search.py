@@ -20,7 +20,7 @@ WORTH = 2.0
 """A series ends when it takes this many times as long as the best candidate of its program."""
 
 SHORT, AGAIN = 0.5, 10
-"""An accurate candidate runs again until `SHORT` [s] have passed, at most `AGAIN` times."""
+"""An accurate candidate runs again until `SHORT` [s] have passed, at most `AGAIN` times; in a quick run never."""
 
 RACE, ROUNDS, SEVERAL = 10.0, (3, 25), 5
 """Intended time of a race [s], its fewest and most turns, and short runs in one turn."""
@@ -59,13 +59,16 @@ def attempt(candidate: Candidate, exact: Callable[[Array], Array]) -> Trial:
     return Trial(candidate, error if np.isfinite(error) else np.inf, seconds)
 
 
-def fastest(candidates: Iterable[Candidate], exact: Callable[[Array], Array], tolerance: float) -> dict[str, Trial]:
+def fastest(
+    candidates: Iterable[Candidate], exact: Callable[[Array], Array], tolerance: float, quick: bool = False
+) -> dict[str, Trial]:
     """Program -> its fastest candidate that is accurate enough; if none is, its most accurate.
 
     Args:
         candidates: What to try.
         exact: Times -> angles.
         tolerance: Largest error [rad].
+        quick: Whether each runs once.
     """
     best_of: dict[str, Trial] = {}
     last: dict[tuple[str, str], float] = {}
@@ -74,7 +77,7 @@ def fastest(candidates: Iterable[Candidate], exact: Callable[[Array], Array], to
         if best is not None and best.error <= tolerance and last.get(series, 0.0) > WORTH * best.seconds:
             continue
         trial = attempt(candidate, exact)
-        if trial.error <= tolerance:  # the least of several runs: the first one starts with cold caches
+        if trial.error <= tolerance and not quick:  # the least of several runs: the first one starts with cold caches
             again = [attempt(candidate, exact).seconds for _ in range(int(min(AGAIN, SHORT / trial.seconds)))]
             trial = Trial(candidate, trial.error, min([trial.seconds, *again]))
         last[series] = trial.seconds
@@ -96,7 +99,7 @@ def race(work: str, best: Mapping[str, Trial], tolerance: float, quick: bool) ->
         name: timed(lambda _, trial=trial: trial.candidate.run(), time.process_time) for name, trial in best.items()
     }
     with np.errstate(all="ignore"):
-        times = medians(contestants, rounds, SEVERAL if once < RACE / 100 else 1)
+        times = medians(contestants, rounds, 1 if quick or once >= RACE / 100 else SEVERAL)
     entries = [Entry(f"{name}, {t.candidate.how}", times[name], t.error, tolerance) for name, t in best.items()]
     return Line(work, tuple(entries), "each with the fastest of its settings; difference: error [rad]; processor time")
 

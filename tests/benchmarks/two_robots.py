@@ -300,7 +300,7 @@ def open_loop(quick: bool) -> Results:
     motion = PeerMotion(ROBOTS, ROBOTS.joint_angles(START), np.zeros(5),
                         ROBOTS.joint_forces(actuation() @ TORQUES), 1.0, list(range(5)))  # fmt: skip
     ours = our_candidates(lambda alpha: compiled(open_loop_run(alpha)), x, 1.0, list(range(5)), choices)
-    best = fastest([*ours, *peer_candidates(motion, choices)], reference(), OPEN_TOLERANCE)
+    best = fastest([*ours, *peer_candidates(motion, choices)], reference(), OPEN_TOLERANCE, quick)
     yield race("two robots, open loop, 1 s to 1e-6 rad", best, OPEN_TOLERANCE, quick)
 
 
