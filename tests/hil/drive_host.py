@@ -14,6 +14,7 @@ from hil.loop import nanoseconds
 from hil.protocols.registry import build
 from hil.rig.dispatch import Dispatch
 from hil.rig.handshake import Handshake
+from servoctl.mechanics.plant import Plant
 
 PERIOD = 0.002  # [s]
 
@@ -23,6 +24,7 @@ class Host:
 
     Args:
         settings: Of the driver.
+        plant: The machine; None: `Axes`.
         changes: Of the settings of the emulated drive, where they differ; `options` are added.
 
     Attributes:
@@ -31,10 +33,11 @@ class Host:
             that cyclic frames show only what changes.
     """
 
-    def __init__(self, settings: SensorSettings, **changes: Any) -> None:
+    def __init__(self, settings: SensorSettings, plant: Plant | None = None, **changes: Any) -> None:
         options = changes.pop("options", {})
         there = replace(settings, **changes, options={**settings.options, **options})
-        self.bench = bench(there) if isinstance(there, DriveSettings) else bench(sensors=[there])
+        drives, sensors = ([there], []) if isinstance(there, DriveSettings) else ([], [there])
+        self.bench = bench(*drives, sensors=sensors, plant=plant)
         self.node: Any = self.bench.emulator.nodes[settings.name]
         self.drive: Any = build(settings, PERIOD)
         self.instead: Mapping[str, str] = {}

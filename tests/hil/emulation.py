@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,15 +105,6 @@ class Bench:
     def ask(self, frame: Frame, milliseconds: float = 2.0) -> list[Frame]:
         self.bus.send(frame)
         return self.collect(milliseconds)
-
-    def until(self, done: Callable[[], bool], every: Callable[[], None], ticks: int = 200) -> None:
-        """Does something each 2 ms until a condition holds."""
-        for _ in range(ticks):
-            if done():
-                return
-            every()
-            self.collect(2.0)
-        raise AssertionError("never came true")
 
 
 def bench(

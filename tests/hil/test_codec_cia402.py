@@ -1,7 +1,6 @@
-"""CiA 402 process data: golden frames, the state machine, and python-canopen's PDO maps as a second reader."""
+"""CiA 402 process data: types of objects, the state machine, and PDO maps of python-canopen as a second reader."""
 
 import math
-import struct
 
 import canopen
 from canopen_objects import node_dictionary
@@ -90,15 +89,6 @@ def test_we_read_the_status_of_python_canopen(word: int, torque: int, error: int
         assert drive.rejected == 1
     else:
         assert drive.next_torque == torque * 1.0 / 1000 and drive.saturated == bool(word >> 11 & 1)
-
-
-def test_golden_frames() -> None:
-    drive = driver()
-    drive.take_as_enabled()
-    assert drive.encoding.frame_of(0.1505).data.hex() == "0f009600"
-    word, position, torque = struct.unpack("<Hih", bytes.fromhex("37126079feffe7ff"))
-    assert (cia402.state_of(word), position, torque) == (Cia402State.ENABLED, -100_000, -25)
-    assert cia402.nmt(cia402.START, 5) == bytes((1, 5))
 
 
 # Bits 6, 5, 3, 2, 1, 0 of the statusword as CiA 402 prints them; x is any.

@@ -1,4 +1,4 @@
-"""MIT frames: golden frames, another implementation, round trips in exact arithmetic, and what must never be sent."""
+"""MIT frames: another implementation, round trips in exact arithmetic, and what must never be sent."""
 
 from fractions import Fraction
 from typing import Any
@@ -34,17 +34,6 @@ def fields(data: bytes, ranges: Ranges) -> list[Fraction]:
         values.append(Fraction(low) + number * (Fraction(high) - Fraction(low)) / (2**width - 1))
     assert bits == ""
     return values
-
-
-def test_golden_frames() -> None:
-    drive = driver(RANGES)
-    assert drive.encoding.frame.data.hex() == drive.command(0.0).data.hex() == "7fff7ff0000007ff"
-    assert drive.command(2.0).data.hex() == "7fff7ff0000008e3"
-    assert [mit.special(code).hex() for code in (mit.ENABLE, mit.DISABLE, mit.CLEAR_FAULT)] == [
-        "fffffffffffffffc",
-        "fffffffffffffffd",
-        "fffffffffffffffb",
-    ]
 
 
 def their_motor(ranges: Ranges) -> Any:

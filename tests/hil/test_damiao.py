@@ -1,21 +1,19 @@
 """Damiao: registers are read back and compared, and an emulated drive answers as its owner's own program expects."""
 
 import struct
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import can
 import pytest
+from drive_host import Host
 from emulation import Axes, Bench, bench, drive_settings
 from interfaces import BITRATE, EACH, keys_of
 from test_emulator_process import serving
+from wall_clock import wait_until
 
 from hil.codecs import mit as codec
-from hil.drives.mit import MitDrive
 from hil.emulator.mit import Mit
 from hil.frame import Frame
-from hil.protocols.registry import build
 from hil.session.start import Request, start
 from tests.faces import on_drives
 
@@ -96,23 +94,11 @@ def belt(*overrides: str) -> Request:
 def fallen(torque: float) -> float:
     """How far a braked axis under 5 N falls while its watchdog of 50 ms is tested with a torque [m]."""
     settings = drive_settings("mit", node=NODE, options=OPTIONS, watchdog=0.05, torque_limit=15.0, brake=True)
-    host = bench(settings, plant=Axes(weight=5.0))
-    drive = build(settings, 0.002)
-    assert isinstance(drive, MitDrive)
-    for step in drive.test_watchdog(torque):
-        host.send(*step.send)
-        for _ in range(100):
-            if not drive.quiet:
-                host.send(*drive.alive_frames())
-            for frame in host.collect(2.0):
-                drive.accept(frame)
-            if step.done():
-                break
-        else:
-            raise AssertionError(step.expected)
-    host.collect(120.0)
-    assert not host.emulator.drive("a").motor.enabled
-    return 0.5 - float(host.emulator.state[0][0])
+    host = Host(settings, plant=Axes(weight=5.0))
+    host.order(f"test_watchdog {torque}")
+    host.bench.collect(120.0)
+    assert not host.node.motor.enabled
+    return 0.5 - float(host.bench.emulator.state[0][0])
 
 
 def test_the_watchdog_test_holds_an_axis_whose_brake_opens() -> None:
@@ -130,14 +116,6 @@ def test_a_drive_with_another_range_is_refused_before_it_is_enabled(tmp_path: Pa
     assert ended.exit_code == 3
     said = "TMAX (register 23) is 12 N m, the range of torque in the config is 10 N m"
     assert [said in event.detail for event in ended.events] == [True]
-
-
-def wait_until(done: Callable[[], bool], every: Callable[[], None] = lambda: None) -> None:
-    end = time.monotonic() + 20.0
-    while not done():
-        assert time.monotonic() < end
-        every()
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("fd", [False, True], ids=["classic", "fd"])
@@ -173,7 +151,7 @@ def test_the_owners_program_drives_an_emulated_drive(interface: str, fd: bool, m
                 began = motor.state["pos"]
                 wait_until(
                     lambda: abs(motor.state["torq"] - 1.0) < 0.01 and motor.state["pos"] > began + 0.01,
-                    lambda: motor.send_cmd_mit(feedforward_torque=1.0),
+                    each=lambda: motor.send_cmd_mit(feedforward_torque=1.0),
                 )
                 assert server.emulator.drive("a").motor.enabled
                 wait_until(lambda: not server.emulator.drive("a").motor.enabled)  # nobody commands any more

@@ -12,6 +12,7 @@ from canopen.profiles.p402 import BaseNode402
 from canopen_objects import node_dictionary
 from emulation import Axes, drive_settings, served, system_of, target
 from interfaces import EACH, keys_of
+from wall_clock import wait_until
 
 from hil.bus import BusError
 from hil.bus.open import START, answers_as_emulator, emulator_lateness, open_bus
@@ -66,12 +67,12 @@ def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -
             first = server.emulator
             assert first.nodes["a"].encoder.jump == 0.0
             bus.send(Frame(NODE << 5 | 0x18, bytes(1)))  # Clear_Errors: a loop is at work
-            _wait(lambda: server.outlets["main"].heard > 0)
+            wait_until(lambda: server.outlets["main"].heard > 0)
             with pytest.raises(BusError, match="bus main: another loop has the emulated drives"):
                 answers_as_emulator(bus, clock, 5.0)
             assert server.emulator is first
             bus.send(START)
-            _wait(lambda: server.emulator.nodes["a"].encoder.jump == 0.5)
+            wait_until(lambda: server.emulator.nodes["a"].encoder.jump == 0.5)
             time.sleep(2.0 * QUIET / SECOND)
         bus.close()
 
@@ -145,7 +146,7 @@ def test_the_master_of_python_canopen_enables_the_drive_and_stops_it(interface: 
             assert isinstance(drive, CiA402)
             assert drive.state is Cia402State.ENABLED
             server.emulator.world.after(0, lambda: drive.trip(0x2310))  # in the thread that serves
-            _wait(lambda: node.state == "FAULT")
+            wait_until(lambda: node.state == "FAULT")
             node.reset_from_fault()  # and enables it again
             assert node.state == "OPERATION ENABLED"
         finally:
@@ -181,11 +182,3 @@ def _map(node: BaseNode402) -> None:
         pdo.trans_type, pdo.enabled = 255, True
         pdo.event_timer = 50 if pdo is node.tpdo[1] else 0
         pdo.save()
-
-
-def _wait(done: object, limit: float = 10.0) -> None:
-    assert callable(done)
-    end = time.monotonic() + limit
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -75,11 +75,15 @@ def write_config(
     return path
 
 
-def wait_until(done: Callable[[], Any], why: Callable[[], str]) -> None:
+def wait_until(
+    done: Callable[[], Any], why: Callable[[], str] = lambda: "it never came true", each: Callable[[], Any] = bool
+) -> None:
+    """Waits for a condition; `each` is done between two looks."""
     end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, why()
-        time.sleep(0.02)
+        each()
+        time.sleep(0.002)
 
 
 class Child:

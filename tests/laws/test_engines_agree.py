@@ -14,7 +14,7 @@ from servoctl.types import Array
 RELATIVE = 1e-9
 """Rounding times the conditions of these plants, below 1e5."""
 
-STATES = 20
+STATES = 8
 
 
 @cache
