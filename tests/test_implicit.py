@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,28 +17,22 @@ from servoctl.mechanics.constraint import Holonomic
 from servoctl.simulation import adaptive
 from servoctl.simulation.adaptive import differences
 from servoctl.types import Array
+from tests.small_plants import Masses
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))
 
 
 @dataclass(frozen=True)
-class Cyclic(servoctl.Plant):
+class Cyclic(Masses):
     """A stiff, driven oscillator y beside a coordinate x that nothing depends on by any amount that counts."""
 
+    forces: str = "F"
     stiffness: float = 4e4
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {"F": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(2)
 
     def force(self, q: Array, v: Array, t: float) -> Array:
         return np.array(
             [0.1 - 1e-300 * np.sin(q[0]), -self.stiffness * q[1] ** 3 - 0.1 * v[1] + 400.0 * np.cos(7.0 * t)]
         )
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.array([[1.0], [0.0]])
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Integration against exact solutions: orders, tolerances, holds, rows between steps, the last row, and broken runs."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,29 +17,23 @@ from servoctl.mechanics.constraint import Holonomic
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.rows import Grid
 from servoctl.types import Array, Status
+from tests.small_plants import Masses
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))
 ENGINES = pytest.mark.parametrize("engine", ["vm", "numpy", COMPILED])
 
 
 @dataclass(frozen=True)
-class Oscillator(servoctl.Plant):
+class Oscillator(Masses):
     """x'' = -w^2 x - 2 d x' + f: a linear plant with a known answer to everything."""
 
+    names: str = "x"
+    forces: str = "f"
     w: float = 3.0
     d: float = 0.2
 
-    coordinates: ClassVar = {"x": "m"}
-    actuators: ClassVar = {"f": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(1)
-
     def force(self, q: Array, v: Array, t: float) -> Array:
         return np.array([-(self.w**2) * q[0] - 2 * self.d * v[0]])
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(1)
 
     def exact(self, t: Array, x: float, v: float) -> Array:
         """x(t) of the free motion."""

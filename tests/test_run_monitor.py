@@ -1,7 +1,6 @@
 """What ends a run whose motion is not the plant's: the energy, and the rank that the geometry allows."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,21 +12,19 @@ from servoctl.mechanics.passive_rank import allowed_rank, dependent_rows
 from servoctl.simulation.monitor import MotionMonitor
 from servoctl.types import State
 from tests.benchmarks.parallelogram import pose, start_overrides
+from tests.small_plants import Masses
 
 
 @dataclass(frozen=True)
-class Oscillator(sc.Plant):
+class Oscillator(Masses):
     """A mass on a spring; beyond `wall` a force acts that its energy does not know."""
 
     k: float = 9.0  # [N/m]
     damping: float = 0.0  # [N s/m]
     push: float = 0.0  # [N]
     wall: float = 0.5  # [m]
-    coordinates: ClassVar[dict[str, str]] = {"x": "m"}
-    actuators: ClassVar[dict[str, str]] = {}
-
-    def mass_matrix(self, q, t):
-        return np.eye(1)
+    names: str = "x"
+    forces: str = ""
 
     def force(self, q, v, t):
         return np.array([-self.k * q[0] - self.damping * v[0] + sc.where(q[0] < -self.wall, self.push, 0.0)])

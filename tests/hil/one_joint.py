@@ -1,7 +1,6 @@
 """Sensing of one joint whose model expects a speed that the test sets: what becomes of each sample."""
 
 import math
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,29 +13,11 @@ from hil.sensing.channels import Channel
 from hil.sensing.sensing import Sensing
 from servoctl.engine.ccode import BoundCall
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.plant import Plant
-from servoctl.types import Array, State
+from servoctl.types import State
 from tests.hil.samples import Measurement, sense
+from tests.small_plants import Masses
 
-
-@dataclass(frozen=True)
-class Wheel(Plant):
-    """One inertia of 1 kg m^2 and one motor."""
-
-    coordinates = {"u1": "rad"}  # noqa: RUF012
-    actuators = {"u1": "N m"}  # noqa: RUF012
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.eye(1)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(1)
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(1)
-
-
-MODEL = Model(Wheel(), {}, State(0.0, np.zeros(1), np.zeros(1)))
+MODEL = Model(Masses("u1", "u1"), {}, State(0.0, np.zeros(1), np.zeros(1)))
 
 
 class OneJoint:

@@ -64,7 +64,7 @@ def run(positions: list[float], expected: float = math.nan) -> list[Implausibili
 def test_one_jump_is_left_out_and_two_stop() -> None:
     joint = OneJoint(CHANNEL)
     assert joint.tick(1.0, 0) is None
-    jump = Implausibility("u1", "encoder jumped: +0.1 rad in 2.5 ms, at most 0.0228 rad are possible", False)
+    jump = Implausibility("u1", "encoder jumped: +0.1 m in 2.5 ms, at most 0.0228 m are possible", False)
     assert joint.tick(1.1, 1) == jump
     assert measured(joint.sensing).positions == [1.0] and measured(joint.sensing).ages == [T]
     assert joint.tick(1.001, 2) is None
@@ -86,7 +86,7 @@ def test_samples_that_are_not_numbers_are_left_out(bad: float) -> None:
 def test_a_stuck_encoder_on_a_moving_joint_is_found_within_a_tenth_of_a_second(expected: float) -> None:
     tick, found = next((k, found) for k, found in enumerate(run([0.3] * 60, expected)) if found is not None)
     assert 0.02 <= tick * T <= 0.1
-    assert found.stops and "encoder stands still at 0.3 rad for" in found.reason
+    assert found.stops and "encoder stands still at 0.3 m for" in found.reason
 
 
 def test_a_joint_at_rest_is_not_stuck_though_the_model_creeps_and_static_friction_holds() -> None:

@@ -18,6 +18,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.faces import on_drives
 from tests.hil.fixed_observer import judge
+from tests.small_plants import Masses
 
 T, LIMITS, SHARE = 0.0025, np.array([10.0, 2.0]), 0.1
 
@@ -79,17 +80,14 @@ def test_two_windows_beyond_the_tolerance_are_a_finding() -> None:
 
 
 @dataclass(frozen=True)
-class Swing(Plant):
+class Swing(Masses):
     """A force on a bar that turns, whose lever is shorter the further it has turned."""
 
-    coordinates = {"phi": "rad"}  # noqa: RUF012
-    actuators = {"a": "N"}  # noqa: RUF012
+    names: str = "phi"
+    forces: str = "a"
 
     def mass_matrix(self, q: Array, t: float) -> Array:
         return np.array([[2.0 + q[0]]])
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(1)
 
     def actuation(self, q: Array, t: float) -> Array:
         return np.array([[np.cos(q[0])]])

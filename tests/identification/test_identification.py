@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from servoctl.identification.solution import _eta, _moments, base, is_physical, 
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
 from servoctl.types import Array
 from tests.config_texts import plant_text
+from tests.small_plants import Masses
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -292,23 +292,19 @@ def test_intervals_of_95_percent_cover_the_truth(arm_log: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Slides(sc.Plant):
+class Slides(Masses):
     """Two masses on rails with one damping of both."""
 
+    forces: str = "F G"
     m1: float = 1.0  # [kg]
     m2: float = 1.0  # [kg]
     d: float = 0.3  # [N s/m]
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {"F": "N", "G": "N"}
 
     def mass_matrix(self, q: Array, t: float) -> Array:
         return np.array([[self.m1, 0.0], [0.0, self.m2]])
 
     def force(self, q: Array, v: Array, t: float) -> Array:
         return -self.d * v
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(2)
 
 
 def test_viscous_friction_beside_a_damping_of_all_joints_is_found() -> None:

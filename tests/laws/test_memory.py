@@ -2,40 +2,33 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import expm
 
-import servoctl
 from servoctl.assembly import simulate
 from servoctl.laws.law import AttachedLaw, Law
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, Status
+from tests.small_plants import Masses
 
 
 @dataclass(frozen=True)
-class Cart(servoctl.Plant):
+class Cart(Masses):
     """x'' = f / m - d x' + load / m."""
 
+    names: str = "x"
+    forces: str = "f"
     m: float = 2.0
     d: float = 0.3
     load: float = 1.5
 
-    coordinates: ClassVar = {"x": "m"}
-    actuators: ClassVar = {"f": "N"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return np.array([[self.m]])
-
     def force(self, q: Array, v: Array, t: float) -> Array:
         return np.array([self.load - self.m * self.d * v[0]])
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(1)
 
 
 @dataclass(frozen=True)

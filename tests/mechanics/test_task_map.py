@@ -4,7 +4,6 @@ import inspect
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,21 +13,15 @@ from servoctl.errors import TaskError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.task_map import sample_task_map
 from servoctl.types import Array, State
+from tests.small_plants import Masses
 
 
 @dataclass(frozen=True)
-class Slider(sc.Plant):
+class Slider(Masses):
     """A force along a direction that turns with `a`."""
 
-    m: float = 1.0
-    coordinates: ClassVar = {"x": "m", "y": "m", "a": "rad"}
-    actuators: ClassVar = {"F": "N", "T": "N m"}
-
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return self.m * np.eye(3)
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return 0.0 * v
+    names: str = "x y a"
+    forces: str = "F T"
 
     def actuation(self, q: Array, t: float) -> Array:
         return np.array([[np.cos(q[2]), 0.0], [np.sin(q[2]), 0.0], [0.0, 1.0]])

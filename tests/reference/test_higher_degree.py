@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.input_output import InputOutput
 from servoctl.simulation.internal_dynamics import internal_dynamics
 from servoctl.types import Array
+from tests.small_plants import Masses
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text())
 MOVE = Polynomial([0.0] * 7 + [1716.0, -9009.0, 20020.0, -24024.0, 16380.0, -6006.0, 924.0])
@@ -109,21 +110,12 @@ def test_constraint_following_on_such_a_row_names_row_degree_and_law() -> None:
 
 def test_a_row_that_no_input_reaches_at_any_degree_is_named() -> None:
     @dataclass(frozen=True)
-    class Apart(sc.Plant):
-        coordinates: ClassVar = {"x": "m", "y": "m"}
-        actuators: ClassVar = {"F": "N"}
-
-        def mass_matrix(self, q: Array, t: float) -> Array:
-            return np.eye(2)
-
+    class Apart(Masses):
         def force(self, q: Array, v: Array, t: float) -> Array:
             return -q
 
-        def actuation(self, q: Array, t: float) -> Array:
-            return np.array([[1.0], [0.0]])
-
     with pytest.raises(TaskError, match=r"alone: no input appears in its derivatives up to the 8th"):
-        sc.simulate(Apart(), {"alone": sc.Holonomic("y")}, law(), q=0.0, duration=1.0)
+        sc.simulate(Apart(forces="F"), {"alone": sc.Holonomic("y")}, law(), q=0.0, duration=1.0)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from servoctl.simulation.adaptive import differences
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, Status
+from tests.small_plants import Masses
 
 
 @dataclass(frozen=True)
@@ -169,22 +170,15 @@ def test_a_swarm_is_compiled_robot_by_robot() -> None:
 
 
 @dataclass(frozen=True)
-class GrainAndShip(sc.Plant):
+class GrainAndShip(Masses):
     """Two masses of 1e-5 and 1e6 kg that do not act on each other."""
 
+    forces: str = "F G"
     grain: float = 1e-5
     ship: float = 1e6
-    coordinates: ClassVar = {"x": "m", "y": "m"}
-    actuators: ClassVar = {"F": "N", "G": "N"}
 
     def mass_matrix(self, q: Array, t: float) -> Array:
         return np.diag([self.grain, self.ship])
-
-    def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.zeros(2)
-
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(2)
 
 
 @pytest.mark.parametrize("engine", ["numpy", "vm", "c"])
