@@ -70,7 +70,13 @@ class InputRows(NamedTuple):
     size: Any  # pivots of T count relative to this times |L^-1 B|_F
 
 
-_FUNCTIONS = {**NUMPY_FUNCTIONS, "min": symbol.minimum, "max": symbol.maximum}
+# NumPy's own functions of two arguments do not take a number before a symbol
+_FUNCTIONS = {
+    **NUMPY_FUNCTIONS,
+    "atan2": symbol.ELEMENTWISE["arctan2"],
+    "min": symbol.minimum,
+    "max": symbol.maximum,
+}
 
 
 def equation_value(equation: "str | Expression", plant: Plant, state: State) -> Any:

@@ -86,6 +86,10 @@ HOLONOMIC: dict[str, tuple[Holonomic, Callable[[Array, float], Any]]] = {
     ),
     "equation without time": (Holonomic("x**2 + y**2 - l"), lambda q, t: q[0] ** 2 + q[1] ** 2 - 0.7),
     "equation of atan2": (Holonomic("atan2(y, x) - z"), lambda q, t: np.arctan2(q[1], q[0]) - q[2]),
+    "equation of a number and a symbol": (
+        Holonomic("atan2(0.5, x) - z + 2**y"),
+        lambda q, t: np.arctan2(0.5, q[0]) - q[2] + 2 ** q[1],
+    ),
     "class": (OnCylinder(), OnCylinder().phi),
     "class of two rows": (Curve(), Curve().phi),
 }
