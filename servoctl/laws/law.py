@@ -23,6 +23,7 @@ from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.term import AttachedTerm
+from servoctl.mechanics.audit import DEPENDS
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -120,10 +121,7 @@ def _answers(
                 raise
             continue
         if not np.array_equal(one, other, equal_nan=True):
-            raise TaskError(
-                f"{name}: two answers at one state, {one} and {other} (the answer may depend on the arguments alone: "
-                "no counter, no random number, nothing kept from an earlier call)"
-            )
+            raise TaskError(f"{name}: two answers at one state, {one} and {other} {DEPENDS}")
         answers.append((arrays, one))
     return answers
 

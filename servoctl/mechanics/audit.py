@@ -23,7 +23,8 @@ from servoctl.engine.structured import asymmetry, entries, filled, smallest_eige
 from servoctl.engine.trace import mismatch
 from servoctl.errors import PlantError, TaskError, TraceError, in_one_line
 from servoctl.mechanics import plant_values
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import TERMS
 from servoctl.types import Array, State
@@ -40,6 +41,10 @@ ROUND_OFF = 1e-5
 """Least scale of a row relative to the largest: with the tolerance of 1e-10, what is left of terms that cancel."""
 
 PASSIVE = ("passive_constraints", "passive_rates")
+
+DEPENDS = (
+    "(the answer may depend on the arguments alone: no counter, no random number, nothing kept from an earlier call)"
+)
 
 
 @dataclass(frozen=True)
@@ -180,8 +185,7 @@ def _require_one_answer(one: PlantSample, other: PlantSample) -> None:
             first, second = (x[differ][0] if before.shape == again.shape else x.shape for x in (before, again))
             raise PlantError(
                 f"{type(one.plant).__name__}.{method}: two answers at one state, {first!s} and {second!s} at "
-                f"{_in_words(one.state)} (the answer may depend on the arguments alone: no counter, no random "
-                "number, nothing kept from an earlier call)"
+                f"{_in_words(one.state)} {DEPENDS}"
             )
 
 
@@ -257,6 +261,64 @@ def require_equal(kernel: Kernel, places: Sequence[Array], parameters: Array, sa
                     f"{type(samples[0].plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
                     f"at q={np.round(at.state.q, 3)} (a branch on the state, or a value fixed in __post_init__?)"
                 )
+
+
+def require_equal_rows(
+    functions: Mapping[str, Callable[[State], Mapping[str, Array]]],
+    rows: Sequence[Row],
+    compiled: Callable[[State], Rows],
+    states: Sequence[State],
+) -> None:
+    """Raises TaskError unless compiled rows equal what the user's code gives on numbers, at all states that it takes.
+
+    Args:
+        functions: Name of a constraint -> what its code gives: see `Constraint.in_numpy`.
+        rows: What each compiled row is.
+        compiled: The compiled rows at a state.
+        states: Where to compare.
+    """
+    for name, function in functions.items():
+        for state in states:
+            try:
+                one, other = function(state), function(state)
+            except (Exception, SystemExit):  # the state may lie where the run never goes
+                continue
+            for field, values in one.items():
+                if not np.all(_equal(values, other[field])):
+                    answers = f"{values} and {other[field]} at {_in_words(state)}"
+                    raise TaskError(f"{name}: two answers at one state, {answers} {DEPENDS}")
+                _compare(name, values, getattr(compiled(state), field), rows, state)
+
+
+def require_equal_passive(
+    samples: Sequence[PlantSample], rows: Sequence[Row], compiled: Callable[[State], Rows]
+) -> None:
+    """Raises PlantError unless the compiled violations of a plant's own constraints are those of its code.
+
+    Args:
+        samples: The plant at states; those with other parameters are passed over.
+        rows: What each compiled row is.
+        compiled: The compiled rows at a state.
+    """
+    plant = samples[0].plant
+    for at in (at for at in samples if at.plant is plant):
+        actual = compiled(at.state).violation
+        for method, groups in at.passive.items():
+            values = {name: np.ravel(value) for name, value in groups.items() if not isinstance(value, Constraint)}
+            try:
+                for name, value in values.items():
+                    _compare(name, value, actual, rows, at.state)
+            except TaskError as error:
+                raise PlantError(f"{type(plant).__name__}.{method}: {error}") from error
+
+
+def _compare(name: str, values: Array, actual: Array, rows: Sequence[Row], state: State) -> None:
+    """Raises TaskError unless a constraint's values are those of its compiled rows."""
+    members = [i for i, row in enumerate(rows) if row.group == name]
+    size = np.abs(values, where=np.isfinite(values), out=np.zeros(values.shape)).max(initial=1.0)
+    if difference := mismatch(values, actual[members].reshape(values.shape), size):
+        where = f"relative at {_in_words(state)} (the code takes another way on symbols)"
+        raise TaskError(f"{name}: symbols and NumPy differ by {difference:.1e} {where}")
 
 
 def _scales(samples: Sequence[Sequence[Array]]) -> list[Array]:

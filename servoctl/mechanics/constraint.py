@@ -97,6 +97,10 @@ def _numbers(array: Array, where: str) -> Array:
     return array
 
 
+def _values(value: Any) -> Array:
+    return np.atleast_1d(np.asarray(value, dtype=float))
+
+
 class Constraint(ABC):
     """Equations that the accelerations of a plant must satisfy."""
 
@@ -146,6 +150,10 @@ class Constraint(ABC):
             TraceError: The code of the constraint cannot be traced.
             TaskError: The equation does not fit the class, or a value has the wrong shape.
         """
+
+    def in_numpy(self, state: State) -> dict[str, Array]:
+        """Field of `Rows` -> its value at a state by the user's own code, on numbers; {} if there is none."""
+        return {}
 
     def standing(self) -> "Constraint":
         """This constraint with its time held at 0 for t <= 0, so that a path waits at its start without a rate."""
@@ -250,6 +258,9 @@ class Holonomic(_FromSource):
         """The error, a scalar or shape (r,); plain NumPy."""
         return self._call(q, t)
 
+    def in_numpy(self, state: State) -> dict[str, Array]:
+        return {} if self.equation is not None else {"violation": _values(self.phi(state.q, self._time(state.t)))}
+
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if self.equation is not None and self.equation.velocities:
             name = sorted(self.equation.velocities)[0]
@@ -272,6 +283,10 @@ class Nonholonomic(_FromSource):
     def psi(self, q: Array, v: Array, t: float) -> Any:
         """The error, a scalar or shape (r,); plain NumPy."""
         return self._call(q, v, t)
+
+    def in_numpy(self, state: State) -> dict[str, Array]:
+        t, q, v = state
+        return {} if self.equation is not None else {"violation": _values(self.psi(q, v, self._time(t)))}
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         now = self._time(t)
@@ -331,6 +346,12 @@ class SecondOrder(Constraint):
         """The time derivative of the violation, shape (r,); None: there is none."""
         source = getattr(self, "_violation_rate", None)
         return None if source is None else source(q, v, t)
+
+    def in_numpy(self, state: State) -> dict[str, Array]:
+        at = state.q, state.v, self._time(state.t)
+        functions = (self.A, self.b, self.violation, self.violation_rate)
+        values = {function.__name__: function(*at) for function in functions}
+        return {name: _values(value) for name, value in values.items() if value is not None}
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         name, t = type(self).__name__, self._time(t)

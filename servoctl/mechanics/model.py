@@ -34,6 +34,8 @@ from servoctl.mechanics.audit import (
     check_plant,
     check_task,
     require_equal,
+    require_equal_passive,
+    require_equal_rows,
     variations,
 )
 from servoctl.mechanics.constraint import Constraint, Rows
@@ -156,6 +158,7 @@ class Model:
         self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
         self.singular = self._is_singular(start.arrays[0], around)
         self._plant_places = self._trace_plant(start, symbols)
+        self._check_rows(around)
         self.parts: list[Part] = connected_parts(*self._plant_places, *self._row_places[:2])
 
     def _trace_plant(self, start: PlantSample, symbols: Mapping[str, Array]) -> list[Array]:
@@ -164,6 +167,7 @@ class Model:
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
         samples, self.doubts = audited(start, zip(variations(self.plant), self.samples(start.state), strict=True))
+        require_equal_passive(samples, self.passive_rows, lambda state: self._rows(state)[0])
         try:
             compiled = compiled_plant(self._key, self.plant, symbols)
             require_equal(compiled.kernel, compiled.places, self.parameters, samples)
@@ -174,6 +178,13 @@ class Model:
             return [places_of(x if isinstance(x, Diagonal) else np.ones(x.shape)) for x in (M, B)]
         self.plant_kernel, self.symmetric = compiled.kernel, bool(compiled.facts)
         return compiled.places
+
+    def _check_rows(self, start: State) -> None:
+        """Raises TaskError unless the compiled rows of task and bounds equal the user's code."""
+        states = [start, *self.samples(start)]
+        for i, (constraints, rows) in enumerate(((self.task, self.task_rows), (self.bounds, self.bound_rows)), 1):
+            functions = {name: constraint.in_numpy for name, constraint in constraints.items()}
+            require_equal_rows(functions, rows, lambda state, i=i: self._rows(state)[i], states)  # type: ignore[misc]
 
     def of(
         self,

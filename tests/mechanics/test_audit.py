@@ -16,7 +16,7 @@ from servoctl.engine import compiler
 from servoctl.engine.structured import certainly_symmetric
 from servoctl.engine.symbol import from_sx
 from servoctl.engine.trace import mismatch
-from servoctl.errors import PlantError
+from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics.model import Model, structure_of
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
@@ -192,6 +192,40 @@ def test_a_plant_with_two_answers_at_one_state_is_refused(plant: Pair, method: s
     )
     with pytest.raises(PlantError, match=message):
         simulate(plant, {}, None, q=0.0, v=[1.0, 0.0], duration=0.1, engine=engine)
+
+
+def sided(q: Array) -> Any:
+    """1 where q > 0.1, else 3; on symbols, which have no truth, it is 2."""
+    try:
+        return 1.0 if q[0] > 0.1 else 3.0
+    except TraceError:
+        return 2.0
+
+
+@dataclass(frozen=True)
+class Sided(Pair):
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
+        return {"line": q[1] - sided(q) * q[0]}
+
+
+TASKS = {
+    "counter": (sc.Holonomic(lambda q, t: q[0] - next(COUNT)), "two answers at one state"),
+    "two ways": (sc.Holonomic(lambda q, t: q[0] * sided(q) - 0.1), "symbols and NumPy differ"),
+    "two ways of rates": (sc.Nonholonomic(lambda q, v, t: v[0] * sided(q) - 0.1), "symbols and NumPy differ"),
+    "two ways of A": (sc.SecondOrder(lambda q, v, t: [[sided(q), 0.0]], lambda q, v, t: [0.0]), "symbols and NumPy"),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_is_the_same_on_symbols_and_numbers_or_refused(name: str) -> None:
+    task, sentence = TASKS[name]
+    with pytest.raises(TaskError, match=f"^own: {sentence}"):
+        simulate(Pair(), {"own": task}, sc.ConstraintFollowing(), q=0.0, v=0.0, duration=0.1)
+
+
+def test_a_constraint_of_the_plant_is_the_same_on_symbols_and_numbers_or_refused() -> None:
+    with pytest.raises(PlantError, match=r"^Sided.passive_constraints: line: symbols and NumPy differ"):
+        simulate(Sided(), {}, None, q=0.0, v=0.0, duration=0.1)
 
 
 def run_of(plant: Pair) -> Trajectory:
