@@ -182,8 +182,8 @@ class Bounds:
 
     @property
     def constraints(self) -> dict[str, Constraint]:
-        """Name -> constraint, of the bounds that are one."""
-        return {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, Constraint)}
+        """Name -> constraint, of the bounds that are one; the model refuses what is none."""
+        return {name: bound.of for name, bound in self.entries.items() if not isinstance(bound.of, ReactionBound)}
 
     def attach(
         self,

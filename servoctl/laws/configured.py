@@ -158,10 +158,11 @@ class ConstraintFollowing(Law):
         if self.preload and "unprojected" in (self.allocation, self.feedback_allocation):
             problems.append("law.allocation: unprojected knows no preload (use another allocation)")
         terms: list[AttachedTerm | None] = []
+        own_terms = {name: own for name, own in (self.terms or {}).items() if isinstance(own, Term)}
         makers: list[Callable[[], Sequence[AttachedTerm | None]]] = [
             lambda: self.terms_of_rows(rows),
             lambda: [None if self.observer is None else self.observer.attach(rows, self.timings.observer)],
-            lambda: [own.attach(name, model, self.timings.observer.period) for name, own in (self.terms or {}).items()],
+            lambda: [own.attach(name, model, self.timings.observer.period) for name, own in own_terms.items()],
             lambda: [self._bounds_term(self.bounds, model, limits)] if self.bounds and rows and actuators else [],
         ]
         for made in makers:
@@ -259,8 +260,11 @@ class ConstraintFollowing(Law):
             if not (isinstance(priority, int | np.integer) and priority >= 1):
                 problems.append(f"law.priorities.{name}: expected an integer >= 1, got {priority!r}")
         problems += self.unknown_actuators(actuators)
+        for name, own in (self.terms or {}).items():
+            if not (isinstance(own, Term) and name.isidentifier()):
+                problems.append(f"law.terms.{name}: expected a name and an instance of a servoctl.Term, got {own!r}")
         for name, weight in (self.weights or {}).items():
-            if not weight > 0.0:
+            if not 0.0 < weight < np.inf:
                 problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")
         for name, (lower, upper) in limits.items():
             if not lower < upper:

@@ -203,6 +203,10 @@ def test_a_joint_brakes_with_what_its_motor_gives_and_no_more() -> None:
 
 
 REFUSED = [
+    (
+        {"a": sc.Holonomic("x + 9"), "b": "y + 9"},
+        "b: expected a constraint, got 'y + 9' (as in servoctl.Holonomic('y + 9'))",
+    ),
     ({"wall": sc.Bound(sc.Holonomic("2 - a"), rate=500.0)}, "bounds.wall.rate: 500 1/s times the period of 0.005 s is"),
     ({"wall": sc.Bound(sc.Holonomic("2 - a"), rate=-1.0)}, "bounds.wall.rate: expected a positive number [1/s]"),
     ({"wall": sc.Bound(sc.Holonomic("2 - a"), margin="wide")}, "bounds.wall.margin: expected a margin >= 0"),  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from servoctl.linear.modes import modes
 from servoctl.types import Array
 from tests.faces import exit_code
 from tests.rail_mass import written
+from tests.small_plants import Masses
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -313,6 +314,13 @@ def test_a_law_made_in_python_has_it_too(path: Path, monkeypatch: pytest.MonkeyP
     run = sc.simulate(mass.Mass(), task, law, q=0.05, v=0.1, duration=2.0, period=0.01, engine="vm")
     changes = ["initial.q.x=0.05"]
     np.testing.assert_allclose(run.q, sc.load(path, changes, engine="vm").simulate().q, atol=1e-12)
+
+
+@pytest.mark.parametrize("terms", [{"own": 3.0}, {"own": sc.Term}, {"my own": None}])
+def test_a_law_made_in_python_refuses_what_is_no_term(terms: Any) -> None:
+    law = sc.ConstraintFollowing(sc.Baumgarte(4, 4), terms=terms)
+    with pytest.raises(ServoctlError, match=r"law.terms.\w+.*: expected a name and an instance of a servoctl.Term"):
+        sc.simulate(Masses(), {"x": sc.Holonomic("x")}, law, q=0.0, duration=0.1)
 
 
 @pytest.mark.parametrize(
