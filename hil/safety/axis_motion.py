@@ -48,8 +48,8 @@ class AxisMotion:
         x["turns"][:] = [0.0 if unit in LINEAR else 1.0 for unit in units]
         self._c.together, self._c.samples = self.together, 0
         # a row for each tick: time since the tick before, positions, speeds, torques that hold, torques sent
-        self._take(np.zeros((ROOM, 4 * self._m + 1)))
-        self.add(0.0, positions, np.zeros(self._m), hold.u)  # nothing is sent in the first tick
+        self._take(np.zeros((ROOM, 5 * self._m + 1)))
+        self.add(0.0, positions, np.zeros(self._m), np.zeros(self._m), hold.u)  # nothing is sent in the first tick
 
     def _take(self, rows: Array) -> None:
         self.rows = rows
@@ -80,15 +80,18 @@ class AxisMotion:
         """Torques sent in the ticks before this one [actuator units]."""
         return self._part(3)[:-1]
 
-    def add(
-        self, elapsed: float, positions: Sequence[float] | Array, speeds: Sequence[float] | Array, gravity: Array
-    ) -> bool:
-        """Adds the samples of a tick, and the torques that hold its pose; returns whether they are numbers."""
+    def add(self, elapsed: float, *parts: Sequence[float] | Array) -> bool:
+        """Adds a tick; returns whether its samples are numbers.
+
+        Args:
+            elapsed: Time since the tick before [s].
+            parts: Positions, speeds and ages of the samples, and the torques that hold the pose, shape (m,) each.
+        """
         c = self._c
         if c.samples == len(self.rows):
             self._take(np.vstack([self.rows, np.zeros_like(self.rows)]))
-        parts = [np.array(part, dtype=float) for part in (positions, speeds, gravity)]
-        addresses = [self._struct.ffi.from_buffer("double[]", part) for part in parts]
+        arrays = [np.array(part, dtype=float) for part in parts]
+        addresses = [self._struct.ffi.from_buffer("double[]", array) for array in arrays]
         finite: int = self._struct.functions.proof_add(c, c.samples, elapsed, *addresses)
         c.samples += 1
         return bool(finite)

@@ -179,7 +179,8 @@ class DriveTest:
         if self.proof.over:
             return
         gravity = self._pose.gravity(reading.q).u
-        for finding in self.proof.judge(tick.elapsed / SECOND, reading.positions, reading.speeds, gravity):
+        ages = reading.ages[: len(drives)].tolist()
+        for finding in self.proof.judge(tick.elapsed / SECOND, reading.positions, reading.speeds, ages, gravity):
             self._monitor.report(tick.began, finding.kind, drives[finding.drive].settings.name, finding.detail)
             if finding.kind is EventKind.RESPONSE or (finding.kind is EventKind.REVERSED and finding.driven):
                 self._correct(finding.drive)

@@ -7,6 +7,7 @@ y are the displacements of the motors and v = y'; W and g are as of `hil.sensing
 beginning of the test, without their constant and linear parts: what the model lacks of the holding torque adds only
 those. The test adds to the torque of every drive +d, -d, -d, +d, each for a quarter, so an axis moves a little and
 comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
+Where it is larger than the torque it does: it keeps an axis from going with those that push it.
 Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
 
 Design: a drive with the wrong polarity shows as soon as its brake opens: `hil.safety.axis_motion` has that. What
@@ -50,6 +51,7 @@ HIDDEN_BELOW = 0.75  # a filter of the speeds that leaves less of a round's moti
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
+FRICTION = 2.0  # a torque of the test below so many times the dry friction of the model shows nothing
 POSITION_SCALE = 2.0  # positions and speeds may differ by this factor over the small motion of the test
 ROUNDED = 3.0  # speeds that differ by fewer of their steps are not compared with positions
 ROUNDS = 3  # largest number of rounds of the test; each has up to four times the torque of the one before
@@ -187,7 +189,12 @@ class TorqueProof:
         self._groups = [Group([i]) for i in each] if self.motion.together else [Group(list(each))]
 
     def judge(
-        self, elapsed: float, positions: Sequence[float], speeds: Sequence[float], gravity: Array
+        self,
+        elapsed: float,
+        positions: Sequence[float],
+        speeds: Sequence[float],
+        ages: Sequence[float],
+        gravity: Array,
     ) -> list[Finding]:
         """What the samples of a tick show.
 
@@ -195,9 +202,10 @@ class TorqueProof:
             elapsed: Time since the tick before [s].
             positions: Displacements of the joints.
             speeds: Their speeds.
+            ages: Ages of these samples [s].
             gravity: Torques that hold this pose by the model, shape (m,).
         """
-        if self.over or not self.motion.add(elapsed, positions, speeds, gravity):
+        if self.over or not self.motion.add(elapsed, positions, speeds, ages, gravity):
             return []
         c, functions = self.struct.c, self.struct.functions
         answer = functions.proof_judge(c, c.samples - 1)
@@ -303,7 +311,7 @@ class TorqueProof:
         # they contradict nothing, and then only by a response of the model's size, far beyond its error.
         size = np.abs(response) if over else response
         seen = np.ptp(momentum, axis=0) > CERTAIN * self.motion.noise
-        shows = seen | ((size > SMALLEST) & (size < LARGEST))
+        shows = (seen | ((size > SMALLEST) & (size < LARGEST))) & (self._most >= FRICTION * self._plan.dry)
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
         highest = response + np.where(seen, 3.0, HIDDEN) * error
         worst = min(group.drives, key=lambda i: highest[i])

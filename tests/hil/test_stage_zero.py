@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hil.loop import Reading
 from hil.safety import EventKind, Limits, Reaction
 from hil.safety.plan import Stage
 from hil.safety.pose_hold import PoseHold
-from hil.safety.proof import Finding, ProofPlan, State, TorqueProof
+from hil.safety.proof import ProofPlan, State, TorqueProof
 from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
 from hil.session.start import Request, start
@@ -169,38 +170,61 @@ def test_a_motor_without_torque_and_one_with_too_much_are_named_as_the_brake_ope
     assert moved(much) < 0.005
 
 
-def tried_on_a_mass(period: float, late: float, polarity: float) -> list[Finding]:
-    """The test of a motor that moves 1 kg, whose force acts so many periods after its tick; speeds are rounded."""
-    settings = DriveSettings(
-        "F", "main", "mit", 1, torque_limit=60, torque_rate_limit=1e9, speed_limit=1.5, position_limits=(-10, 10)
-    )
-    quarter, one = max(QUARTER, 4 * period), np.ones(1)
-    plan = ProofPlan(0 * one, 1e-6 * one, 5e-4 * one, 0.02 * one, 1e-3 * one, quarter, ["m"])
-    proof = TorqueProof(plan, [settings], period)
-    proof.begin(Hold(np.zeros(1), np.zeros(1), np.eye(1)), [0.0])
-    weightless = BoundCall(lambda: None, [np.zeros(1)] * 4, [np.zeros(1), np.zeros(1), np.eye(1)])
-    pose = PoseHold(SimpleNamespace(bound=lambda: weightless), [settings], period)  # type: ignore[arg-type]
-    source = TorqueSource(pose, Limits([settings], period), False, proof)
-    y = v = 0.0
-    sent, findings = [0.0] * 4, []
+def tried_on_axes(
+    inertia: np.ndarray, polarity: list[float], period: float, late: float = 0.0, old: int = 0, friction: float = 0.0
+) -> list[tuple[EventKind, int]]:
+    """The test of motors whose forces act so many periods after their tick; speeds are rounded.
+
+    Args:
+        inertia: Of the axes, which push each other.
+        polarity: Force that acts, as a share of the one sent.
+        old: Age of the samples of the first axis [period]; those of the others are new.
+        friction: Dry friction of the last axis, which the model knows; it is smooth below 1 cm/s.
+    """
+    m = len(inertia)
+    limits: dict[str, Any] = {"torque_limit": 60, "torque_rate_limit": 1e9, "speed_limit": 1.5}
+    drives = [DriveSettings(f"F{i}", "main", "mit", 1, position_limits=(-10, 10), **limits) for i in range(m)]
+    quarter, one, nothing = max(QUARTER, 4 * period), np.ones(m), np.zeros(m)
+    dry = np.append(nothing[1:], friction)
+    plan = ProofPlan(dry, 1e-6 * one, 5e-4 * one, 0.02 * one, 1e-3 * one, quarter, ["m"] * m)
+    proof = TorqueProof(plan, drives, period)
+    proof.begin(Hold(nothing, nothing, inertia), nothing)
+    weightless = BoundCall(lambda: None, [np.zeros(m)] * 4, [np.zeros(m), np.zeros(m), inertia.copy()])
+    pose = PoseHold(SimpleNamespace(bound=lambda: weightless), drives, period)  # type: ignore[arg-type]
+    source = TorqueSource(pose, Limits(drives, period), False, proof)
+    y, v, ages = nothing, nothing, np.append(old * period, nothing[1:])
+    sent, speeds, findings = [nothing] * 4, [nothing] * 4, []
     while not proof.over and not findings:
-        findings = proof.judge(period, [y], [round(v / 5e-4) * 5e-4], np.zeros(1))
+        speeds.append(np.round(v / 5e-4) * 5e-4)
+        measured = np.append(speeds[-1 - old][:1], speeds[-1][1:])
+        findings = proof.judge(period, y, measured, ages, nothing)
         if len(sent) == 10:
             proof.start()
-        pose.take(Reading(np.zeros(1), np.zeros(1), np.zeros(1), True, 0.0, [y], [v]), [True], [True])
-        source.find(Source(Torques.HOLD, tests=not proof.over), np.zeros(1), period)
-        sent.append(source.limit().item())
+        pose.take(Reading(nothing, nothing, nothing, True, 0.0, y, v), [True] * m, [True] * m)  # type: ignore[arg-type]
+        source.find(Source(Torques.HOLD, tests=not proof.over), nothing, period)
+        sent.append(source.limit())
         ticks, part = int(late), late % 1
         for force, dt in ((sent[-2 - ticks], part * period), (sent[-1 - ticks], (1 - part) * period)):
-            y, v = y + dt * v + polarity * force * dt**2 / 2, v + polarity * force * dt
-    return findings
+            for _ in range(20):
+                acceleration = np.linalg.solve(inertia, polarity * force - dry * np.tanh(v / 0.01))
+                y, v = y + dt / 20 * v + acceleration * (dt / 20) ** 2 / 2, v + acceleration * dt / 20
+    return [(finding.kind, finding.drive) for finding in findings]
 
 
 @pytest.mark.parametrize("period", [0.001, 0.005, 0.02])
 @pytest.mark.parametrize("late", [0.0, 0.7, 1.0, 1.6, 2.0])
 def test_a_force_that_acts_late_is_not_taken_for_one_of_the_wrong_polarity(period: float, late: float) -> None:
-    assert [finding.kind for finding in tried_on_a_mass(period, late, 1.0)] == [EventKind.PROVED]
-    assert [finding.kind for finding in tried_on_a_mass(period, late, -1.0)] == [EventKind.REVERSED]
+    assert tried_on_axes(np.eye(1), [1.0], period, late) == [(EventKind.PROVED, 0)]
+    assert tried_on_axes(np.eye(1), [-1.0], period, late) == [(EventKind.REVERSED, 0)]
+
+
+@pytest.mark.parametrize(("push", "old", "friction"), [(1.0, 1, 0.0), (0.6, 0, 0.2), (-0.6, 0, 0.2)])
+def test_an_axis_that_another_pushes_is_judged_by_its_own_torque(push: float, old: int, friction: float) -> None:
+    """Not by samples that are older there, nor by friction that keeps it from going with the other."""
+    inertia = np.array([[10.0, push], [push, 0.11]])
+    sound = tried_on_axes(inertia, [1.0, 1.0], 0.0025, 1.0, old, friction)
+    assert sound == [(EventKind.PROVED, 0), (EventKind.PROVED, 1)]
+    assert tried_on_axes(inertia, [1.0, -1.0], 0.0025, 1.0, old, friction) == [(EventKind.REVERSED, 1)]
 
 
 def test_torques_in_stage_zero_are_those_that_hold_the_pose_and_little_more() -> None:

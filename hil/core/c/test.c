@@ -18,24 +18,34 @@ static const double BEFORE_OTHERS = 1.5;    /* how much more it must explain tha
 
 static const double SIGNS[] = {1.0, -1.0, -1.0, 1.0}; /* of the torque in each quarter of a round */
 
-enum { POSITION_AT, SPEED_AT, HELD_AT, SENT_AT }; /* parts of a row, after the time since the tick before */
+enum { POSITION_AT, SPEED_AT, HELD_AT, SENT_AT, MEASURED_AT }; /* parts of a row, after the time since the tick before */
 
 /* A part of the row of a tick, shape (m,). */
-static double *past(const proof *p, long long number, int part) { return p->rows + number * (4 * p->m + 1) + 1 + part * p->m; }
+static double *past(const proof *p, long long number, int part) { return p->rows + number * (5 * p->m + 1) + 1 + part * p->m; }
 
-static double elapsed_of(const proof *p, long long number) { return p->rows[number * (4 * p->m + 1)]; }
+static double elapsed_of(const proof *p, long long number) { return p->rows[number * (5 * p->m + 1)]; }
 
 /* Writes the samples of a tick, and the torques that hold its pose, into the row of that number; returns whether they are
-   numbers. */
-int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds, const double *held)
+   numbers. Speeds are those at one instant, that of the oldest sample: between axes that push each other, a speed that is
+   older by a period looks like a torque. */
+int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds, const double *ages,
+              const double *held)
 {
+  double oldest = 0.0;
   size_t size = p->m * sizeof *positions;
-  p->rows[now * (4 * p->m + 1)] = elapsed;
+  p->rows[now * (5 * p->m + 1)] = elapsed;
   memcpy(past(p, now, POSITION_AT), positions, size);
-  memcpy(past(p, now, SPEED_AT), speeds, size);
+  memcpy(past(p, now, MEASURED_AT), speeds, size);
   memcpy(past(p, now, HELD_AT), held, size);
+  for (int i = 0; i < p->m; ++i) oldest = larger(oldest, ages[i]);
+  for (int i = 0; i < p->m; ++i) {
+    double before = now ? past(p, now - 1, MEASURED_AT)[i] : speeds[i];
+    double share = (oldest - ages[i]) / elapsed; /* not a number where there is no sample */
+    past(p, now, SPEED_AT)[i] = speeds[i] + (share < 1.0 ? share : 1.0) * (before - speeds[i]);
+  }
   if (all_finite(positions, p->m) && all_finite(speeds, p->m)) return 1;
   memcpy(past(p, now, SPEED_AT), past(p, now - 1, SPEED_AT), size);
+  memcpy(past(p, now, MEASURED_AT), past(p, now - 1, MEASURED_AT), size);
   return 0;
 }
 

@@ -91,7 +91,7 @@ static int prove(tick *k, double elapsed)
   proof *p = k->source->proof;
   pose *at = k->source->pose;
   if (p->samples == p->room || pose_weigh(at)) return give_back(k, 0);
-  proof_add(p, p->samples, elapsed, at->y, at->rates, at->held);
+  proof_add(p, p->samples, elapsed, at->y, at->rates, k->ages, at->held);
   return proof_judge(p, p->samples) ? give_back(k, 0) : 0;
 }
 

@@ -124,7 +124,8 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   /* ARRAYS of proof */
 } proof;
 
-int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds, const double *held);
+int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds,
+              const double *ages, const double *held);
 int proof_judge(proof *p, long long now);
 
 /* The tick: tables and state. */
