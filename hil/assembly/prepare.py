@@ -31,6 +31,9 @@ from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import NOISE
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.types import State
 
@@ -71,6 +74,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     compensation = GravityCompensation(model, tolerance, engine)
     settings = with_decelerations(settings, compensation(start.t, start.q))
     drives, sensors = settings.build()
+    notes += _beyond_file(loaded, settings, model.plant)
     notes += _unreadable(settings, drives)
     notes += [f"{drive.settings.name}: {drive.assumption}" for drive in drives if drive.assumption]
     prediction = Prediction(model, tolerance, engine)
@@ -175,6 +179,30 @@ def _starts_in_motion(loaded: LoadedConfig, setup: RigSetup) -> list[str]:
 def _real_buses(settings: HilSettings) -> set[str]:
     """Buses on which no emulated drive can be."""
     return {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
+
+
+def _beyond_file(loaded: LoadedConfig, settings: HilSettings, plant: Plant) -> list[str]:
+    """A note on the drives that may leave the limits of the robot's file, which stop nothing on drives."""
+    if not isinstance(plant, Robot):
+        return []
+    law, places, wider = loaded.config.law, joint_limits(plant.tree), []
+    limited = isinstance(law, LawConfig) and law.limits is not None
+    for drive in settings.drives:
+        name, (lower, upper) = drive.name, drive.position_limits
+        least, most = places[name]
+        speed, effort = plant.tree.velocity(name), None if limited else plant.tree.joint(name).effort
+        parts = []
+        if lower < least or upper > most:
+            parts.append(f"position_limits {lower:.4g} to {upper:.4g} ({least:.4g} to {most:.4g})")
+        if speed is not None and drive.speed_limit > speed:
+            parts.append(f"speed_limit {drive.speed_limit:g} ({speed:g})")
+        if effort is not None and drive.torque_limit > (strongest := max(map(abs, effort))):
+            parts.append(f"torque_limit {drive.torque_limit:g} ({strongest:g})")
+        wider += [f"{name} {', '.join(parts)}"] if parts else []
+    if not wider:
+        return []
+    where, beyond = loaded.where("hil", "drives"), "; ".join(wider)
+    return [f"{where}: beyond the limits of the robot's file, which stop no drive: {beyond} (narrow them)"]
 
 
 def _unreadable(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:

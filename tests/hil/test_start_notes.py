@@ -36,6 +36,16 @@ def test_a_config_that_chooses_who_computes_a_tick_runs_and_hears_that_it_cannot
     assert load(BELT, (f"hil.tick={tick}",)).notes[0] == "hil.tick has no effect: C computes every tick (remove it)"
 
 
+def test_limits_beyond_those_of_the_file_of_a_robot_are_named() -> None:
+    wider = ["joint1.speed_limit=3.5", "joint2.torque_limit=160", "joint3.position_limits=[-4, 2]"]
+    notes = load("arm_on_drives", [f"hil.drives.{each}" for each in wider], "vm").notes
+    beyond = (
+        "joint1 speed_limit 3.5 (3.1); joint2 torque_limit 160 (150); joint3 position_limits -4 to 2 (-3.14 to 3.14)"
+    )
+    assert any(f"beyond the limits of the robot's file, which stop no drive: {beyond}" in note for note in notes)
+    assert not any("robot's file" in note for note in load("arm_on_drives", engine="vm").notes)
+
+
 def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path) -> None:
     bus = "interface: udp_multicast, channel: 239.74.163.91, port: 43391, bitrate: 1000000"
     begun = start(Request(changed(tmp_path, BELT, [(BUS, bus)]), engine="vm"))
