@@ -99,6 +99,20 @@ def parameter_fields(thing: Any) -> dict[str, int | None]:
     return found
 
 
+def makes_values(thing: Any, *others: str) -> bool:
+    """Whether the `__post_init__` of a user's dataclass has made values besides the fields that its constructor takes.
+
+    They may follow from its parameters, which are then no inputs of compiled functions; a change is traced again.
+
+    Args:
+        others: Names of attributes that servoctl sets.
+    """
+    if not dataclasses.is_dataclass(thing) or type(thing).__module__.startswith("servoctl."):
+        return False
+    known = {field.name for field in dataclasses.fields(thing) if field.init}.union(others, cached_values(thing))
+    return hasattr(thing, "__post_init__") and not known.issuperset(thing.__dict__)
+
+
 def _has_parameters(thing: Any) -> bool:
     # `dataclasses.is_dataclass` takes five times as long
     return hasattr(thing, "__dataclass_fields__") and getattr(thing, "has_made_values", False) is not True

@@ -135,8 +135,9 @@ def _plant_remarks(plant: Plant) -> dict[str, str]:
 def _law_remarks(loop: Loop, law: AttachedLaw) -> dict[str, str]:
     inputs = ", ".join(f"{name} [{unit}]" for name, unit in loop.system.model.plant.actuators.items())
     remarks = _remarks(type(law))
-    orders: dict[str, str] = {}
+    orders = {"gains": ", ".join(getattr(law, "gain_names", ()))}
     for part in parts(law):
+        orders[path_in(part, "gains")] = ", ".join(getattr(part, "gain_names", ()))
         remarks |= {path_in(part, name): remark for name, remark in _remarks(type(part)).items()}
         for inner in parts(part):
             if isinstance(inner, OfRows):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import is_finite, product
-from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.parameters import SameStructure, makes_values, parameter_names, parameter_values, with_parameters
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
 from servoctl.laws.law import AttachedLaw, Law, UserFunction, user_function
@@ -57,6 +57,11 @@ class Feedback(Law):
                 return [-self.k * at.q[0]]
     """
 
+    @property
+    def has_made_values(self) -> bool:
+        """Whether its fields are no gains: see `makes_values`."""
+        return makes_values(self)
+
     @abstractmethod
     def inputs(self, at: At) -> Any:
         """The inputs at an instant, shape (m,) [actuator units]; plain NumPy, with `servoctl.where` for branches."""
@@ -65,7 +70,8 @@ class Feedback(Law):
         gains = tuple(parameter_values(self).tolist())
         made = model.once("feedback", SameStructure(self), lambda: _called(self, model))
         measured = tuple(range(len(model.task_rows)))
-        return AttachedFeedback(1e-6, gains, made, low_priority_rows=measured, optional_rows=measured)
+        names = tuple(parameter_names(self))
+        return AttachedFeedback(1e-6, gains, names, made, low_priority_rows=measured, optional_rows=measured)
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class AttachedFeedback(AttachedLaw):
     """A feedback for a plant."""
 
     gains: tuple[float, ...]  # the parameters of the user's law
+    gain_names: tuple[str, ...]
     inputs: UserFunction  # (t, q, v, M, Q, B, the task's A, b, violation and its rate, gains) -> inputs
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.parameters import SameStructure, makes_values, parameter_names, parameter_values, with_parameters
 from servoctl.errors import TaskError, in_one_line
 from servoctl.laws.feedback import At, arrays_of, instant_of, shapes_of
 from servoctl.laws.law import UserFunction, user_function
@@ -41,6 +41,11 @@ class Term(ABC):
             def memory_rate(self, at, memory, u):
                 return at.task.violation
     """
+
+    @property
+    def has_made_values(self) -> bool:
+        """Whether its fields are no gains: see `makes_values`."""
+        return makes_values(self)
 
     def memory(self, rows: Sequence[str]) -> Mapping[str, float]:
         """Name -> initial value of each state that the term keeps; none unless overridden.
@@ -90,7 +95,8 @@ class Term(ABC):
         acceleration, rate = model.once(
             f"term {name}", SameStructure(self), lambda: _called(self, name, model, len(memory))
         )
-        return AttachedOwnTerm(name, start, period, tuple(parameter_values(self).tolist()), acceleration, rate)
+        gains, names = tuple(parameter_values(self).tolist()), tuple(parameter_names(self))
+        return AttachedOwnTerm(name, start, period, gains, names, acceleration, rate)
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,7 @@ class AttachedOwnTerm(AttachedTerm):
     start: tuple[tuple[str, float], ...]  # name and initial value of each state
     tick: float | None  # [s] period of the law; None: it acts continuously
     gains: tuple[float, ...]  # the parameters of the user's class
+    gain_names: tuple[str, ...]
     acceleration_of: UserFunction  # (t, q, v, M, Q, B, the task's A, b, violation and its rate, gains, memory)
     rate_of: UserFunction | None  # the same and u; None: it has no states
 

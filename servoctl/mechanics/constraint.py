@@ -12,7 +12,6 @@ Source: Liu et al. 2015, (3)-(5), (18)-(23), where (5) is `Ahat q'' = bhat`; Zha
 """
 
 import copy
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import numpy as np
 
 from servoctl.engine import symbol
 from servoctl.engine.kernel import directional, jacobian
-from servoctl.engine.parameters import cached_values, parameter_fields
+from servoctl.engine.parameters import makes_values, parameter_fields
 from servoctl.engine.structured import places_of
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
@@ -169,19 +168,8 @@ class Constraint(ABC):
 
     @property
     def has_made_values(self) -> bool:
-        """Whether a subclass's `__post_init__` has made values besides the fields that its constructor takes.
-
-        They may follow from its parameters, which are then no inputs of compiled functions; a change is traced again.
-        """
-        if not dataclasses.is_dataclass(self) or type(self).__module__.startswith("servoctl."):
-            return False
-        known = {field.name for field in dataclasses.fields(self) if field.init} | {
-            "_stands",
-            "_signals",
-            "_unit",
-            *cached_values(self),
-        }
-        return hasattr(self, "__post_init__") and not known.issuperset(self.__dict__)
+        """Whether the constraint has no parameters: see `makes_values`."""
+        return makes_values(self, "_stands", "_signals", "_unit")
 
     @property
     def signals(self) -> Mapping[str, TimeFunction]:

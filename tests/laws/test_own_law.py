@@ -47,6 +47,15 @@ class Spring(sc.Feedback):
         return [-self.k * at.q[0]]
 
 
+@dataclass(frozen=True)
+class Tuned(Spring):
+    def __post_init__(self):
+        object.__setattr__(self, "stiffness", self.k)
+
+    def inputs(self, at):
+        return [-self.stiffness * at.q[0] - 0.1 * self.k * at.v[0]]
+
+
 class Numbered(Spring):
     numbers = []
 
@@ -122,6 +131,13 @@ def test_gains_that_the_drives_are_too_slow_for_are_named_by_check_and_refused_o
 def test_it_is_exported(folder: Path, tmp_path: Path) -> None:
     made = export(own(folder, engine="vm"))
     assert passes(built(made, tmp_path)) > made.vectors
+
+
+def test_gains_of_an_exported_law_are_named_but_not_those_that_its_constructor_takes_apart(folder: Path) -> None:
+    headers = [export(spring(folder, f"law={{class: 'laws.py:{name}'}}")).files for name in ("Spring", "Tuned")]
+    named, fixed = (files["spring_law.h"] for files in headers)
+    assert "double gains[1]; /* the parameters of the user's law; in order: k; default 3 */" in named
+    assert "gains" not in fixed
 
 
 def test_its_modes_are_those_of_the_whole_loop(folder: Path) -> None:
