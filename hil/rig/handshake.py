@@ -20,6 +20,10 @@ class StartPoseError(DriveError):
     """Encoders contradict the start pose; a line for each: `<name>: <explanation>`."""
 
 
+class OtherMasterError(DriveError):
+    """Another master commands drives, and nothing was sent to them; a line for each: `<name>: <evidence>`."""
+
+
 class StepInProgress(NamedTuple):
     """A step that is not finished."""
 

@@ -21,7 +21,7 @@ from hil.drives.base import Condition, Feedback, Node, Sample, Steps
 from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
 from hil.loop.controller import Controller
 from hil.rig.dispatch import Dispatch, SwitchOff
-from hil.rig.handshake import BringUp, Handshake
+from hil.rig.handshake import BringUp, Handshake, OtherMasterError
 from hil.rig.machine import CompiledTick, wires_of
 from hil.rig.ticks_in_c import TicksInC
 from hil.safety.drive_test import DriveRig
@@ -34,6 +34,7 @@ from servoctl.types import Array
 
 ENABLE_TIME = 5.0  # [s] time limit for enabling all drives
 OFF_TIME = 0.5  # [s] time limit for switching all drives off after the loop
+LISTENING = 0.1  # [s] time before the first frame in which another master is heard: some periods of any loop
 FRESH = 20_000_000  # [ns] age up to which a sample shows whether a joint stands after the loop has ended
 
 NO_SAMPLE = Sample(np.nan, np.nan, np.nan, 0)
@@ -76,6 +77,7 @@ class CanRig(DriveRig):
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
         self._mutes = any(drive.enabled_by_command for drive in self.drives)
         self._truth, self.true = environment.truth, list[float]()
+        self._alone = environment.lockstep  # whether no other master can be on the buses
         hold = setup.gravity_compensation(0.0, start.q, start.v)  # of the start pose, while watchdogs are tested
         inertia = np.diag(hold.inertia)
         response = np.divide(self._period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
@@ -97,12 +99,24 @@ class CanRig(DriveRig):
         Raises:
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
             StartPoseError: Nodes contradict the start pose, and a drive would be enabled to test its watchdog.
+            OtherMasterError: Another master commands a drive. Nothing is sent then, not even at the end: to switch the
+                drives off would take them from a loop that holds its machine.
         """
         self._dispatch.drain()
+        if self.sends and not self._alone:
+            self._listen_for_others()
         if self.sends:
             self.bring_up.start(self._nodes, deadline, self._holding, self._let_go, self.start_problems)
         elif self._asks:
             self.bring_up.listen(self._nodes, deadline)
+
+    def _listen_for_others(self) -> None:
+        end, bus = self.clock.now() + nanoseconds(LISTENING), next(iter(self._dispatch.buses))
+        self._dispatch.wait(end, lambda: bus if self.clock.now() < end else None)
+        others = [f"{drive.settings.name}: {drive.foreign}" for drive in self.drives if drive.foreign]
+        if others:
+            self.sends = False
+            raise OtherMasterError("\n".join(f"{other}; this run has sent nothing to any drive" for other in others))
 
     def read(self, due: int, wait: int) -> Reading:
         """The state of the machine now.

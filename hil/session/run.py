@@ -25,7 +25,7 @@ from hil.loop.realtime import StopSignals, bare_lateness, prepare, without_colle
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.rig.dispatch import Dispatch
-from hil.rig.handshake import StartPoseError
+from hil.rig.handshake import OtherMasterError, StartPoseError
 from hil.rig.logbook import STAGES, ColumnLayout, Logbook
 from hil.rig.rig import CanRig
 from hil.rig.sockets import SocketTicks
@@ -255,6 +255,8 @@ class HilRun:
                 self._wall_time, self._cpu_time = time.perf_counter() - wall, time.thread_time() - cpu
         except StartPoseError as error:
             self.monitor.refused(clock.now(), error, EventKind.START_POSE)
+        except OtherMasterError as error:
+            self.monitor.refused(clock.now(), error, EventKind.FOREIGN)
         except DriveError as error:
             self.monitor.refused(clock.now(), error)
         except ServoctlError as error:

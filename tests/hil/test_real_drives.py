@@ -5,8 +5,10 @@ The bus is python-can's virtual one, which here counts as real; a thread serves 
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
+import can
 import numpy as np
 import pytest
 from emulation import served
@@ -80,6 +82,31 @@ def test_torque_takes_armed_on_the_command_line_and_not_a_frame_goes_out_without
         assert main(["hil", str(config), "--stage", stage, "--engine", "vm", "--out", str(tmp_path / "run")]) == 2
         assert heard(server) == 0
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_hears_another_master_sends_nothing_so_that_the_other_keeps_its_machine(
+    keys: dict[str, Any], tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
+    torque, over = (can.Message(arbitration_id=0x02E, data=bytes(8), is_extended_id=False), Event())
+    with can.Bus(**{key: keys[key] for key in ("interface", "channel")}) as bus:
+
+        def command() -> None:
+            while not over.wait(0.01):
+                bus.send(torque)
+
+        master = Thread(target=command)
+        master.start()
+        try:
+            ended, passed = run(config, tmp_path / "run", stage="full", armed=True)
+        finally:
+            over.set()
+            master.join()
+        assert bus.recv(0) is None
+    assert ended.exit_code == 3 and not passed and ended.unconfirmed == ()
+    said = "F: another master commands the drive (another master commands this drive: 02E#"
+    assert [str(event)[: len(said)] for event in ended.events if event.kind.name == "FOREIGN"] == [said]
+    assert "this run has sent nothing to any drive" in str(ended.events[-1])
 
 
 def test_nothing_in_a_config_arms(keys: dict[str, Any], tmp_path: Path) -> None:
