@@ -7,7 +7,7 @@ Design: frames are decoded from the tables of the protocols; no code is shared w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
@@ -65,6 +65,11 @@ class CommandReader(ABC):
     @abstractmethod
     def identities(self) -> Collection[int]:
         """Keys (`station.key`) of the frames to read."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has read no command that enables the drive, and no torque."""
+        return not (self._time or self.enabled or self._disabled_once)
 
     def takes(self, number: int) -> bool:
         """Whether frames with this key are read."""
@@ -140,10 +145,19 @@ class CommandReader(ABC):
 
 
 class CommandObserver:
-    """Checks the torque commands of some drives, on the wires that `watch` is called with."""
+    """Checks the torque commands of some drives, on the wires that `watch` is called with.
 
-    def __init__(self, world: World, drives: Sequence[DriveSettings], kinds: Mapping[str, type[CommandReader]]) -> None:
-        self._world = world
+    `working`: returns the names of the drives that have made torque, whose readers must have read why.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        drives: Sequence[DriveSettings],
+        kinds: Mapping[str, type[CommandReader]],
+        working: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        self._world, self._working = world, working
         self.findings = CommandFindings(largest={drive.name: 0.0 for drive in drives})  # what it has found so far
         self._readers = [kinds[drive.protocol](self.findings, drive) for drive in drives]
 
@@ -162,7 +176,11 @@ class CommandObserver:
         wire.taps.append(tap)
 
     def report(self) -> list[Violation]:
-        """All violations by time, including torques that were not enabled in time."""
+        """All violations by time, including torques that were not enabled in time, and readers that read nothing."""
+        now, working = self._world.now, self._working()
         for reader in self._readers:
-            reader.settle(self._world.now)
-        return sorted(self.findings.violations, key=lambda violation: violation[:3])
+            reader.settle(now)
+        silent = [reader.drive.name for reader in self._readers if reader.silent and reader.drive.name in working]
+        what = "nothing, though the drive was enabled: its reader reads no command"
+        found = [*self.findings.violations, *(Violation(now, name, what, Frame(0)) for name in silent)]
+        return sorted(found, key=lambda violation: violation[:3])

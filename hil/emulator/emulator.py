@@ -238,7 +238,8 @@ class Emulator:
             elif twin.sensor is not None:
                 self.nodes[name] = twin.sensor(world, medium, node, encoder)
         readers = {name: twin.reader for name, twin in rig.twins.items()}
-        self.observer = CommandObserver(world, rig.configured or rig.drives, readers)  # checks the host's commands
+        # checks the host's commands
+        self.observer = CommandObserver(world, rig.configured or rig.drives, readers, self._working)
         self.host_faults = HostFaults()  # faults of the loop itself
         # object and attribute -> its own value, and those of the faults that act on it, the latest last
         self.layers = defaultdict[tuple[object, str], list[Any]](list)
@@ -281,6 +282,9 @@ class Emulator:
             if fault.since == since:
                 injector = FaultInjector(fault, self, f"{self._rig.seed}/fault {number}")
                 self.world.after(nanoseconds(fault.at), injector.begin)
+
+    def _working(self) -> list[str]:
+        return [drive.name for drive in self._rig.drives if self.drive(drive.name).motor.has_worked]
 
     def drive(self, name: str) -> EmulatedDrive:
         node = self.nodes[name]

@@ -115,6 +115,7 @@ class Motor:
         self._brake_time, self._strength = nanoseconds(options.brake_time), options.brake_torque * settings.torque_limit
         self._closing: Event | None = None
         self.enabled = False  # whether the drive makes torque
+        self.has_worked = False  # whether it ever did
         self.shorted = False  # whether its phases are: its torque then comes from the motion, and ends with it
         self.stuck = False  # whether the brake does not open; faults set this and the following
         self.constant = 1.0  # true torque relative to what the drive makes of it
@@ -128,7 +129,7 @@ class Motor:
         """Enables torque, at first this one [N m], and opens the brake."""
         if not self.enabled:
             self.told("torque on")
-        self.enabled, self.shorted = True, False
+        self.enabled, self.has_worked, self.shorted = True, True, False
         cancel(self._closing)
         self._closing = None
         self._press(False)

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import yaml
 from emulation import MILLISECOND, TURN, Bench, bench, drive_settings, target
+from rigs import play
 
 from hil.drives.settings import SensorSettings
 from hil.emulator.commands import CommandObserver
 from hil.emulator.fault_script import read_faults, targets
+from hil.emulator.readers import MitReader
 from hil.frame import Frame
 from hil.protocols.registry import twins
+from hil.safety.plan import Stage
 from tests.refused import table
 
 NODE = 1
@@ -237,4 +240,14 @@ def test_the_observer_takes_a_reset_of_all_nodes_for_all_drives() -> None:
     host.collect(200.0)
     assert [(v.drive, v.what) for v in host.emulator.observer.report()] == [
         (name, "a torque after the drive was disabled") for name in "ab"
+    ]
+
+
+def test_a_reader_of_a_protocol_that_reads_no_command_of_a_drive_that_worked_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MitReader, "takes", lambda self, number: False)
+    played = play("V rack mit", stage=Stage.ZERO, duration=0.1)
+    assert [(v.drive, v.what) for v in played.emulator.observer.report()] == [
+        ("F", "nothing, though the drive was enabled: its reader reads no command")
     ]
