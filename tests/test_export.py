@@ -176,6 +176,15 @@ def test_a_wrong_law_fails_its_test(tmp_path: Path) -> None:
     assert "vector 0 differs" in done.stdout
 
 
+@needs_compiler
+@pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only"])
+def test_a_flag_that_hides_numbers_that_are_not_finite_is_refused(flag: str, tmp_path: Path) -> None:
+    write(exported("two_mass_spring").files, tmp_path)
+    law = str(tmp_path / "two_mass_spring_law.c")
+    done = subprocess.run([str(CC), "-std=c99", "-fsyntax-only", flag, law], capture_output=True, text=True)
+    assert done.returncode and "the law could not tell numbers that are not finite" in done.stderr
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_law_does_not_allocate_print_or_keep_state(name: str) -> None:
     law = exported(name).files[f"{name}_law.c"]

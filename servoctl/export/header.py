@@ -94,7 +94,7 @@ def _about(facts: Facts) -> list[str]:
         "- q is near the plant's own constraints, if it has any; the law does not move it there.",
         "- From NOT_POSITIVE on there is no command: u is NaN, and the caller decides what the drives do.",
         "- Inputs that are not finite, and parameters that are not a number, give NON_FINITE.",
-        "- Do not compile with -ffast-math: the law tests for numbers that are not finite.",
+        "- Do not compile with -ffast-math or -ffinite-math-only: the law tests for numbers that are not finite.",
         "- Limits of torque, speed and position belong to the drive; the law only keeps those of law.limits.",
     ]
     if stops:

@@ -124,8 +124,8 @@ def law(facts: Facts) -> str:
 #include <math.h>
 #include <string.h>
 
-#ifdef __FAST_MATH__
-#error "-ffast-math: the law could not tell numbers that are not finite"
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
+#error "-ffast-math, -ffinite-math-only: the law could not tell numbers that are not finite"
 #endif
 
 const {name}_parameters {name}_defaults = {{
