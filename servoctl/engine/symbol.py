@@ -125,7 +125,9 @@ class Symbol:
     __int__ = _refuse("the integer value", "an index or a count cannot depend on the state")
     __index__ = _refuse("the integer value", "an index or a count cannot depend on the state")
     __complex__ = _refuse("the value", "symbols are real")
-    __bool__ = _refuse("the truth", "use servoctl.where or servoctl.clip instead of `if`, `and`, `max`")
+    __bool__ = _refuse(
+        "the truth", "use servoctl.where or servoctl.clip instead of `if`, `and`, `max`; compare arrays entry by entry"
+    )
 
     arctan2, hypot = _binary(ca.OP_ATAN2), _binary(ca.OP_HYPOT)
     fmax, fmin = _binary(ca.OP_FMAX), _binary(ca.OP_FMIN)
