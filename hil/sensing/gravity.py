@@ -83,13 +83,12 @@ class GravityCompensation:
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices.without_task(), self._tolerance)
-        sound = where(terms.finite, terms.positive, 0.0)
         push = terms.project(terms.inputs)
         scale = frobenius(terms.inputs)
         u = -decompose(push, RANK_TOLERANCE, scale).solve(terms.free_acceleration)
         inverse = decompose(push, MOVABLE, scale).pseudoinverse()
         return Hold(
-            where(sound, u, np.nan), solve_upper(terms.L, terms.free_acceleration + push @ u), inverse @ inverse.T
+            where(terms.sound, u, np.nan), solve_upper(terms.L, terms.free_acceleration + push @ u), inverse @ inverse.T
         )
 
 

@@ -114,8 +114,7 @@ class Prediction:
 
     def _motion(self, state: State, matrices: Matrices, u: Array) -> tuple[Array]:
         terms = assemble(state, matrices.without_task(), self._tolerance)
-        sound = where(terms.finite, terms.positive, 0.0)
-        return (where(sound, np.concatenate([state.v, terms.acceleration(u)]), np.nan),)
+        return (where(terms.sound, np.concatenate([state.v, terms.acceleration(u)]), np.nan),)
 
     def _compile(self, in_numpy: bool) -> Kernel:
         n = self._n

@@ -23,7 +23,6 @@ from servoctl.laws.hold import RK4
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.task_map import VANISHES, Shared, TaskMap, shared_inputs
-from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics, pole_text
@@ -47,14 +46,13 @@ def of_task(system: System, start: State, task_map: TaskMap | None) -> list[Find
     law = system.law
     if law is None or task_map is None:
         return []
-    at = assemble(start, system.model.matrices(start), system.passive.rank_tolerance)
-    if not (at.finite and at.positive):
+    if not system.model.terms(start, system.passive.rank_tolerance).sound:
         return []
     apart = [*task_map.unreachable, *task_map.idle]
     rows = [i for i, row in enumerate(task_map.rows) if i not in law.low_priority_rows and row not in apart]
     shared = None
     if task_map.generic_rank < len(task_map.rows) - len(task_map.idle):
-        states = [start, *system.model.samples(start, STATES - 1)]
+        states = system.model.near(start, STATES - 1)
         shared = shared_inputs(system.model, states, rows, system.passive.rank_tolerance)
     dependent = [] if shared is None else [_dependent(shared, [task_map.rows[i] for i in rows], task_map, system)]
     listed = () if shared is None else shared.rows

@@ -7,7 +7,6 @@ import numpy as np
 from servoctl.assembly.run import Run
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
@@ -78,6 +77,6 @@ def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float =
         PlantError: A matrix of the plant has a wrong shape or value, or the motion is not unique.
     """
     model = Model(plant, {}, state)
-    terms, u = assemble(state, model.matrices(state), rank_tolerance), np.zeros(model.m)
+    terms, u = model.terms(state, rank_tolerance), np.zeros(model.m)
     a = terms.acceleration(u)
     return ConstrainedMotion(a, terms.passive_force(a, u), terms.passive.rank, terms.consistency)

@@ -22,7 +22,6 @@ from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.terms import assemble
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.simulation.settings import Settings
@@ -224,8 +223,8 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
 
 def _damping_of_speeds(model: Model, law: AttachedConstraintFollowing, spacing: Spacing) -> Iterator[RowGains]:
     """What damps speeds and no row, at the start; the speed that it slows most decays like a row without a rate."""
-    at = assemble(model.around, model.matrices(model.around), law.passive_rank_tolerance)
-    if not (at.finite and at.positive):
+    at = model.terms(model.around, law.passive_rank_tolerance)
+    if not at.sound:
         return
     for field, rates in law.damping_rates(at).items():
         row = Row(field, field, "nonholonomic", has_violation=True, has_rate=False, degree=1)
@@ -239,10 +238,8 @@ def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
     if spacing.field != "run.period" or len(set(timing.lag)) < 2:
         return [spacing] * count
     model, moved = system.model, np.zeros((count, system.model.m), dtype=bool)
-    for state in (model.around, *model.samples(model.around, STATES - 1)):
-        at = assemble(state, model.matrices(state), system.passive.rank_tolerance)
-        if at.finite and at.positive:
-            moved |= np.abs(at.task_map) > REACHED * at.scale
+    for at in model.sound_terms(model.near(model.around, STATES - 1), system.passive.rank_tolerance):
+        moved |= np.abs(at.task_map) > REACHED * at.scale
     lags = [tuple((np.array(timing.lag) * acts).tolist()) for acts in moved]
     return [replace(spacing, timing=replace(timing, lag=lag)) for lag in lags]
 

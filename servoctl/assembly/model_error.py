@@ -21,7 +21,7 @@ from servoctl.errors import PlantError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.observer import largest_rate, of_one_row
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Terms, assemble
+from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State
 
 
@@ -92,8 +92,8 @@ def model_error(
 
 
 def _terms(law: AttachedConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
-    found = [assemble(state, machine.matrices(state), law.passive_rank_tolerance) for machine in machines]
-    if not all(terms.finite and terms.positive for terms in found):
+    found = [machine.terms(state, law.passive_rank_tolerance) for machine in machines]
+    if not all(terms.sound for terms in found):
         raise PlantError(f"the machine has no motion at t = {state.t:.4g} s (its mass matrix, or a number)")
     return found
 

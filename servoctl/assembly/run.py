@@ -27,7 +27,6 @@ from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
-from servoctl.mechanics.terms import assemble
 from servoctl.reference.curve import Signal
 from servoctl.run_folder.missed import sparse_rows
 from servoctl.run_folder.trajectory import Trajectory
@@ -68,8 +67,8 @@ def free_motions(system: System, start: State, task_map: TaskMap | None) -> Free
     law, model = system.following, system.model
     if law is None or task_map is None:
         return None
-    at = assemble(start, model.matrices(start), system.passive.rank_tolerance)
-    if not (at.finite and at.positive):
+    at = model.terms(start, system.passive.rank_tolerance)
+    if not at.sound:
         return None
     moved = decompose(at.project(at.inputs).T, law.allocation.rank_tolerance, frobenius(at.inputs)).rank
     bases = len(model.plant.tree.free_bases) if isinstance(model.plant, Robot) else 0

@@ -14,7 +14,6 @@ from servoctl.mechanics.hierarchy import Contradiction, PassiveLevel, contradict
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.task_map import TaskMap, sample_task_map
-from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
 from servoctl.types import State
@@ -64,7 +63,7 @@ def unstabilised(system: System, start: State) -> list[str]:
     model, passive = system.model, system.passive
     if not model.passive_rows or passive.projection:
         return []
-    rank = assemble(start, model.matrices(start), passive.rank_tolerance).passive.rank
+    rank = model.terms(start, passive.rank_tolerance).passive.rank
     gains = zip(model.passive_rows, passive.stiffness, strict=True)
     loose = [row.name for row, stiffness in gains if row.has_violation and not stiffness]
     if rank == len(model.passive_rows) or not loose:
@@ -198,7 +197,7 @@ def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLev
 def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     """What the actuators can do for the task, at the start and at states near it."""
     rank_tolerance = 1e-10 if system.following is None else system.following.allocation.rank_tolerance
-    states = [start, *system.model.samples(start, count - 1)]
+    states = system.model.near(start, count - 1)
     return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 
 

@@ -148,7 +148,7 @@ def _errors(run: Run, law: AttachedConstraintFollowing) -> tuple[float, ...]:
     known = None if run.loaded is None else Context.of(run.loaded, model.plant, Problems(run.loaded)).estimate_errors
     if known is None or law.bounds is None or not model.bound_rows:
         return ()
-    gradients = [model.rows_of_bounds(state).A for state in (run.start, *model.samples(run.start, NEARBY))]
+    gradients = [model.rows_of_bounds(state).A for state in model.near(run.start, NEARBY)]
     return known.largest([row.kind for row in law.bounds.rows], law.bounds.rates, gradients)
 
 

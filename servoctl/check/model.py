@@ -46,7 +46,6 @@ from servoctl.mechanics.spatial.description import IMPOSSIBLE
 from servoctl.mechanics.spatial.model import WORLD
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import CentreOfMass
-from servoctl.mechanics.terms import assemble
 from servoctl.types import Array, State
 
 ROUNDING = 1e-14  # [units of the row] errors and rates below this are printed as 0
@@ -172,7 +171,7 @@ def passive_section(run: Run) -> Iterator[Section]:
     if not model.passive_rows:
         return
     tolerance = run.system.passive.rank_tolerance
-    terms = assemble(run.start, model.matrices(run.start), tolerance)
+    terms = model.terms(run.start, tolerance)
     if not terms.finite:
         return  # the start is refused, with the rows that are not finite
     rank, rows = terms.passive.rank, len(model.passive_rows)
@@ -198,7 +197,7 @@ def hierarchy_section(run: Run) -> Iterator[Section]:
         return
     coordinates, last = model.plant.coordinates, enforced[-1]
     reports = [level_report(*pair, last, coordinates) for pair in pairwise([free, *enforced])]
-    at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
+    at_once = model.terms(run.start, tolerance).acceleration(np.zeros(model.m))
     apart = last.acceleration - at_once
     lines = [
         "level by level at the start, with zero inputs; trace of P: remaining degrees of freedom",

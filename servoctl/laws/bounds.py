@@ -34,7 +34,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Terms, assemble
+from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
 from servoctl.types import Array, State
@@ -131,8 +131,8 @@ def _pose(model: Model, pose: State, fix: list[str], rank_tolerance: float) -> _
         if worst is not None and not abs(worst[1]) < CLOSED:
             return None
     at = pose._replace(v=np.zeros(model.n))
-    terms = assemble(at, model.matrices(at), rank_tolerance)
-    if not (terms.finite and terms.positive):
+    terms = model.terms(at, rank_tolerance)
+    if not terms.sound:
         return None
     return _RestPose(
         at.q, solve_upper(terms.L, terms.free_acceleration), solve_upper(terms.L, terms.project(terms.inputs))

@@ -30,7 +30,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Terms, assemble
+from servoctl.mechanics.terms import Terms
 from servoctl.tree.fields import NotNegative, Positive, Share, wrong_numbers
 from servoctl.types import State
 
@@ -114,9 +114,9 @@ class ConstraintFollowing(Law):
                     "on it through the mechanism constraints (use another allocation)"
                 )
         if self.robust is not None:
-            rows, states = model.task_rows, [model.around, *model.samples(model.around, NEARBY)]
-            A, names = [model.rows(state)[1].A for state in states], list(model.plant.coordinates.values())
-            units = row_units(rows, A, names)
+            rows = model.task_rows
+            A = [model.rows(state)[1].A for state in model.near(model.around, NEARBY)]
+            units = row_units(rows, A, list(model.plant.coordinates.values()))
             wrong_units = unscaled(rows, units, self._required(rows), self.robust)
             if wrong_units is not None:
                 raise TaskError(wrong_units)
@@ -130,9 +130,7 @@ class ConstraintFollowing(Law):
 
     def _terms_near(self, model: Model) -> list[Terms]:
         """The terms of motion at the start and at states near it, without those that are not finite."""
-        states = [model.around, *model.samples(model.around, NEARBY)]
-        terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
-        return [at for at in terms if at.finite and at.positive]
+        return model.sound_terms(model.near(model.around, NEARBY), self.passive_rank_tolerance)
 
     @property
     def _limits(self) -> dict[str, tuple[float, float]]:

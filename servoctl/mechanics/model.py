@@ -11,7 +11,7 @@ block (`engine.structured.blocks`). Rank and status are those of the whole.
 """
 
 import copy
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -41,7 +41,7 @@ from servoctl.mechanics.audit import (
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.constraint_rows import Row, compiled_rows, passive_rows, stacked_rows, units_of_rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.terms import Matrices, require_unique
+from servoctl.mechanics.terms import Matrices, Terms, assemble, require_unique
 from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, traced_matrices
 from servoctl.types import Array, State
 
@@ -292,6 +292,19 @@ class Model:
             M, B = (filled(mask, values) for mask, values in zip(self._plant_places, (M, B), strict=True))
         return self._together_with(np.asarray(M), Q, np.asarray(B), c, groups)
 
+    def terms(self, state: State, rank_tolerance: float) -> Terms:
+        """The equations of motion at a state, by compiled functions of its matrices.
+
+        Args:
+            rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        """
+        return assemble(state, self.matrices(state), rank_tolerance)
+
+    def sound_terms(self, states: Iterable[State], rank_tolerance: float) -> list[Terms]:
+        """Those at several states, without the states at which a term is not finite or M not positive definite."""
+        found = [self.terms(state, rank_tolerance) for state in states]
+        return [terms for terms in found if terms.sound]
+
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The mechanism rows and the task's rows at a state."""
         passive, task, *_ = self._rows(state)
@@ -372,6 +385,10 @@ class Model:
         for _ in range(count):
             q = around.q + 0.3 * random.standard_normal(self.n) * np.maximum(1.0, 0.2 * np.abs(around.q))
             yield State(around.t + random.random(), q, around.v + random.standard_normal(self.n))
+
+    def near(self, start: State, count: int) -> list[State]:
+        """A state, and random ones near it."""
+        return [start, *self.samples(start, count)]
 
     def _is_singular(self, M: Any, around: State) -> bool:
         """Whether M, the mass matrix at a state, is singular; mechanism constraints must then make the motion unique.

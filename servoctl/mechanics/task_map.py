@@ -29,7 +29,7 @@ from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.engine.linalg import solve_upper
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Terms, assemble
+from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State
 
 VANISHES = 1e-9  # no input acts on a row of T below this times |row of A L^-T| |L^-1 B|_F
@@ -77,8 +77,7 @@ def sample_task_map(
         rank_tolerance: A direction of T counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
         passive_rank_tolerance: The same for passive rows, relative to |Ahat L^-T|_F.
     """
-    assembled = [assemble(state, model.matrices(state), passive_rank_tolerance) for state in states]
-    terms = [at for at in assembled if at.finite and at.positive]
+    terms = model.sound_terms(states, passive_rank_tolerance)
     r = len(model.task_rows)
     if not terms:
         unknown = np.full(r, np.nan)
@@ -192,8 +191,7 @@ def shared_inputs(
         None if the rows are independent at one of the states, or if no state has finite terms.
     """
     required = list(rows)
-    assembled = [assemble(state, model.matrices(state), passive_tolerance) for state in states]
-    terms = [at for at in assembled if at.finite and at.positive]
+    terms = model.sound_terms(states, passive_tolerance)
     if not required or not terms:
         return None
     ranks = [_rank(at.task_map[required]) for at in terms]
@@ -258,8 +256,7 @@ def _integrators(model: Model, at: Terms, rows: list[int], passive_tolerance: fl
     t, q, v = at.state
 
     def acceleration(q: Array, v: Array) -> Array:
-        state = State(t, q, v)
-        terms = assemble(state, model.matrices(state), passive_tolerance)
+        terms = model.terms(State(t, q, v), passive_tolerance)
         value: Array = terms.task_map[rows] @ u - terms.rhs[rows]
         return value
 

@@ -149,6 +149,11 @@ class Terms:
     under_way: UnderWay | None = None  # earlier commands and lagging torques, for terms that read them
 
     @property
+    def sound(self) -> Any:
+        """Whether the terms mean anything: every number is finite, and M is positive definite."""
+        return where(self.finite, self.positive, 0.0)
+
+    @property
     def task(self) -> Rows:
         """The task rows."""
         return self.matrices.task

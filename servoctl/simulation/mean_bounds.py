@@ -73,8 +73,9 @@ def with_mean_bounds(
     if d is not None:
         moved, more = {**moved, **inputs({"d": (n,)})}, [d]
         at_middle = trace(disturbed, at_middle, moved["d"])
-    sound = where(at_middle.finite, at_middle.positive, 0.0)
-    kernel = called_kernel("bounds", moved, {"values": where(sound, trace(_values, bounds, at_middle), np.nan)})
+    kernel = called_kernel(
+        "bounds", moved, {"values": where(at_middle.sound, trace(_values, bounds, at_middle), np.nan)}
+    )
     rows = at_middle.matrices.bounds
     values = None if rows is None else {"violation": rows.violation, "violation_rate": rows.violation_rate}
     at_then = None if values is None else called_kernel("bound_values", given, values)

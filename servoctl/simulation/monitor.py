@@ -38,7 +38,7 @@ from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.passive_rank import dependent_rows
 from servoctl.mechanics.plant_values import kinetic_energy
-from servoctl.mechanics.terms import Terms, assemble
+from servoctl.mechanics.terms import Terms
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
@@ -88,7 +88,7 @@ class TaskRank:
         model = self._system.model
         try:
             near, left = nearest(model, state)
-            at = assemble(near, model.matrices(near), self._system.passive.rank_tolerance)
+            at = model.terms(near, self._system.passive.rank_tolerance)
         except ServoctlError:
             return None
         away = float(np.max(np.abs(near.q - state.q) / (1.0 + np.abs(state.q))))

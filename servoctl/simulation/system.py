@@ -165,8 +165,7 @@ class System:
         """Acceleration under u, and the logged part of a row: name -> values."""
         m = terms.matrices
         acting = u if self.friction is None else u - self.friction.resistance(m.B.T @ terms.state.v)
-        sound = where(terms.finite, terms.positive, 0.0)
-        acceleration = where(sound, terms.acceleration(acting, self.passive.correction(m, self.model)), np.nan)
+        acceleration = where(terms.sound, terms.acceleration(acting, self.passive.correction(m, self.model)), np.nan)
         passive_force = terms.passive_force(acceleration, acting)
         return {
             "acceleration": acceleration,
