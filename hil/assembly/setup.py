@@ -104,16 +104,15 @@ class RigSetup:
 
     def task_errors(self, t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
         """Task row of priority 1 -> its violation and rate; the rate is NaN where the row has none."""
-        law = self.loop.system.law
-        others = () if law is None else law.low_priority_rows
-        return task_errors(self.loop.system.model, State(max(t, ENGAGE_TIME), q, v), others)
+        system = self.loop.system
+        return task_errors(system.model, State(max(t, ENGAGE_TIME), q, v), system.acting.low_priority_rows)
 
     def plan(self, stage: Stage, duration: float | None) -> RunPlan:
         """The plan for the stages of a run.
 
         `stage`: last stage. `duration`: time in the last stage [s]; None: that of the config.
         """
-        safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.law
+        safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.acting
         guided, held = stage is Stage.FLOAT, self.gravity_compensation(0.0, self.start.q).u
         nodes = (*self.drives, *self.sensors)
         return RunPlan(
@@ -124,7 +123,7 @@ class RigSetup:
             stands=self.falls or guided,
             hold=self.gravity_compensation,
             errors=self.task_errors,
-            stops_on=frozenset() if law is None else law.stops_on,
+            stops_on=law.stops_on,
             resolved=resolved_steps(model, self.sensing, nodes, self.settings.values, self.start),
             guiding=guiding_of(safety, self.drives, held) if guided else None,
             proof=proof_plan(self.settings.values, model.plant, self.drives, self.sensing),

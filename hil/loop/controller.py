@@ -27,7 +27,7 @@ class Controller:
         self._evaluate, self._remembers = tick.evaluate, len(loop.memory_start) > 0
         self.commands = 0  # number of commands so far; adding to the loop's own number costs a third of the law's time
         # estimating: whether a part of the memory belongs to an estimator
-        law, self.estimating = loop.system.law, loop.system.estimator is not None
+        law, self.estimating = loop.system.acting, loop.system.estimator is not None
         self._memory_period = loop.memory_period
         names, actuators = loop.memory_names, list(loop.system.model.plant.actuators)
         # where the memory has what the drives got last, and the time since then
@@ -36,7 +36,7 @@ class Controller:
             first = names.index(f"{COMMANDS}.sent1.{actuators[0]}")
             self.sent_at = slice(first, first + len(actuators))
         self.elapsed_at = names.index(ELAPSED) if self.estimating else 0
-        self.own_memory = len(() if law is None else law.memory)  # length of the part that belongs to the law
+        self.own_memory = len(law.memory)  # length of the part that belongs to the law
         self.memory = loop.memory_start.copy()  # state that the law integrates, shape (memory,)
         # [s] time since the last tick, for the estimator
         self.elapsed = 0.0 if self._memory_period is None else self._memory_period

@@ -132,8 +132,7 @@ class CompiledTick(Struct):
         self.tick.period = setup.bounds.period
         self.tick.failed = self.calls.failed
         self._sensing(sensing)
-        law = setup.loop.system.law
-        self._law(controller, frozenset() if law is None else law.stops_on)
+        self._law(controller, setup.loop.system.acting.stops_on)
         self._channels(nodes, buses)
         self._drives(setup.drives, wires, nodes, buses)
         self.connect(self.tick.law, controller.tick.call)

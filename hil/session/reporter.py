@@ -104,8 +104,7 @@ class MissedTicks:
         slices, command = loop.layout.slices, loop.layout.command_size
         self._status, self._residual = slices["status"].start, slices["residual"].start
         self._violation = slice(slices["violation"].start - command, slices["violation"].stop - command)
-        law = loop.system.law
-        optional_rows = () if law is None else law.optional_rows
+        optional_rows = loop.system.acting.optional_rows
         self._rows: dict[str, list[int]] = {}
         for i, row in enumerate(loop.system.model.task_rows):
             if i not in optional_rows:

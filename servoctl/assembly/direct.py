@@ -197,7 +197,7 @@ def _check_start(loop: Loop, start: State, task_map: TaskMap | None, context: Co
     """Raises TaskError for a start, a task or gains that are impossible; lists all that is wrong."""
     problems = context.problems
     wrong = starts.check_start(loop, start, np.inf)
-    wrong += starts.unreachable(task_map, loop.system.law) if task_map is not None else []
+    wrong += starts.unreachable(task_map, loop.system.acting) if task_map is not None else []
     check_settings(loop, context.run, problems, on_drives=False)
     if wrong or problems.found:
         raise TaskError("\n".join(map(str, [*wrong, *problems.found])))

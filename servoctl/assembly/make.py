@@ -284,7 +284,7 @@ def _checked_start(loaded: LoadedConfig, loop: Loop, ground: Ground, problems: P
         problems.add(contradiction, *place_of(loaded, contradiction.level))
     if system.law is not None and starts.look_at_reach(system, start, 1).unreachable:
         task_map = reach()  # rows out of reach at the start may be within reach nearby
-        for sentence in starts.unreachable(task_map, system.law) if task_map is not None else []:
+        for sentence in starts.unreachable(task_map, system.acting) if task_map is not None else []:
             problems.add(sentence, "law")
     return reach
 

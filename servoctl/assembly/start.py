@@ -80,7 +80,7 @@ def check_start(loop: Loop, start: State, max_violation: float) -> list[str]:
     Args:
         max_violation: Largest allowed violation of a holonomic task row.
     """
-    model, law = loop.system.model, loop.system.law
+    model, law, funnel = loop.system.model, loop.system.law, loop.system.acting.funnel
     problems, required = _not_finite(model, start, observed=law is None), required_rows(model, law)
     if problems:
         return problems
@@ -98,8 +98,8 @@ def check_start(loop: Loop, start: State, max_violation: float) -> list[str]:
             f"initial.max_violation is {max_violation:g}{f'; the first command would be {u}' if u else ''} "
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
-    if law is not None and law.funnel is not None:
-        problems += law.funnel.outside(model.matrices(start).task, start.t)
+    if funnel is not None:
+        problems += funnel.outside(model.matrices(start).task, start.t)
     return problems
 
 
@@ -201,12 +201,11 @@ def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 
 
-def unreachable(found: TaskMap, law: AttachedLaw | None = None) -> list[str]:
+def unreachable(found: TaskMap, law: AttachedLaw) -> list[str]:
     """Rows of priority 1 that constraint following cannot follow, one sentence each."""
     problems = []
-    low_priority_rows = () if law is None else law.low_priority_rows
     for i, row in enumerate(found.rows):
-        if row not in found.unreachable or i in low_priority_rows:
+        if row not in found.unreachable or i in law.low_priority_rows:
             continue
         problems.append(
             f"task.{row.name}: relative degree {found.degree(row)}: no actuator acts on its acceleration (A Phi B "

@@ -144,8 +144,8 @@ def _memory(facts: Facts) -> tuple[str, str]:
 
 
 def _bounds(facts: Facts) -> str:
-    law = facts.loop.system.law
-    if law is None or not law.searches:
+    law = facts.loop.system.acting
+    if not law.searches:
         return ""
     proven = "  int proven; /* 1 if u is the best within limits and bounds; 0: only within limits */\n"
     if not law.bounded:

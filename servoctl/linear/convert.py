@@ -63,8 +63,7 @@ def _send_since_long(loop: Loop, memory: Array, u: Array) -> None:
 
 def _expect(loop: Loop, estimator: AttachedEstimator, state: State, memory: Array, command: Array) -> None:
     """Puts into the memory the estimate of the last tick that leads to a state."""
-    law, n, h = loop.system.law, loop.system.model.n, estimator.timing.h
-    first = 0 if law is None else len(law.memory)
+    n, h, first = loop.system.model.n, estimator.timing.h, len(loop.system.acting.memory)
     own = memory[first : first + len(estimator.memory)]
     parts = dict(zip(estimator.parts, own.reshape(-1, n), strict=True))
     a = np.zeros(n)

@@ -61,10 +61,10 @@ def compiled(run: Run) -> Loop:
     loop = run.loop
     if loop.differentiable:
         return loop
-    model, law = run.system.model, run.system.law
+    model, law = run.system.model, run.system.acting
     if model.opaque is not None:
         raise TaskError(f"linearize: the plant cannot be differentiated: {model.opaque}")
-    if law is not None and law.opaque is not None:
+    if law.opaque is not None:
         raise TaskError(f"linearize: the law cannot be differentiated: {law.opaque}")
     traced = _TRACED.get(loop) or _TRACED.setdefault(loop, Loop(run.system))
     if not traced.differentiable:

@@ -119,8 +119,7 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
 
 def own_states(run: Run) -> dict[str, int]:
     """Name -> index in x of each state of a term of one's own: it moves with the errors."""
-    law, n = run.system.following, run.system.model.n
-    terms = law.terms if law is not None else ()
+    n, terms = run.system.model.n, run.system.acting.terms
     names = [name for term in terms if isinstance(term, AttachedOwnTerm) for name in term.memory]
     return {name: 2 * n + run.loop.memory_names.index(name) for name in names}
 

@@ -43,12 +43,12 @@ class Loop(TracedLoop):
         tasks: dict[str, list[str]] = {}
         for row in self.system.model.task_rows:
             tasks.setdefault(row.group, []).append(row.name)
-        law = self.system.law
+        law = self.system.acting
         facts: dict[str, Any] = {"engine": self.engine, "tasks": tasks}
-        if law is not None and law.limits:
+        if law.limits:
             pairs = zip(self.system.model.plant.actuators, law.limits, strict=True)
             facts["law_limits"] = {name: pair for name, pair in pairs if all(map(isfinite, pair))}
-        if law is not None and law.funnel is not None:
+        if law.funnel is not None:
             facts["funnels"] = law.funnel.facts
         return facts
 

@@ -21,20 +21,20 @@ class Layout:
     """The slices of a row: first the command, then what else is logged.
 
     Args:
-        law: The law; None: an open loop.
+        law: What makes the inputs.
         estimate: Parts of an estimator, each with a number per coordinate.
         memory: Names of the states in the loop's memory.
     """
 
-    def __init__(self, model: Model, law: AttachedLaw | None, estimate: Iterable[str], memory: Sequence[str]) -> None:
+    def __init__(self, model: Model, law: AttachedLaw, estimate: Iterable[str], memory: Sequence[str]) -> None:
         coordinates, actuators, one = list(model.plant.coordinates), list(model.plant.actuators), [""]
         task, passive = [row.name for row in model.task_rows], [row.name for row in model.passive_rows]
-        bounds = [] if law is None else list(law.bounded)
+        bounds = list(law.bounded)
         command = {"u": actuators, "rank": one, "residual": one, "pivot_min": one, "status": one}
-        command |= {"given_up": [] if law is None else [task[i] for i in law.relaxed_rows]}
+        command |= {"given_up": [task[i] for i in law.relaxed_rows]}
         command |= {"bound_active": bounds, "bound_lack": bounds}
-        command |= {"search": list(SEARCH) if law is not None and law.searches else []}
-        command |= {"disturbance": [] if law is None else list(law.observed)}
+        command |= {"search": list(SEARCH) if law.searches else []}
+        command |= {"disturbance": list(law.observed)}
         command |= dict.fromkeys(estimate, coordinates) | {"memory_rate": list(memory)}
         log = {"violation": task, "violation_rate": task, "passive": passive, "passive_rank": one[: len(passive)]}
         log |= {"passive_force": coordinates, "servo_force": coordinates, "bound": bounds}

@@ -34,10 +34,10 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         TraceError: The law cannot be traced.
     """
     loop = Loop(system, in_numpy=engine == "numpy")
-    law, model = system.law, system.model
+    law, model = system.acting, system.model
     if model.opaque is not None:
         loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
-    elif law is not None and law.opaque is not None:
+    elif law.opaque is not None:
         loop.note = f"a function of the law runs in NumPy: {law.opaque}"
     return loop
 

@@ -33,8 +33,8 @@ tick, and `estimation.elapsed` by the time since then."""
 
 def loop_memory(system: System) -> dict[str, float]:
     """Name -> initial value of everything that a loop keeps between evaluations."""
-    law, estimator, commands = system.law, system.estimator, system.commands
-    memory = {} if law is None else dict(law.memory)
+    estimator, commands = system.estimator, system.commands
+    memory = dict(system.acting.memory)
     if estimator is not None:
         memory |= {f"estimation.{name}": value for name, value in estimator.memory.items()}
     if commands is not None:

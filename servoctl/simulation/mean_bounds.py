@@ -43,7 +43,8 @@ The drift within half a period is a smaller share if the period resolves the mot
 
 def predicting(system: System) -> bool:
     """Whether the law looks at its bounds over a period."""
-    return system.law is not None and system.law.bounds is not None and system.law.bounds.sampled
+    bounds = system.acting.bounds
+    return bounds is not None and bounds.sampled
 
 
 def with_mean_bounds(
@@ -62,9 +63,8 @@ def with_mean_bounds(
         matrices: The matrices at t, q and v from such symbols.
         d: Estimated disturbance, shape (n,), which stays; None: there is no estimator.
     """
-    law, n = system.law, system.model.n
-    assert law is not None and law.bounds is not None
-    bounds = law.bounds
+    bounds, n = system.acting.bounds, system.model.n
+    assert bounds is not None
     plant = TracedPlant(system, p, matrices)
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
     moved, more = {**given, **inputs({"u": (system.model.m,)})}, []

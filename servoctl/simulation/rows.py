@@ -28,8 +28,7 @@ class Chunk:
 
 def stops_of(loop: Loop) -> set[float]:
     """Codes of the statuses that end a run."""
-    law = loop.system.law
-    return {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
+    return {Status.NOT_POSITIVE.code, Status.NON_FINITE.code, *loop.system.acting.stops_on}
 
 
 class RowCollector:

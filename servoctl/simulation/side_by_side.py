@@ -84,13 +84,12 @@ def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str
     by_name = {("task", name): MetricChannel(tuple(entries), band=settling_band) for name, entries in tasks.items()}
     for i, name in enumerate(model.plant.actuators):
         by_name["input", name] = MetricChannel((slices["u"].start + i,), signed=True)
-    law = loop.system.law
-    for i, name in enumerate(() if law is None else law.bounded):
+    for i, name in enumerate(loop.system.acting.bounded):
         by_name["bound", name] = MetricChannel((slices["bound"].start + i,), signed=True)
         by_name["active", name] = MetricChannel((slices["bound_active"].start + i,), signed=True)
     if model.passive_rows:
         by_name["passive", "rank"] = MetricChannel((slices["passive_rank"].start,), signed=True)
-    evidence = ("status",) if law is None else ("rank", "residual", "pivot_min", "status")
+    evidence = ("status",) if loop.system.law is None else ("rank", "residual", "pivot_min", "status")
     return by_name | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
 

@@ -11,19 +11,20 @@ from typing import Protocol
 
 import numpy as np
 
-from servoctl.engine.linalg import is_finite, solve_upper
+from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import where
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.law import AttachedLaw
-from servoctl.mechanics.constraint import Rows, equation_value
+from servoctl.laws.open_loop import OpenLoop
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.mechanics.timing import CommandMemory
 from servoctl.simulation.realism import Channels
-from servoctl.types import Array, Command, State, Status
+from servoctl.types import Array, State
 
 
 class Machine(Protocol):
@@ -120,15 +121,19 @@ class System:
         return self.law if isinstance(self.law, AttachedConstraintFollowing) else None
 
     @property
+    def acting(self) -> AttachedLaw:
+        """What makes the inputs: the law, or the open loop."""
+        return OpenLoop(self.passive.rank_tolerance, self.inputs) if self.law is None else self.law
+
+    @property
     def commands(self) -> CommandMemory | None:
         """The memory of the commands under way; None: neither law nor estimator reads one."""
-        return CommandMemory.together(*(part.commands for part in (self.estimator, self.law) if part is not None))
+        return CommandMemory.together(*(part.commands for part in (self.estimator, self.acting) if part is not None))
 
     def by_bound(self, of_rows: Mapping[str, str]) -> dict[str, str]:
         """Values of rows of the model's bounds, by the names of the bounds: the two sides of a limit have one name."""
-        if self.law is None or self.law.bounds is None:
-            return {}
-        pairs = zip(self.model.bound_rows, self.law.bounds.rows, strict=True)
+        bounds = self.acting.bounds
+        pairs = () if bounds is None else zip(self.model.bound_rows, bounds.rows, strict=True)
         return {bound.name: of_rows[row.name] for row, bound in pairs if row.name in of_rows}
 
     def beyond(self, t: float) -> list[str]:
@@ -147,20 +152,6 @@ class System:
         terms = assemble(state, used, self.passive.rank_tolerance, self.passive.clearance)
         return terms if used is matrices else replace(terms, matrices=matrices)
 
-    def command(self, terms: Terms, memory: Array) -> Command:
-        """The law's command, or the open loop's inputs."""
-        if self.law is not None:
-            return self.law.command(terms, memory)
-        plant = terms.matrices.plant
-        values = [
-            equation_value(self.inputs[a], plant, terms.state) if a in self.inputs else 0.0 for a in plant.actuators
-        ]
-        u, nothing = np.array(values), np.zeros(0)
-        status = where(is_finite(u), Status.OK.code, Status.NON_FINITE.code)
-        status = where(terms.positive, status, Status.NOT_POSITIVE.code)
-        status = where(terms.finite, status, Status.NON_FINITE.code)
-        return Command(where(status >= Status.NOT_POSITIVE.code, np.nan, u), 0.0, nothing, 0.0, status)
-
     def motion(self, terms: Terms, u: Array) -> dict[str, Array]:
         """Acceleration under u, and the logged part of a row: name -> values."""
         m = terms.matrices
@@ -175,5 +166,5 @@ class System:
             "passive_rank": np.array([terms.passive.rank][: len(self.model.passive_rows)]),
             "passive_force": passive_force,
             "servo_force": m.B @ u,
-            "bound": np.zeros(0) if self.law is None else self.law.bound_values(terms, acting),
+            "bound": self.acting.bound_values(terms, acting),
         }

@@ -76,13 +76,14 @@ class TracedLoop:
         self.system = system  # plant, law and realism
         memory = loop_memory(system)
         self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
-        self.layout = Layout(system.model, system.law, shown_parts(system.estimator), list(memory))  # slices of a row
+        # slices of a row
+        self.layout = Layout(system.model, system.acting, shown_parts(system.estimator), list(memory))
         self.size = 2 * system.model.n + len(memory)
         self.note: str | None = None  # remark for the user about the choice of engine; None: nothing unusual
         self.evaluations = 0  # number of evaluations so far
-        model, law = system.model, system.law
+        model = system.model
         self._in_numpy = in_numpy
-        opaque = model.opaque, None if law is None else law.opaque
+        opaque = model.opaque, system.acting.opaque
         self.traced = not in_numpy and opaque == (None, None)  # whether all of it is traced, so that it has C
         # parameters of plant, constraints, law and stabilisation in one vector, an input of every function
         self.parameters = _parameters(system)
@@ -103,7 +104,7 @@ class TracedLoop:
         if not self.traced:
             return None
         system = self.system
-        secondary = None if system.law is None else system.law.term(SecondaryTerm)
+        secondary = system.acting.term(SecondaryTerm)
         equations = [system.inputs, None if secondary is None else secondary.null_space]
         return stored.key_of(
             lambda: system.model.fingerprint,
@@ -172,10 +173,8 @@ class TracedLoop:
     @property
     def memory_period(self) -> float | None:
         """Period in which the memory changes once [s]: it changes by this times its rate; None: it is integrated."""
-        law, estimator = self.system.law, self.system.estimator
-        if estimator is not None:
-            return estimator.timing.h
-        return None if law is None else law.memory_period
+        estimator = self.system.estimator
+        return self.system.acting.memory_period if estimator is None else estimator.timing.h
 
     @cached_property
     def _terms(self) -> Terms:
@@ -223,13 +222,12 @@ class TracedLoop:
         return self.system.model.symbolic_matrices({**given, "p": p}, self._in_numpy)
 
     def _control(self, terms: Terms, memory: Array) -> Array:
-        law, command = self._symbolic.law, self._symbolic.command(terms, memory)
-        rate = np.zeros(0) if law is None else law.memory_rate(terms, memory, command)
-        disturbance = np.zeros(0) if law is None else law.disturbance(terms, memory)
-        low_priority_rows = () if law is None else law.low_priority_rows
-        required = [x for i, x in enumerate(command.residual) if i not in low_priority_rows]
+        law = self._symbolic.acting
+        command = law.command(terms, memory)
+        rate, disturbance = law.memory_rate(terms, memory, command), law.disturbance(terms, memory)
+        required = [x for i, x in enumerate(command.residual) if i not in law.low_priority_rows]
         residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(required))]
-        given_up = [abs(command.residual[i]) for i in (() if law is None else law.relaxed_rows)]
+        given_up = [abs(command.residual[i]) for i in law.relaxed_rows]
         parts = [
             command.u,
             [command.rank],
@@ -239,7 +237,7 @@ class TracedLoop:
             given_up,
             command.binding,
             command.lack,
-            [command.steps, where(command.proven, 0.0, 1.0)] if law is not None and law.searches else [],
+            [command.steps, where(command.proven, 0.0, 1.0)] if law.searches else [],
             disturbance,
             rate,
         ]
