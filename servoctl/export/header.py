@@ -1,9 +1,9 @@
 """Writes `NAME_law.h`: the interface, with units, cost and limits on use."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from servoctl.export.interface import Interface, Member, comment
+from servoctl.export.interface import Interface, Member, comment, named
 from servoctl.export.source import Facts
 from servoctl.types import Status
 
@@ -12,7 +12,8 @@ def header(facts: Facts) -> str:
     """`NAME_law.h`."""
     name, border = facts.border.name, facts.border
     guard = f"{name.upper()}_LAW_H"
-    memory = _memory(facts)
+    memory, takes = _memory(facts), border.takes
+    speeds = f"    v    {takes['v'].what}\n" if "v" in takes else ""
     return f"""/*
 {_lines(_about(facts))}
 */
@@ -53,8 +54,8 @@ typedef struct {{
 
     p    parameters; 0 for the defaults
     t    [s] time of the task
-    q    {named(border.coordinates)}{"" if border.period is None else "; NAN: no reading"}
-{_speeds(border)}{memory[1]}    out  the command
+    q    {takes["q"].what}{"" if border.period is None else "; NAN: no reading"}
+{speeds}{memory[1]}    out  the command
 */
 {facts.signature};
 
@@ -78,7 +79,7 @@ def _about(facts: Facts) -> list[str]:
         f"Compile: cc -std=c99 -O2 -c {name}_law.c, or make",
         f"Test:    cc -std=c99 -O2 -o {name}_law_test {name}_law_test.c {name}_law.c -lm && ./{name}_law_test",
         "Call:    once per period:",
-        f"         if ({name}_law(0, t, {_given_words(facts)}&out) < {name.upper()}_NOT_POSITIVE)",
+        f"         if ({name}_law(0, t, {', '.join(facts.border.takes)}, &out) < {name.upper()}_NOT_POSITIVE)",
         f"         apply out.u; else stop the machine. {name}_law_example.c is a whole program.",
         "",
         f"Cost:    at most {cost.operations} operations a call, counted from its instructions, called functions",
@@ -112,14 +113,6 @@ def _about(facts: Facts) -> list[str]:
             "  the drives really got into commands.sent1, where they differ from the command.",
         ]
     return lines
-
-
-def _speeds(border: Interface) -> str:
-    return "" if border.period is not None else f"    v    {named(rates(border.coordinates))}\n"
-
-
-def _given_words(facts: Facts) -> str:
-    return ("q, v, " if facts.border.period is None else "q, ") + _memory_word(facts)
 
 
 def _lines(lines: Sequence[str]) -> str:
@@ -158,10 +151,6 @@ def _bounds(facts: Facts) -> str:
     )
 
 
-def _memory_word(facts: Facts) -> str:
-    return "memory, " if facts.border.memory else ""
-
-
 def _statuses(name: str) -> str:
     return "\n".join(
         f"  {name.upper()}_{status.name} = {status.code}{',' if status is not Status.NON_FINITE else ''}"
@@ -187,13 +176,3 @@ def _declared(member: Member) -> str:
 def _remark(member: Member, facts: Facts) -> str:
     values = ", ".join(f"{facts.border.values[place]:g}" for place in member.places)
     return comment(f"{member.remark or '[unit not stated]'}; default {values}")
-
-
-def named(units: Mapping[str, str]) -> str:
-    """Names with their units, for a comment."""
-    return comment(", ".join(f"{name} [{unit}]" for name, unit in units.items()))
-
-
-def rates(units: Mapping[str, str]) -> dict[str, str]:
-    """Name -> unit of the velocities of coordinates."""
-    return {f"{name}'": f"{unit}/s" for name, unit in units.items()}

@@ -4,11 +4,11 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.parameters import parameter_fields, parameter_values, parts, path_in
+from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, parts, path_in
 from servoctl.laws.corrections import PER_ROW, OfRows
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.motors import displacement_unit
@@ -45,6 +45,13 @@ class Member:
         return f"p->{self.group}.{self.name}" + ("" if self.length is None else f"[{place - self.start}]")
 
 
+class Taken(NamedTuple):
+    """An array of the state that the law takes."""
+
+    part: slice  # its entries in x: q, v and memory
+    what: str  # its entries in words
+
+
 @dataclass(frozen=True)
 class Interface:
     """The interface of a law in C."""
@@ -59,6 +66,19 @@ class Interface:
     sources: tuple[str | None, ...]  # C expression of each of these; None for one that stays at its value
     # period of a law with an estimator [s], which takes measured positions alone; None: it has none
     period: float | None = None
+
+    @property
+    def takes(self) -> dict[str, Taken]:
+        """Name in C -> what the law takes of the state, in order; with an estimator no speeds."""
+        n = len(self.coordinates)
+        found = {"q": Taken(slice(n), named(self.coordinates))}
+        if self.period is None:
+            found["v"] = Taken(
+                slice(n, 2 * n), named({f"{name}'": f"{unit}/s" for name, unit in self.coordinates.items()})
+            )
+        if self.memory:
+            found["memory"] = Taken(slice(2 * n, 2 * n + len(self.memory)), comment(", ".join(self.memory)))
+        return found
 
     @property
     def groups(self) -> dict[str, list[Member]]:
@@ -83,7 +103,7 @@ def interface(loop: Loop, name: str) -> Interface:
     passive_start = law_start + len(parameter_values(system.law))
     # Simulation and law have a tolerance each for the passive constraints; exported, they are one parameter.
     shared = {m.name: m.start for m in every if m.group == "law"}["passive_rank_tolerance"]
-    twin = passive_start + len(system.passive.damping) + len(system.passive.stiffness)
+    twin = passive_start + parameter_names(system.passive).index("rank_tolerance")
     values[shared] = values[twin]
     matters[shared] = matters[shared] or matters[twin]
     kept = tuple(member for member in every if any(matters[place] for place in member.places))
@@ -188,6 +208,11 @@ def identifier(text: str, taken: set[str] | None = None) -> str:
 def _numbered(word: str) -> Iterable[str]:
     yield word
     yield from (f"{word}_{number}" for number in range(2, 10_000))
+
+
+def named(units: Mapping[str, str]) -> str:
+    """Names with their units, for a comment."""
+    return comment(", ".join(f"{name} [{unit}]" for name, unit in units.items()))
 
 
 def comment(text: str) -> str:

@@ -79,10 +79,8 @@ class Facts:
     def signature(self) -> str:
         """Declaration of the law's function, without the semicolon."""
         name = self.border.name
-        memory = " const double *memory," if self.border.memory else ""
-        speeds = "" if self.border.period is not None else " const double *v,"
-        inputs = f"const {name}_parameters *p, double t, const double *q,{speeds}{memory}"
-        return f"int {name}_law({inputs}\n    {name}_command *out)"
+        arrays = "".join(f" const double *{word}," for word in self.border.takes)
+        return f"int {name}_law(const {name}_parameters *p, double t,{arrays}\n    {name}_command *out)"
 
     def initialiser(self, values: Array) -> str:
         """C initialiser of the struct of parameters, from all parameters of the loop."""
@@ -141,7 +139,7 @@ const {name}_parameters {name}_defaults = {{
   if (!p) p = &{name}_defaults;
   for (i = 0; i < {n}; ++i) {{
     x[i] = q[i];
-    x[{n} + i] = {"v[i]" if border.period is None else "0"};
+    x[{n} + i] = {"v[i]" if "v" in border.takes else "0"};
   }}
 {remember}{parameters}
   for (i = {0 if border.period is None else n}; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;

@@ -10,7 +10,6 @@ import numpy as np
 from servoctl.engine.ops import literal
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.errors import ServoctlError
-from servoctl.export.header import named, rates
 from servoctl.export.interface import Interface, comment
 from servoctl.export.source import Facts
 from servoctl.simulation.closed_loop import Loop
@@ -133,9 +132,7 @@ def test(facts: Facts, vectors: Sequence[Vector], tolerance: float) -> str:
     border, name = facts.border, facts.border.name
     n, m, memory = len(border.coordinates), len(border.actuators), len(border.memory)
     keep = f"  double memory[{memory}];\n" if memory else ""
-    given = ", c->memory" if memory else ""
-    estimates = border.period is not None
-    state = "c->q" if estimates else "c->q, c->v"
+    state, estimates = ", ".join(f"c->{word}" for word in border.takes), border.period is not None
     next_memory, compared = _next(facts)
     places = f"  else if (place <= {n}) c.q[place - 1] = bad;\n  else c.v[place - 1 - {n}] = bad;"
     places = "  else c.memory[place - 1] = bad;" if estimates else places
@@ -163,7 +160,7 @@ static int agrees(const vector *c)
 {{
   {name}_command out;
   double scale = 1.0;
-  int i, status = {name}_law(&c->p, c->t, {state}{given}, &out);
+  int i, status = {name}_law(&c->p, c->t, {state}, &out);
   if (status != c->status || (int) out.status != c->status || out.rank != c->rank) return 0;
   for (i = 0; i < {m}; ++i) if (fabs(c->u[i]) > scale) scale = fabs(c->u[i]);
   for (i = 0; i < {m}; ++i) {{
@@ -181,7 +178,7 @@ static int refuses(int place, double bad)
   int i, status;
   if (place == 0) c.t = bad;
 {places}
-  status = {name}_law(0, c.t, {state.replace("c->", "c.")}{given.replace("c->", "c.")}, &out);
+  status = {name}_law(0, c.t, {state.replace("c->", "c.")}, &out);
   if (status != {name.upper()}_NON_FINITE || out.status != {name.upper()}_NON_FINITE || out.rank != 0) return 0;
   for (i = 0; i < {m}; ++i) if (!isnan(out.u[i])) return 0;
   return 1;
@@ -251,17 +248,11 @@ def example(facts: Facts, t: float, x: Array) -> str:
         x: q, v and memory at the start.
     """
     border, name = facts.border, facts.border.name
-    n, k = len(border.coordinates), len(border.memory)
-    parts = {"q": (x[:n], named(border.coordinates))}
-    if border.period is None:
-        parts["v"] = x[n : 2 * n], named(rates(border.coordinates))
-    if k:
-        parts["memory"] = (x[2 * n :], comment(", ".join(border.memory)))
     lines = [
-        f"  double {word}[{len(values)}] = {{{', '.join(map(literal, values))}}}; /* {remark} */"
-        for word, (values, remark) in parts.items()
+        f"  double {word}[{len(x[part])}] = {{{', '.join(map(literal, x[part]))}}}; /* {remark} */"
+        for word, (part, remark) in border.takes.items()
     ]
-    given = "".join(f" {word}," for word in parts)
+    given = "".join(f" {word}," for word in border.takes)
     shown = [
         f'  printf("{_text(actuator)} = %.9g {_text(unit)}\\n", (double) out.u[{i}]);'
         for i, (actuator, unit) in enumerate(border.actuators.items())
