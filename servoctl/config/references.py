@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from servoctl.errors import remedy
 from servoctl.expression import parse
+from servoctl.reference.curve import Extrapolation, Profile
+from servoctl.reference.table import Degree
 from servoctl.tree.fields import FileName, NumberField, Real
 from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled, right, rule
 
@@ -31,7 +33,7 @@ class ReferenceConfig(Ruled):
     columns: tuple[str, ...] | None = Field(
         default=None, min_length=1, description="columns of the file to use; left out: all others"
     )
-    spline: Literal["cubic", "quintic"] | None = Field(
+    spline: Degree | None = Field(
         default=None,
         description="spline through the rows: cubic (C2, default), or quintic (C4), which rows of a relative degree "
         "above 2 need",
@@ -39,7 +41,7 @@ class ReferenceConfig(Ruled):
     waypoints: tuple[dict[str, Real], ...] | None = Field(
         default=None, description="points to go through, at rest at each: time t [s] and a value per column"
     )
-    profile: Literal["quintic", "septic", "trapezoidal"] | None = Field(
+    profile: Profile | None = Field(
         default=None, description="motion from waypoint to waypoint: quintic (default), septic or trapezoidal"
     )
     blend: Blend | None = Field(
@@ -47,7 +49,7 @@ class ReferenceConfig(Ruled):
         description="share of a segment's time, at each end, in which a trapezoidal profile accelerates [-]; "
         "default 0.25",
     )
-    extrapolate: Literal["hold", "periodic", "error"] = Field(
+    extrapolate: Extrapolation = Field(
         default="hold",
         description="before the first and after the last row: hold keeps the value, periodic repeats, error refuses "
         "the run",

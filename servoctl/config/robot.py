@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictBool
 
+from servoctl.mechanics.spatial.description import Base
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
+from servoctl.mechanics.spatial.model import LoopKind
 from servoctl.tree.fields import (
     FileName,
     InertiaEntries,
@@ -26,8 +28,6 @@ from servoctl.tree.fields import (
 from servoctl.tree.rules import Broken, OneOf, Ruled, rule
 
 ORIGIN = (0.0, 0.0, 0.0)
-
-LoopKind = Literal["weld", "hinge", "slide", "point"]
 
 
 def _all_or_names(value: Any) -> Any:
@@ -54,7 +54,7 @@ class RobotConfig(Ruled):
     urdf: FileName | None = Field(default=None, description="URDF file, relative to the config's folder")
     mjcf: FileName | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
     at: PlacementConfig = Field(default=PlacementConfig(), description="its root in the world")
-    base: Literal["fixed", "free"] | None = Field(
+    base: Base | None = Field(
         default=None,
         description="fixed to the world, or free: coordinates base_x, base_y, base_z [m] and the quaternion base_qw, "
         "base_qx, base_qy, base_qz, which no motor drives; left out: fixed, or as an MJCF file says",

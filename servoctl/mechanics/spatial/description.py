@@ -95,6 +95,7 @@ def _drop_namespace(root: Element) -> None:
 NAMES_IN_A_NOTE = 6
 
 JointKind = Literal["fixed", "revolute", "continuous", "prismatic"]
+Base = Literal["fixed", "free"]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Description:
     links: tuple[LinkDescription, ...]  # the links; the first one is the root
     joints: tuple[JointDescription, ...]  # the joints, parents before children
     notes: tuple[str, ...] = ()  # things that `check` reports, one sentence each
-    base: Literal["fixed", "free"] = "fixed"  # `free`: the root moves freely; an MJCF file says so, a URDF cannot
+    base: Base = "fixed"  # `free`: the root moves freely; an MJCF file says so, a URDF cannot
     loops: tuple[LoopDescription, ...] = ()  # what closes loops
     driven: tuple[str, ...] = ()  # joints on which an MJCF has actuators; none: the file names no actuator
 

@@ -27,12 +27,13 @@ from servoctl.errors import PlantError
 from servoctl.mechanics.actuator_parameters import with_armature
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial import dynamics, kinematics
+from servoctl.mechanics.spatial.description import Base
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
 from servoctl.mechanics.spatial.placement import IDENTITY, Moments, Placement
 from servoctl.mechanics.spatial.scalars import Triple, scalars, times
-from servoctl.mechanics.spatial.tree_builder import Base, TreeBuilder
+from servoctl.mechanics.spatial.tree_builder import TreeBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.types import Array
 

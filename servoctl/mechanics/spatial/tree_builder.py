@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from servoctl.errors import no_such, remedy
 from servoctl.expression import RESERVED
 from servoctl.mechanics.spatial.description import (
+    Base,
     Description,
     JointDescription,
     Shape,
@@ -87,9 +88,6 @@ class NameTable:
             return False
         self._owners[name] = owner
         return True
-
-
-Base = Literal["fixed", "free"]
 
 
 class TreeBuilder:
