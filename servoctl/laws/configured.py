@@ -3,7 +3,7 @@
 Source: as of `laws.constraint_following`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -22,7 +22,7 @@ from servoctl.laws.funnel import funnels
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
 from servoctl.laws.own_term import Term
-from servoctl.laws.preload import Preload, preload_term
+from servoctl.laws.preload import Preload, PreloadTerm, preload_term
 from servoctl.laws.robust import Adaptive, Robust, row_units, unscaled
 from servoctl.laws.secondary import Equations, Secondary, SecondaryTerm, null_space_of
 from servoctl.laws.term import CONTINUOUS, AttachedTerm, TermTimings
@@ -148,35 +148,9 @@ class ConstraintFollowing(Law):
         return bounds.attach(model, self._terms_near(model), limits, *tolerances)
 
     def attach(self, model: Model) -> AttachedConstraintFollowing:
-        actuators, rows = list(model.plant.actuators), model.task_rows
-        levels, limits, required = _levels(rows, self.priorities or {}), self._limits, self._required(rows)
-        problems = self._problems(model, limits)
-        if len(levels) > 1 and self.allocation == "unprojected":
-            problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
-        if self.preload and "unprojected" in (self.allocation, self.feedback_allocation):
-            problems.append("law.allocation: unprojected knows no preload (use another allocation)")
-        terms: list[AttachedTerm | None] = []
-        own_terms = {name: own for name, own in (self.terms or {}).items() if isinstance(own, Term)}
-        makers: list[Callable[[], Sequence[AttachedTerm | None]]] = [
-            lambda: self.terms_of_rows(rows),
-            lambda: [None if self.observer is None else self.observer.attach(rows, self.timings.observer)],
-            lambda: [own.attach(name, model, self.timings.observer.period) for name, own in own_terms.items()],
-            lambda: [self._bounds_term(self.bounds, model, limits)] if self.bounds and rows and actuators else [],
-        ]
-        for made in makers:
-            try:
-                terms += made()
-            except TaskError as error:
-                problems.append(str(error))
-        if problems:
-            raise TaskError("\n".join(problems))
-        preload = preload_term(self.preload, model.passive_rows, model.plant) if self.preload else None
-        terms.append(preload)
-        secondary, null_space = self.secondary or Secondary(), null_space_of(self.null_space, model)
-        if self.secondary is not None or null_space is not None:
-            terms.append(SecondaryTerm(null_space, secondary.aim(actuators, limits), secondary.damping))
-        lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
-        prescribed = 0 if preload is None else len(preload.values)
+        rows, limits, required = model.task_rows, self._limits, self._required(model.task_rows)
+        terms = self._attached_terms(model, limits, self._problems(model, limits))
+        preload = next((term for term in terms if isinstance(term, PreloadTerm)), None)
         low_priority = tuple(i for i in range(len(rows)) if i not in required)
         optional = tuple(i for i, row in enumerate(rows) if i in low_priority or _is_of(row, self.optional))
         bounded = any(isinstance(term, BoundsTerm) for term in terms)
@@ -186,20 +160,61 @@ class ConstraintFollowing(Law):
             low_priority_rows=low_priority,
             optional_rows=optional,
             relaxed_rows=tuple(range(len(rows))) if bounded else low_priority,
-            terms=tuple(term for term in terms if term is not None),
-            allocation=Allocation(
-                levels=_with_reactions(levels, len(rows), prescribed, 1 if required else 0),
-                kind=self.allocation,
-                feedback_kind=self.feedback_allocation or self.allocation,
-                weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
-                limited=bool(limits),
-                lower=lower,
-                upper=upper,
-                rank_tolerance=self.rank_tolerance,
-            ),
+            terms=terms,
+            allocation=self._allocation(model, limits, 0 if preload is None else len(preload.values)),
             residual_tolerance=self.residual_tolerance,
             on_infeasible=self.on_infeasible,
             input_damping=self.input_damping,
+        )
+
+    def _attached_terms(
+        self, model: Model, limits: Mapping[str, tuple[float, float]], problems: Sequence[str]
+    ) -> tuple[AttachedTerm, ...]:
+        """All terms.
+
+        Args:
+            problems: What is wrong with other fields.
+
+        Raises:
+            TaskError: There are problems, or a term does not fit; the message has all of them.
+        """
+        rows, actuators, period = model.task_rows, list(model.plant.actuators), self.timings.observer.period
+        own_terms = {name: own for name, own in (self.terms or {}).items() if isinstance(own, Term)}
+        makers: list[Callable[[], Sequence[AttachedTerm | None]]] = [
+            lambda: self.terms_of_rows(rows),
+            lambda: [None if self.observer is None else self.observer.attach(rows, self.timings.observer)],
+            lambda: [own.attach(name, model, period) for name, own in own_terms.items()],
+            lambda: [self._bounds_term(self.bounds, model, limits)] if self.bounds and rows and actuators else [],
+        ]
+        terms, wrong = list[AttachedTerm | None](), list(problems)
+        for made in makers:
+            try:
+                terms += made()
+            except TaskError as error:
+                wrong.append(str(error))
+        if wrong:
+            raise TaskError("\n".join(wrong))
+        if self.preload:
+            terms.append(preload_term(self.preload, model.passive_rows, model.plant))
+        secondary, null_space = self.secondary or Secondary(), null_space_of(self.null_space, model)
+        if self.secondary is not None or null_space is not None:
+            terms.append(SecondaryTerm(null_space, secondary.aim(actuators, limits), secondary.damping))
+        return tuple(term for term in terms if term is not None)
+
+    def _allocation(self, model: Model, limits: Mapping[str, tuple[float, float]], prescribed: int) -> Allocation:
+        """The allocation; the prescribed rows, as many as given, come after the tasks of priority 1."""
+        rows, actuators = model.task_rows, list(model.plant.actuators)
+        lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
+        levels, place = _levels(rows, self.priorities or {}), 1 if self._required(rows) else 0
+        return Allocation(
+            levels=_with_reactions(levels, len(rows), prescribed, place),
+            kind=self.allocation,
+            feedback_kind=self.feedback_allocation or self.allocation,
+            weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
+            limited=bool(limits),
+            lower=lower,
+            upper=upper,
+            rank_tolerance=self.rank_tolerance,
         )
 
     def terms_of_rows(self, rows: Sequence[Row]) -> list[AttachedTerm | None]:
@@ -241,42 +256,48 @@ class ConstraintFollowing(Law):
         problems = [] if actuators else [f"law: {type(plant).__name__} has no actuators (use `law: none`)"]
         if not model.task_rows:
             problems.append("law: there is no task to follow (give at least one)")
-        feedback = self.feedback_allocation or self.allocation
-        for key, word, words in (
-            ("allocation", self.allocation, get_args(Kind)),
-            ("feedback_allocation", feedback, get_args(Kind)),
-            ("on_infeasible", self.on_infeasible, get_args(OnInfeasible)),
-        ):
-            if word not in words:
-                problems.append(f"law.{key}: expected one of {', '.join(words)}, got {word!r}")
-        problems += [f"law.{sentence}" for sentence in wrong_numbers(self)]
-        task = dict.fromkeys([*model.plain.task, *(row.group for row in model.task_rows)])
-        for key, names in (("priorities", self.priorities or {}), ("optional", self.optional)):
-            unknown = [name for name in names if name not in task]
-            problems += [f"law.{key}: {no_such('task', name, task)}" for name in unknown]
-        for name, priority in (self.priorities or {}).items():
-            if not (isinstance(priority, int | np.integer) and priority >= 1):
-                problems.append(f"law.priorities.{name}: expected an integer >= 1, got {priority!r}")
-        problems += self.unknown_actuators(actuators)
-        for name, own in (self.terms or {}).items():
-            if not (isinstance(own, Term) and name.isidentifier()):
-                problems.append(f"law.terms.{name}: expected a name and an instance of a servoctl.Term, got {own!r}")
-        for name, weight in (self.weights or {}).items():
-            if not 0.0 < weight < np.inf:
-                problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")
-        for name, (lower, upper) in limits.items():
-            if not lower < upper:
-                limit = (self.limits or {})[name]
-                problems.append(f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}")
-        if self.preload:
-            problems += preloads.problems(self.preload, plant)
-        if self.secondary is not None:
-            problems += self.secondary.problems(limits)
+        problems += [*self._wrong_words(), *(f"law.{sentence}" for sentence in wrong_numbers(self))]
+        problems += [*self._wrong_tasks(model), *self.unknown_actuators(actuators), *self._wrong_entries(limits)]
+        problems += preloads.problems(self.preload, plant) if self.preload else []
+        problems += self.secondary.problems(limits) if self.secondary is not None else []
         for name, text in self.null_space.items() if isinstance(self.null_space, Mapping) else ():
             equation = parse(text) if isinstance(text, str) else text
             sentences = check_names(equation, plant.coordinates, parameter_fields(plant))
             problems += [f"law.null_space.{name}: {sentence}" for sentence in sentences]
+        if self.allocation == "unprojected" and len(_levels(model.task_rows, self.priorities or {})) > 1:
+            problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
+        if self.preload and "unprojected" in (self.allocation, self.feedback_allocation):
+            problems.append("law.allocation: unprojected knows no preload (use another allocation)")
         return problems
+
+    def _wrong_words(self) -> Iterator[str]:
+        for key, word, words in (
+            ("allocation", self.allocation, get_args(Kind)),
+            ("feedback_allocation", self.feedback_allocation or self.allocation, get_args(Kind)),
+            ("on_infeasible", self.on_infeasible, get_args(OnInfeasible)),
+        ):
+            if word not in words:
+                yield f"law.{key}: expected one of {', '.join(words)}, got {word!r}"
+
+    def _wrong_tasks(self, model: Model) -> Iterator[str]:
+        task = dict.fromkeys([*model.plain.task, *(row.group for row in model.task_rows)])
+        for key, names in (("priorities", self.priorities or {}), ("optional", self.optional)):
+            yield from (f"law.{key}: {no_such('task', name, task)}" for name in names if name not in task)
+        for name, priority in (self.priorities or {}).items():
+            if not (isinstance(priority, int | np.integer) and priority >= 1):
+                yield f"law.priorities.{name}: expected an integer >= 1, got {priority!r}"
+
+    def _wrong_entries(self, limits: Mapping[str, tuple[float, float]]) -> Iterator[str]:
+        for name, own in (self.terms or {}).items():
+            if not (isinstance(own, Term) and name.isidentifier()):
+                yield f"law.terms.{name}: expected a name and an instance of a servoctl.Term, got {own!r}"
+        for name, weight in (self.weights or {}).items():
+            if not 0.0 < weight < np.inf:
+                yield f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}"
+        for name, (lower, upper) in limits.items():
+            if not lower < upper:
+                limit = (self.limits or {})[name]
+                yield f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}"
 
 
 def priority_of(row: Row, priorities: Mapping[str, int]) -> int:
