@@ -158,7 +158,7 @@ def refuse_shaking(setup: RigSetup) -> None:
     Raises ConfigError: the damping is unstable at the period of the loop.
     """
     loaded, guiding = setup.run.loaded, setup.plan(Stage.FLOAT, None).guiding
-    spacing = None if loaded is None else drives_spacing(loaded, setup.run.system.model.plant)
+    spacing = drives_spacing(loaded, setup.run.system.model.plant)
     if loaded is None or guiding is None or spacing is None or spacing.h is None:
         return
     longest = spacing.longest(RowFeedback(0.0, guiding.damping, has_rate=False))

@@ -195,12 +195,12 @@ def passive_spacing(settings: Settings) -> Spacing:
     return _step(settings)
 
 
-def drives_spacing(loaded: LoadedConfig, plant: Plant) -> Spacing | None:
-    """Spacing of the law on drives; None if the config has no `hil`.
+def drives_spacing(loaded: LoadedConfig | None, plant: Plant) -> Spacing | None:
+    """Spacing of the law on drives; None if there is no config, or it has no `hil`.
 
     The delay of one cycle counts under `hil.prediction` too: a prediction is only as good as its model.
     """
-    hil = loaded.config.hil
+    hil = None if loaded is None else loaded.config.hil
     return None if hil is None else Spacing("hil.period", drives_timing(hil, plant))
 
 

@@ -20,6 +20,7 @@ from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
 from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.assembly.values import Results
+from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.finding import Finding
@@ -122,6 +123,11 @@ class Run:
     def system(self) -> System:
         """Plant, law and constraints."""
         return self.loop.system
+
+    @property
+    def hil(self) -> Hil | None:
+        """The section `hil` of its config."""
+        return None if self.loaded is None else self.loaded.config.hil
 
     @property
     def task_map(self) -> TaskMap | None:

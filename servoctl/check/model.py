@@ -91,13 +91,13 @@ def _frictionless(plant: Robot) -> Iterator[str]:
 
 def _rotorless(run: Run, plant: Robot) -> Iterator[str]:
     """The cost of rotors that the model lacks behind gears, at the joint where it is largest."""
-    values = None if run.loaded is None else run.loaded.config.hil
-    if values is None or any(armature_of(plant) or ()):
+    hil = run.hil
+    if hil is None or any(armature_of(plant) or ()):
         return
     M, names = np.asarray(plant.mass_matrix(run.start.q, run.start.t), dtype=float), list(plant.coordinates)
     doubled = {
         drive.actuator: (float(M[at, at]) / drive.gear**2, drive.gear)
-        for drive in values.drives
+        for drive in hil.drives
         if drive.gear > 1.0 and drive.actuator in names and (at := names.index(drive.actuator)) >= 0
     }
     if doubled:

@@ -150,7 +150,7 @@ def _gains(run: Run) -> Iterator[Section]:
     yield Section("corrections", "gains", lines, {gain.name: gain.to_dict() for gain in task})
     yield Section(key="passive_gains", values={gain.row.name: gain.to_dict() for gain in passive})
     yield _recommended("recommended corrections", "recommended", recommend(run))
-    spacing = None if run.loaded is None else drives_spacing(run.loaded, run.system.model.plant)
+    spacing = drives_spacing(run.loaded, run.system.model.plant)
     if run.loaded is None or spacing is None or not task:
         return
     task = list(task_gains(run.system, spacing))

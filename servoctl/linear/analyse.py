@@ -65,7 +65,7 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     """
     state, memory = state_at(run, at)
     found = modes(run, state, memory)
-    x = np.concatenate([state.q, state.v, memory])
+    x = run.loop.x_at(state, memory)
     rates = run.loop.rates(state.t, x)[0]
     if not np.isfinite(rates).all():
         raise TaskError(f"analyse: the motion is not finite at t = {state.t:g} s (choose another state)")
@@ -113,7 +113,7 @@ def _notes(run: Run, found: list[Mode]) -> list[str]:
 
 def _notes_on_drives(run: Run) -> list[str]:
     """The same, for the loop on drives."""
-    hil = None if run.loaded is None else run.loaded.config.hil
+    hil = run.hil
     if hil is None or run.system.law is None:
         return []
     emulation = hil.emulation

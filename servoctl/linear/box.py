@@ -88,7 +88,7 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
     if not 0.0 < change < 1.0:
         raise ConfigError(f"--change {100 * change:g}: expected percent between 0 and 100")
     loop = compiled(run)
-    known, x = loop.parameters, np.concatenate([at.q, at.v, memory])
+    known, x = loop.parameters, loop.x_at(at, memory)
     found = [_shifted(run, at, x, known, None, 0.0)]
     for i, name in enumerate(parameter_names(run.system.model.plant)):
         for factor in (-change, change) if known[i] else ():
@@ -112,12 +112,11 @@ def _margins(run: Run, t: float, x: Array, real: Array) -> tuple[Margins, ...]:
 
 def nearest(run: Run, t: float, x: Array, real: Array) -> tuple[State, Array]:
     """The state on the passive constraints of a plant with these parameters nearest to x, and the memory."""
-    n = run.system.model.n
     if run.system.model.passive_rows:
         other = copy.copy(compiled(run))
         other.parameters = real
         x = other.projected(t, x)
-    return State(t, x[:n], x[n : 2 * n]), x[2 * n :]
+    return run.loop.split(t, x)
 
 
 LARGEST_IS_WORST = {"growth": True, "gain": False, "gain_down": True, "phase": False, "delay": False}
@@ -189,7 +188,7 @@ def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
     box = {} if run.loaded is None else uncertainty_box(run.loaded)
     if not box or run.system.law is None:
         return BoxAnalysis()
-    x = np.concatenate([at.q, at.v, memory])
+    x = run.loop.x_at(at, memory)
     errors, corners = machine_errors(box)
     machines = [({}, compiled(run).parameters), *box_machines(run)]
     compared = [(error, _margins(run, at.t, x, real)) for error, real in machines]

@@ -43,7 +43,7 @@ def settled_memory(loop: Loop, state: State) -> Array:
         return memory
     slices, estimator = loop.layout.slices, loop.system.estimator
     for _ in range(2):  # the second time with the law's command on its way
-        command = loop.control(state.t, np.concatenate([state.q, state.v, memory]))
+        command = loop.control(state.t, loop.x_at(state, memory))
         memory = memory + h * command[slices["memory_rate"]]
         _send_since_long(loop, memory, command[slices["u"]])
         if estimator is not None:
@@ -69,7 +69,7 @@ def _expect(loop: Loop, estimator: AttachedEstimator, state: State, memory: Arra
     a = np.zeros(n)
     if estimator.has_model:
         parts["disturbance"][:] = 0.0
-        x = np.concatenate([state.q, state.v, memory])
+        x = loop.x_at(state, memory)
         a = parts["acceleration"] if "acceleration" in parts else loop.motion(state.t, x, command)[0][n : 2 * n]
     parts["v"][:] = state.v - h * a
     parts["q"][:] = state.q - h * parts["v"] - h * h / 2.0 * a

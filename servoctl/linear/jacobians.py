@@ -121,7 +121,7 @@ def local(
         TaskError: The plant cannot be differentiated, or a derivative is not finite there.
     """
     loop, p = compiled(run), plant_parameters(run, real)
-    x, n, m = np.concatenate([at.q, at.v, memory]), run.system.model.n, run.system.model.m
+    x, n, m = loop.x_at(at, memory), run.system.model.n, run.system.model.m
     of_law, slopes, inputs = loop.parameters if law is None else law, loop.held_slopes_kernel, _inputs(loop)
     command = loop.control_kernel(at.t, x, of_law)[0]
     K = loop.control_kernel.derivative("x")(at.t, x, of_law)[0][inputs]

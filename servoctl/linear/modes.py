@@ -88,11 +88,10 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     sample to sample, with hold, delay and lag.
     """
     loop = compiled(run)
-    x, p = np.concatenate([at.q, at.v, memory]), plant_parameters(run)
+    x, p = loop.x_at(at, memory), plant_parameters(run)
     if run.system.model.passive_rows:  # off the constraints, their stabilisation would act on the task as well
         x = loop.simulated().projected(at.t, x)
-    n = run.system.model.n
-    at, memory = State(at.t, x[:n], x[n : 2 * n]), x[2 * n :]
+    at, memory = loop.split(at.t, x)
     full = local(run, at, memory, "full")
     J = full.A + full.B @ full.K
     _, E, H = error_kernel(loop)(at.t, x, p, full.f)

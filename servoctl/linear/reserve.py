@@ -28,7 +28,7 @@ from servoctl.linear.box import box_machines, nearest
 from servoctl.linear.convert import settled_memory
 from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)
 """Factors on one actuator's gain at which the poles are computed; beyond the last, a margin counts as infinite."""
@@ -71,7 +71,7 @@ def reserve(run: Run) -> Reserve:
 
 def _gains(run: Run) -> Iterator[RowGains]:
     """Corrections of the task rows, in simulation and on drives."""
-    drives = None if run.loaded is None else drives_spacing(run.loaded, run.system.model.plant)
+    drives = drives_spacing(run.loaded, run.system.model.plant)
     for spacing in (task_spacing(run.system, run.settings), drives):
         if spacing is not None:
             yield from task_gains(run.system, spacing)
@@ -92,10 +92,10 @@ def _loops(run: Run) -> Iterator[Linear]:
     """The linearised loop at the start, with each timing: of the simulated plant, and of machines of the box."""
     if run.system.law is None or not run.loop.differentiable:
         return
-    x, n = np.concatenate([run.start.q, run.start.v, settled_memory(run.loop, run.start)]), run.system.model.n
+    x = run.loop.x_at(run.start, settled_memory(run.loop, run.start))
     if run.system.model.passive_rows and run.system.simulated is not None:
         x = run.loop.simulated().projected(run.start.t, x)
-    state, memory, law = State(run.start.t, x[:n], x[n : 2 * n]), x[2 * n :], _unlimited(run)
+    (state, memory), law = run.loop.split(run.start.t, x), _unlimited(run)
     for timing in timings(run):
         yield LocalLoop(local(run, state, memory, law=law), timing).linear
     for _, real in box_machines(run):

@@ -46,7 +46,7 @@ def timings(run: Run) -> list[Timing]:
     With a jitter the shortest delay and the longest are two timings. With an estimator the run is not analysed on
     drives: its gains, its period and its delay are those of the simulation.
     """
-    system, hil = run.system, None if run.loaded is None else run.loaded.config.hil
+    system, hil = run.system, run.hil
     if system.law is None or not system.model.m:
         return []
     simulated = run_timing(system, run.settings)

@@ -346,7 +346,7 @@ def conserves_energy(loop: Loop, start: State) -> bool:
         for scale in (0.0, 1.0):
             v = start.v + scale * random.standard_normal(n)
             state = nearest(model, State(start.t, start.q, v), among=[])[0]
-            rate = loop.rates(start.t, np.concatenate([state.q, state.v]))[0]
+            rate = loop.rates(start.t, loop.x_at(state))[0]
             moved = [
                 model.plant.energy(state.q + h * state.v + h * h / 2 * rate[n:], state.v + h * rate[n:], state.t + h)
                 for h in (PROBE, -PROBE)

@@ -130,9 +130,9 @@ class TracedLoop:
         model = self.system.simulated
         return self if model is None else self.of(replace(self.system, model=model, simulated=None))
 
-    def x_at(self, state: State) -> Array:
-        """x at a state, with the memory as it starts."""
-        return np.concatenate([state.q, state.v, self.memory_start])
+    def x_at(self, state: State, memory: Array | None = None) -> Array:
+        """x at a state and a memory; None: the memory as it starts."""
+        return np.concatenate([state.q, state.v, self.memory_start if memory is None else memory])
 
     def vector(self, state: State) -> Array:
         """Start vector of a run; with realism it also holds zero torques and commands, then the machine's own state."""
@@ -178,10 +178,10 @@ class TracedLoop:
 
     @cached_property
     def _terms(self) -> Terms:
-        n = self.system.model.n
         t, x, p = self._given["t"], self._given["x"], self._given["p"]
-        matrices = self._matrices_at({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p})
-        terms: Terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
+        state, _ = self.split(t[0], x)
+        matrices = self._matrices_at({"t": t, "q": state.q, "v": state.v, "p": p})
+        terms: Terms = trace(self._symbolic.terms, state, matrices)
         return terms
 
     @cached_property

@@ -136,6 +136,5 @@ def _simulated(run: Run) -> Iterable[RowGains]:
 
 
 def _on_drives(run: Run) -> Iterable[RowGains]:
-    assert run.loaded is not None
     spacing = drives_spacing(run.loaded, run.system.model.plant)
     return [] if spacing is None else task_gains(run.system, spacing)
