@@ -140,10 +140,7 @@ def stable_rates(law: AttachedConstraintFollowing, error: ModelError | None) -> 
     assert law.observer is not None
     errors = (0.0,) if error is None else (error.rho, 0.0, error.upper)
     return [
-        min(
-            largest_rate(of_one_row(law.observer, i), *law.correction.feedback(i)[:2], E, law.observer.rate)
-            for E in errors
-        )
+        min(largest_rate(of_one_row(law.observer, i), law.correction.feedback(i), E, law.observer.rate) for E in errors)
         for i in range(len(law.observed))
     ]
 

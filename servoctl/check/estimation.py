@@ -18,7 +18,7 @@ from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.hold import Closed, EstimateFilter, close, hold, linear_controller, stable_range
+from servoctl.laws.hold import Closed, EstimateFilter, RowFeedback, close, hold, linear_controller, stable_range
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust import decay_rates
 from servoctl.mechanics.constraint import Rows
@@ -51,13 +51,12 @@ def of_one_axis(estimator: AttachedEstimator, i: int) -> AttachedEstimator:
     )  # fmt: skip
 
 
-def controller(one: AttachedEstimator, damping: float, stiffness: float) -> EstimateFilter:
+def controller(one: AttachedEstimator, feedback: RowFeedback) -> EstimateFilter:
     """The command from (q, v) by the estimate of them; f: the memory of the estimator, then that of the commands.
 
     Args:
         one: See `of_one_axis`; lag does not count.
-        damping: Gain on the speed.
-        stiffness: Gain on the position.
+        feedback: Of position and speed.
     """
     one = replace(one, timing=_prompt(one.timing))
     size, commands, plant = len(one.memory), one.commands, UnitMass()
@@ -66,7 +65,7 @@ def controller(one: AttachedEstimator, damping: float, stiffness: float) -> Esti
         # the last value of the commands, that the loop runs, stays 1 and is no part of the motion
         acted, now = commands.acted(np.append(f[size:], 1.0))
         found = one.update(State(0.0, x[:1], x[1:]), np.ones(1), acted, now, f[:size], one.timing.h, plant)
-        u = -stiffness * found.state.q - damping * found.state.v - found.disturbance
+        u = -feedback.stiffness * found.state.q - feedback.damping * found.state.v - found.disturbance
         return np.concatenate([found.memory, commands.after(now, u)[:-1]]), u
 
     return linear_controller(step, size + len(commands.names) - 1, 2)
@@ -81,9 +80,9 @@ def _loop(law: EstimateFilter, acts: Timing, factor: float = 1.0) -> Closed:
     return close(hold(np.eye(2, k=1), np.array([[0.0], [factor]]), _prompt(acts)), np.eye(1), law)
 
 
-def input_noise(one: AttachedEstimator, damping: float, stiffness: float) -> float:
+def input_noise(one: AttachedEstimator, feedback: RowFeedback) -> float:
     """Standard deviation of a row's command for a standard deviation of 1 of its measured position."""
-    law = controller(one, damping, stiffness)
+    law = controller(one, feedback)
     loop, at_once = _loop(law, one.timing), float(law.D[0, 0])
     A, x, square = loop.A, loop.B[:, 0] * at_once, at_once**2
     x[len(x) - len(law.F) :] += law.G[:, 0]
@@ -110,7 +109,7 @@ def _noise_of_inputs(run: Run, one: AttachedEstimator) -> dict[str, float]:
     noise = np.array(estimator.innovation) * np.sqrt(1.0 - np.array(estimator.gain_q))
     loops = np.asarray(matrices.passive.A, dtype=float)[list(estimator.rigid)]
     free = np.eye(model.n) - np.linalg.pinv(loops, rcond=1e-9) @ loops  # readings are moved onto the constraints
-    gains = np.array([input_noise(one, *law.correction.feedback(i)[:2]) for i in rows])
+    gains = np.array([input_noise(one, law.correction.feedback(i)) for i in rows])
     inputs = np.linalg.pinv(A @ reach, rcond=1e-9) @ (gains[:, None] * (A @ free * noise))
     sigma = np.linalg.norm(inputs, axis=1)
     return dict(zip(model.plant.actuators, sigma.tolist(), strict=True))
@@ -128,7 +127,7 @@ def estimation_section(run: Run) -> Iterator[Section]:
     for i, name in enumerate(estimator.coordinates):
         gains = [getattr(estimator, field)[i] for field in ("gain_q", "gain_v", "gain_d")]
         one = of_one_axis(estimator, i)
-        slowest = _slowest(controller(one, 0.0, 0.0).F[: len(one.memory), : len(one.memory)], h)
+        slowest = _slowest(controller(one, RowFeedback(0.0, 0.0)).F[: len(one.memory), : len(one.memory)], h)
         values[name] = {"gain_q": gains[0], "gain_v": gains[1], "gain_d": gains[2], "bandwidth": slowest}
         line = f"{name}: gains {gains[0]:.4g}, {gains[1]:.4g} 1/s"
         line += f", {gains[2]:.4g} 1/s^2" if estimator.has_model else ""
@@ -149,7 +148,7 @@ def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], value
     for i, row in enumerate(law.rows):
         if row.degree != 2:
             continue
-        limit = _largest_gain(one, *law.correction.feedback(i)[:2])
+        limit = _largest_gain(one, law.correction.feedback(i))
         values[row.name] = {"largest_gain": limit}
         if limit < 1.0:
             unstable = f"{row.name}: unstable with this estimator (lower estimation.disturbance, or the gains)"
@@ -168,13 +167,13 @@ def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], value
     return errors
 
 
-def _largest_gain(one: AttachedEstimator, damping: float, stiffness: float) -> float:
+def _largest_gain(one: AttachedEstimator, feedback: RowFeedback) -> float:
     """Largest factor 1 + E at which a row is stable after the shortest and after the longest delay.
 
     0 if it is unstable at 1, infinite above `MOST`.
     """
 
-    law = controller(one, damping, stiffness)
+    law = controller(one, feedback)
 
     def stable(factor: float) -> bool:
         loops = (_loop(law, acts, factor).A for acts in one.timing.extremes)
@@ -211,7 +210,7 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     inside = "" if error is None else " for every machine of the box"
     for i, name in enumerate(law.observed):
         row = of_one_row(law.observer, i)
-        limit, off = limits[i], largest_rate(row, *law.correction.feedback(i)[:2], OFF)
+        limit, off = limits[i], largest_rate(row, law.correction.feedback(i), OFF)
         values[name] = {"rate": rate, "limit": limit, "limit_if_off": off, "share": rate / limit if limit else None}
         period = row.timing.h
         line = f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(limit, period)}{inside}"
@@ -236,7 +235,7 @@ def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str
     decays = {}
     try:
         for i in rows_judged(law):
-            decays[i] = decay_rates(law.rows[i], *law.correction.feedback(i)[:2], "law.observer")
+            decays[i] = decay_rates(law.rows[i], law.correction.feedback(i), "law.observer")
     except TaskError as wrong:
         return [f"no bound on what it leaves: {str(wrong).removeprefix('law.observer: ')}"]
     late, h = law.observer.timing.folded.longest_delay, law.observer.timing.h

@@ -27,7 +27,7 @@ import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import sliding_errors
-from servoctl.laws.hold import EstimateFilter, close, hold, linear_controller, stable_range
+from servoctl.laws.hold import EstimateFilter, RowFeedback, close, hold, linear_controller, stable_range
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
@@ -151,22 +151,19 @@ def of_one_row(observer: RowObserver, row: int) -> RowObserver:
     return RowObserver((observer.rows[row],), (observer.by_rate[row],), observer.timing.of_one, observer.rate)
 
 
-def loop_matrix(
-    observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, acts: Timing | None = None
-) -> Array:
+def loop_matrix(observer: RowObserver, feedback: RowFeedback, error: float, acts: Timing) -> Array:
     """The matrix of one period of the loop of one row, as of `hold.close`.
 
     Args:
         observer: Of one row.
-        damping: Gain on the rate of the error; 0 for a nonholonomic row.
-        stiffness: Gain on the violation.
+        feedback: Of the row.
         error: E [-].
-        acts: When commands act in truth; None: as the observer knows.
+        acts: When commands act in truth.
     """
     degree = 2 if observer.by_rate[0] else 1
     chain, push = np.eye(degree, k=1), (1.0 + error) * np.eye(degree)[:, -1:]
-    gains = np.array([stiffness, damping][:degree])
-    return close(hold(chain, push, acts or observer.timing), np.eye(1), _controller(observer, gains)).A
+    gains = np.array([feedback.stiffness, feedback.damping][:degree])
+    return close(hold(chain, push, acts), np.eye(1), _controller(observer, gains)).A
 
 
 def _controller(observer: RowObserver, gains: Array) -> EstimateFilter:
@@ -184,9 +181,7 @@ def _controller(observer: RowObserver, gains: Array) -> EstimateFilter:
     return linear_controller(step, 3 + len(commands.names) - 1, len(gains))
 
 
-def largest_rate(
-    observer: RowObserver, damping: float, stiffness: float, error: float = 0.0, chosen: float = 0.0
-) -> float:
+def largest_rate(observer: RowObserver, feedback: RowFeedback, error: float = 0.0, chosen: float = 0.0) -> float:
     """Largest L [1/s] that is stable after the shortest and after the longest delay.
 
     0 if the loop is unstable without an observer, infinite above `LARGEST` per period.
@@ -194,15 +189,14 @@ def largest_rate(
     Where inputs act much less than the model says, a slow observer can be unstable and a faster one stable.
 
     Args:
-        damping: Gain on the rate of the error; 0 for a nonholonomic row.
-        stiffness: Gain on the violation.
+        feedback: Of the row.
         error: E [-].
         chosen: If this rate [1/s] is stable, the end of the stable range that holds it is returned.
     """
 
     def stable(rate: float) -> bool:
         tried = replace(observer, rate=rate)
-        loops = (loop_matrix(tried, damping, stiffness, error, acts) for acts in observer.timing.extremes)
+        loops = (loop_matrix(tried, feedback, error, acts) for acts in observer.timing.extremes)
         return all(float(np.abs(np.linalg.eigvals(loop)).max()) < 1.0 + 1e-9 for loop in loops)
 
     grid = np.geomspace(1e-3, LARGEST, 60) / observer.timing.h

@@ -30,6 +30,7 @@ from pydantic import Field
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError, remedy
 from servoctl.laws.corrections import CorrectionTerm, sliding_errors
+from servoctl.laws.hold import RowFeedback
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
@@ -151,8 +152,7 @@ class _Term(ABC):
         sliding, kappa = [0.0] * len(rows), [0.0] * len(rows)
         for i in members:
             try:
-                gains = correction.damping[i], correction.stiffness[i]
-                sliding[i], kappa[i] = decay_rates(rows[i], *gains, f"law.{self.name}")
+                sliding[i], kappa[i] = decay_rates(rows[i], correction.feedback(i), f"law.{self.name}")
             except TaskError as error:
                 problems.append(str(error))
         # half of the largest gain on beta at which the sampled loop is stable [1/s]; None: not sampled
@@ -311,12 +311,13 @@ def row_units(rows: Sequence[Row], A: Sequence[Array], units: Sequence[str]) -> 
     return found
 
 
-def decay_rates(row: Row, damping: float, stiffness: float, field: str) -> tuple[float, float]:
+def decay_rates(row: Row, feedback: RowFeedback, field: str) -> tuple[float, float]:
     """lambda and kappa of a row [1/s]: beta = phi' + lambda phi decays at kappa without disturbances.
 
     Raises:
         TaskError: The row has no correction, or one with complex poles.
     """
+    damping, stiffness = feedback.damping, feedback.stiffness
     if not row.has_rate:
         if not stiffness > 0.0:
             raise TaskError(

@@ -11,6 +11,7 @@ import servoctl as sc
 from hil.loop.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import TaskError
+from servoctl.laws.hold import RowFeedback
 from servoctl.laws.observer import Observer, RowObserver, largest_rate
 from servoctl.mechanics.timing import Timing
 from tests.rail_mass import written
@@ -24,6 +25,7 @@ law:
   observer: {rate: 100}
 run: {duration: 0.2, period: 0.001}
 """
+FEEDBACK = RowFeedback(damping=20.0, stiffness=100.0)  # its correction
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_saturation_winds_nothing_up(mass: Path) -> None:
 @pytest.mark.parametrize(("late", "error"), [(0, 1.0), (0, 2.0), (1, 1.0), (1, 2.0), (2, 1.0), (2, 2.0)])
 def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: int, error: float) -> None:
     observer = RowObserver(("x",), (True,), Timing.of(0.001, ("F",), late * 1e-3), 200.0)
-    limit = largest_rate(observer, 20.0, 100.0, error)
+    limit = largest_rate(observer, FEEDBACK, error)
     mass.write_text(CONFIG.replace("x: 0}", "x: 0.001}"))
     grows = []
     for factor in (0.98, 1.02):
@@ -107,8 +109,8 @@ def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: i
 def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_worst_delay() -> None:
     """The observer knows 1.5 ms; torques that act after 2 ms look to it like a disturbance."""
     sure, jittery = (Timing.of(0.001, ("F",), delay, jitter) for delay, jitter in ((0.0015, 0.0), (0.001, 0.001)))
-    assert largest_rate(RowObserver(("x",), (True,), sure, 200.0), 20.0, 100.0) == math.inf
-    limit = largest_rate(RowObserver(("x",), (True,), jittery, 200.0), 20.0, 100.0)
+    assert largest_rate(RowObserver(("x",), (True,), sure, 200.0), FEEDBACK) == math.inf
+    limit = largest_rate(RowObserver(("x",), (True,), jittery, 200.0), FEEDBACK)
     assert limit == pytest.approx(5293.0, rel=1e-3)
     # written out: phi'' = u two ticks late; d follows phi' / h minus the mean of the last two commands
     h, grows = 0.001, []
@@ -128,7 +130,7 @@ def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_worst_delay() -> No
 
 def test_a_model_that_is_right_bears_any_rate() -> None:
     observer = RowObserver(("x",), (True,), Timing.of(0.001, ("F",), 0.001), 200.0)
-    assert largest_rate(observer, 20.0, 100.0) == math.inf
+    assert largest_rate(observer, FEEDBACK) == math.inf
 
 
 def test_a_nonholonomic_row_is_observed_too(mass: Path) -> None:
