@@ -69,10 +69,7 @@ def _weighed(run: Run, plant: Robot) -> Iterator[str]:
     names = [name for name, constraint in run.system.model.task.items() if isinstance(constraint, CentreOfMass)]
     fixed = [link.name for link in plant.tree.links if link.body == WORLD]
     if names and fixed:
-        total, still = (
-            sum(getattr(plant, f"{link.name}_m") for link in plant.tree.links if link.name in of)
-            for of in ([link.name for link in plant.tree.links], fixed)
-        )
+        total, still = (sum(m for link, m in plant.masses.items() if link in of) for of in (plant.masses, fixed))
         yield (
             f"{', '.join(names)}: the centre of mass is that of every link, {total:.4g} kg, of which {still:.4g} kg do "
             f"not move ({', '.join(fixed)})"

@@ -178,7 +178,7 @@ def _loads(unknowns: Unknowns) -> Iterator[tuple[list[int], Array]]:
         return
     tree, names = unknowns.plant.tree, unknowns.names
     carrying = {joint.parent for joint in tree.joints}
-    m = LOAD * sum(getattr(unknowns.plant, f"{link.name}_m") for link in tree.links)
+    m = LOAD * sum(unknowns.plant.masses.values())
     far = LOAD * sum(float(np.linalg.norm(joint.placement.xyz)) for joint in tree.joints)
     for link in tree.links:
         if link.body not in carrying:

@@ -114,11 +114,8 @@ class Unknowns:
         names = parameter_names(self.plant)
         for link, at in self.moments.items():
             m, com, inertia = link_of(x[at])
-            fields = {f"{link}_m": m}
-            fields |= {f"{link}_com[{i}]": value for i, value in enumerate(com)}
-            fields |= {f"{link}_I[{i}]": value for i, value in enumerate(inertia)}
-            for name, value in fields.items():
-                values[names.index(name)] = value
+            first = names.index(f"{link}_m")
+            values[first : first + len(MOMENTS)] = [m, *com, *inertia]
         return values
 
     def friction(self, x: Array) -> dict[str, Array]:
@@ -208,7 +205,7 @@ def whole_links(plant: Plant, chosen: Iterable[str]) -> list[str]:
     return [
         link.name
         for link in plant.tree.links
-        if {f"{link.name}_{part}" for part in ("m", "com", "I")} <= fields and getattr(plant, f"{link.name}_m") > 0.0
+        if link.gyration is None and fields.issuperset(link.parameters) and plant.masses[link.name] > 0.0
     ]
 
 

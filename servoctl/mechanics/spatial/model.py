@@ -54,6 +54,10 @@ class TreeJoint:
         return self.follows is None and self.kind != "free"
 
 
+LINK_PARAMETERS = {"m": 1, "com": 3, "I": 6}
+"""Parameter of a link, as in `link7_m`, -> its length: mass, centre of mass, inertia about it (xx yy zz xy xz yz)."""
+
+
 @dataclass(frozen=True)
 class RobotLink:
     """A link with mass. Its parameters are `<name>_m`, `<name>_com` and, unless it has a gyration, `<name>_I`."""
@@ -64,6 +68,11 @@ class RobotLink:
     # inertia per mass [m^2], (xx, yy, zz, xy, xz, yz) about the centre, of a body given by its size; None: the inertia
     # is a parameter
     gyration: tuple[float, ...] | None = None
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters."""
+        return tuple(f"{self.name}_{part}" for part in (LINK_PARAMETERS if self.gyration is None else ("m", "com")))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from servoctl.mechanics.spatial import dynamics, kinematics
 from servoctl.mechanics.spatial.description import Base
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
-from servoctl.mechanics.spatial.model import WORLD, RobotTree
+from servoctl.mechanics.spatial.model import LINK_PARAMETERS, WORLD, RobotTree
 from servoctl.mechanics.spatial.placement import IDENTITY, Moments, Placement
 from servoctl.mechanics.spatial.scalars import Triple, scalars, times
 from servoctl.mechanics.spatial.tree_builder import TreeBuilder
@@ -106,10 +106,9 @@ class Robot(Plant):
             for name, count in _lengths(self.tree).items()
             if len(getattr(self, name)) != count
         ]
-        for link in self.tree.links:
-            m = getattr(self, f"{link.name}_m")
+        for link, m in self.masses.items():
             if not isinstance(m, Symbol) and not m >= 0.0:
-                problems.append(f"{link.name}_m: expected a mass of at least 0 kg, got {m:g}")
+                problems.append(f"{link}_m: expected a mass of at least 0 kg, got {m:g}")
         if problems:
             raise PlantError("\n".join(f"{self.tree.name}: {problem}" for problem in problems))
 
@@ -203,6 +202,11 @@ class Robot(Plant):
         """
         return kinematics.centre_of_mass(self.tree, self.link_moments(), q, v)
 
+    @property
+    def masses(self) -> dict[str, Any]:
+        """Link of the tree -> its mass [kg]."""
+        return {link.name: getattr(self, f"{link.name}_m") for link in self.tree.links}
+
     def link_moments(self) -> list[Moments]:
         """Mass and moments of each link of the tree, in the link's axes."""
         return [Moments.of(*inertia) for inertia in self._inertias()]
@@ -213,11 +217,9 @@ class Robot(Plant):
 
     def _inertias(self) -> Iterator[tuple[Any, Any, Any]]:
         for link in self.tree.links:
-            (m,), com = scalars([getattr(self, f"{link.name}_m")]), getattr(self, f"{link.name}_com")
-            if link.gyration is None:
-                yield m, com, getattr(self, f"{link.name}_I")
-            else:
-                yield m, com, [times(m, value) for value in link.gyration]
+            m, com, *inertia = (getattr(self, name) for name in link.parameters)
+            (m,) = scalars([m])
+            yield m, com, inertia[0] if link.gyration is None else [times(m, value) for value in link.gyration]
 
     def body_moments(self) -> list[Moments]:
         """Mass and moments of each moving body, in its axes."""
@@ -295,16 +297,15 @@ def _fields(tree: RobotTree) -> dict[str, Any]:
     """Name -> type of each link's parameters."""
     fields: dict[str, Any] = {}
     for link in tree.links:
-        fields |= {f"{link.name}_m": float, f"{link.name}_com": tuple[float, ...]}
-        if link.gyration is None:
-            fields[f"{link.name}_I"] = tuple[float, ...]
+        fields |= dict.fromkeys(link.parameters, tuple[float, ...]) | {f"{link.name}_m": float}
     return fields
 
 
 def _lengths(tree: RobotTree) -> dict[str, int]:
     """Name -> length of each parameter that is a list."""
-    names = [name for name, kind in _fields(tree).items() if kind is not float]
-    return {"gravity": 3} | {name: 6 if name.endswith("_I") else 3 for name in names}
+    lengths = list(LINK_PARAMETERS.values())[1:]
+    lists = [pair for link in tree.links for pair in zip(link.parameters[1:], lengths, strict=False)]
+    return {"gravity": 3} | dict(lists)
 
 
 @cache

@@ -24,6 +24,7 @@ from servoctl.mechanics.spatial.description import (
 )
 from servoctl.mechanics.spatial.model import (
     FREE_BASE,
+    LINK_PARAMETERS,
     WORLD,
     LoopJoint,
     LoopKind,
@@ -33,8 +34,6 @@ from servoctl.mechanics.spatial.model import (
     TreeJoint,
 )
 from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, rotation_to
-
-PARAMETERS = ("m", "com", "I")  # parameters of a link: its mass, centre of mass and inertia, as in `link7_m`
 
 
 @dataclass(frozen=True)
@@ -316,11 +315,12 @@ class TreeBuilder:
         inertial = part.inertial
         if inertial is None or not is_massive(inertial):
             return
-        self._links.append(RobotLink(part.name, body, placement, part.gyration))
-        values = dict(zip(PARAMETERS, (inertial.m, inertial.com, inertial.I), strict=True))
-        for key in PARAMETERS if part.gyration is None else PARAMETERS[:2]:
-            if self._quantities.add(f"{part.name}_{key}", f"{part.label}: parameter '{key}'"):
-                self.values[f"{part.name}_{key}"] = values[key]
+        link = RobotLink(part.name, body, placement, part.gyration)
+        self._links.append(link)
+        values = inertial.m, inertial.com, inertial.I
+        for key, name, value in zip(LINK_PARAMETERS, link.parameters, values, strict=False):
+            if self._quantities.add(name, f"{part.label}: parameter '{key}'"):
+                self.values[name] = value
 
     def _check_masses(self) -> None:
         """Adds a problem for each coordinate that moves no mass."""
