@@ -79,12 +79,16 @@ class TruthMonitor:
         """When the last drive first went off [ns]; None while one has not."""
         return max(off.time for off in self.off.values()) if len(self.off) == len(self.names) else None
 
+    @property
+    def on(self) -> list[str]:
+        """Names of the drives that make torque now."""
+        return [name for name, drive in self._drives.items() if drive.motor.enabled]
+
     def problems(self, told: Sequence[str] = ()) -> list[str]:
         """A sentence for each drive that was enabled again, and for each that has torque, but for those of `told`."""
         sentences = [f"{name} was enabled again" for name in self.enabled_again]
+        sentences += [f"{name} is on at the end" for name in self.on if name not in told]
         for name, drive in self._drives.items():
-            if name not in told and drive.motor.enabled:
-                sentences.append(f"{name} is on at the end")
             if name not in told and not drive.motor.shorted and abs(torque := drive.motor.torque()) > 1e-6:
                 sentences.append(f"{name} has {torque:.3g} N m at the end")
         return sentences

@@ -75,6 +75,9 @@ ZERO = 0.05
 SETTLING = WATCHDOG + 0.3
 """Drives that get no more frames must be off within this time after the run [s]."""
 
+WATCHED = 0.05
+"""Drives that are off when the run ends must still be off after this time [s]."""
+
 
 @dataclass(frozen=True)
 class FaultResult:
@@ -153,7 +156,7 @@ def play(scenario: Scenario, tick: str = "c", engine: str = "vm") -> FaultResult
         ended = run.run(None, lambda event: None)
     if run.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
         raise KeyboardInterrupt  # the signal was meant for this process, not for the run
-    emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
+    emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING if truth.on else WATCHED))
     return _checked(scenario, truth, samples, emulator, ended)
 
 
