@@ -417,7 +417,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(), st.lists(st.sampled_from(WORDS)).map(lambda words: "".join(words).encode())))
 def test_random_bytes_raise_nothing_but_config_errors(config_file: Path, content: bytes) -> None:
     config_file.write_bytes(content)
@@ -446,7 +446,7 @@ PATHS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(PATHS), VALUES)
 def test_any_value_in_any_field_is_taken_or_refused_by_a_config_error(config_file: Path, path: str, value: Any) -> None:
     values: dict[str, Any] = {
