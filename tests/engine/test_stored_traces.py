@@ -170,7 +170,8 @@ class Mine:
 
 
 def test_a_users_code_has_no_fingerprint() -> None:
-    derived = make_dataclass("Holonomic", [], bases=(Holonomic,), namespace={"__module__": Holonomic.__module__})
+    derived = make_dataclass("Holonomic", [], bases=(Holonomic,))
+    derived.__module__ = Holonomic.__module__
     hidden = type("Mine", (Mine,), {"__module__": Holonomic.__module__})
     for value in (
         Mine(),

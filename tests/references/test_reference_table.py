@@ -98,7 +98,7 @@ def test_missing_and_damaged_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for name in (tmp_path / "pipe.csv", Path("/dev/zero")):
         assert refusal(name) == "it is not a regular file (expected a CSV or Parquet file)"
-    with pytest.raises(ConfigError, match="it cannot be read: embedded null byte"):
+    with pytest.raises(ConfigError, match=r"it cannot be read: .*embedded null"):
         read_table(tmp_path / "a\0b.csv")
     assert refusal(written(tmp_path, b"PAR1 and then nothing")).startswith("not a readable Parquet file: ")
     pq.write_table(pa.table({"t": pa.array([], pa.float64())}), tmp_path / "none.parquet")

@@ -173,7 +173,7 @@ def test_a_path_without_a_readable_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_with_a_null_character_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^'a\\x00b': it cannot be read: embedded null byte$"):
+    with pytest.raises(ConfigError, match=r"^'a\\x00b': it cannot be read: .*embedded null"):
         read_urdf("a\0b")
 
 
