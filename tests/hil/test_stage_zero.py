@@ -52,6 +52,14 @@ def test_a_vertical_axis_of_the_wrong_polarity_is_named_and_held_within_5_mm(nam
     assert moved(played, "over" if holds else "stopping") < 0.005
 
 
+@pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit", "moteus", "robstride"])
+def test_a_vertical_axis_has_its_torque_as_soon_as_its_brake_opens_in_a_slow_loop_too(protocol: str) -> None:
+    """In one period of 10 ms without torque it would reach 0.1 m/s, and the run would end."""
+    slow = "period=0.01", "safety.stale=0.03", "safety.lost=0.1", "safety.drive_watchdog=0.1"
+    played = zero(lift(RACK, protocol), *(f"hil.{each}" for each in slow))
+    assert (played.kinds, played.exit_code) == ([], 0) and moved(played, "zero").max() < 0.0015
+
+
 @pytest.mark.parametrize("joint", [1, 2, 5])
 def test_a_joint_of_the_wrong_polarity_is_named_and_held_within_20_mrad(joint: int) -> None:
     played = zero("A", **{f"joint{joint}": -1.0})
