@@ -23,7 +23,7 @@ from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.term import AttachedTerm
-from servoctl.mechanics.audit import DEPENDS
+from servoctl.mechanics.audit import AGREEMENT, DEPENDS
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -32,7 +32,6 @@ from servoctl.types import Array, Command
 
 INPUTS = "the plant has {} inputs"
 SAMPLES = 8  # random arguments at which a traced function must equal its NumPy self
-AGREEMENT = 1e-6  # relative; a matrix that a function solves with may be ill-conditioned
 
 
 class UserFunction(NamedTuple):

@@ -35,6 +35,7 @@ SINGULAR = 1e-12  # a mass matrix counts as singular if its smallest eigenvalue 
 REPEATS = 1e-12  # two answers at one state may differ by this, relative to the larger
 INDEFINITE = 1e-9  # an eigenvalue of the mass matrix below minus this times its largest entry is negative
 SAMPLES = 20  # random states and parameter sets at which a traced plant must equal its NumPy self
+AGREEMENT = 1e-6  # relative, of constraints and laws: code that takes another way differs by more, rounding by less
 REPEATED = 3  # states at which the plant is evaluated again, after all others
 
 ROUND_OFF = 1e-5
@@ -316,7 +317,7 @@ def _compare(name: str, values: Array, actual: Array, rows: Sequence[Row], state
     """Raises TaskError unless a constraint's values are those of its compiled rows."""
     members = [i for i, row in enumerate(rows) if row.group == name]
     size = np.abs(values, where=np.isfinite(values), out=np.zeros(values.shape)).max(initial=1.0)
-    if difference := mismatch(values, actual[members].reshape(values.shape), size):
+    if difference := mismatch(values, actual[members].reshape(values.shape), size, AGREEMENT):
         where = f"relative at {_in_words(state)} (the code takes another way on symbols)"
         raise TaskError(f"{name}: symbols and NumPy differ by {difference:.1e} {where}")
 
