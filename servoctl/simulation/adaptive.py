@@ -14,7 +14,7 @@ Source: Hairer, Lubich, Wanner 2006, IV.4, for the projection of one-step method
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,15 @@ import numpy as np
 from servoctl.engine.step import rk4_steps
 from servoctl.errors import IntegrationError, ServoctlError
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Grid, RowCollector
+from servoctl.simulation.rows import (
+    CHUNK_TIME,
+    FIRST_STRETCH,
+    LONGEST_STRETCH,
+    Chunk,
+    Grid,
+    RowCollector,
+    RunEndedError,
+)
 from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
 
@@ -115,17 +123,21 @@ class Progress:
         self._since, self._end, self._method, self._most = start, end, method, most
         self._count = 0
 
-    def stalled(self, t: float, steps: int = 1) -> str | None:
-        """Counts steps up to the time t [s]; returns why the run should end, or None."""
+    def count(self, t: float, steps: int = 1) -> None:
+        """Counts steps up to the time t [s].
+
+        Raises:
+            IntegrationError: The run should end.
+        """
         self._count += steps
         if self._count < WINDOW:
-            return None
+            return
         step = (t - self._since) / self._count
         self._since, self._count = t, 0
         if self._end - t <= self._most * step:
-            return None
+            return
         rest = f"the rest would take {(self._end - t) / step:.1e} of them" if step > 0.0 else "time stands still"
-        return (
+        raise IntegrationError(
             f"t = {t:.6g} s: {self._method} makes no progress: its steps are {step:.2g} s long on average, {rest} "
             f"({REMEDY})"
         )
@@ -154,9 +166,7 @@ def finish(solver: Any, method: str) -> None:
     progress = Progress(float(solver.t), float(solver.t_bound), method, MOST_IN_HOLD)
     while solver.status == "running":
         message = take_step(solver)
-        wrong = progress.stalled(float(solver.t))
-        if wrong is not None:
-            raise IntegrationError(wrong)
+        progress.count(float(solver.t))
         if (
             solver.status == "failed"
             and np.isfinite(solver.y).all()
@@ -262,10 +272,7 @@ def adaptive(
 ) -> Iterator[Chunk]:
     """Runs SciPy's solvers; rows at every step, or at output times from the dense output."""
     first = loop.rates(start, x)
-    stopped = collector.add(start, x, first[1])
-    if stopped is not None:
-        yield collector.chunk(stopped)
-        return
+    collector.judge(start, x, first[1])
     output = None if output_step is None else Grid(start, end, output_step)[1:]
     position = 0
     rates = Watched(loop.derivative)
@@ -286,10 +293,7 @@ def adaptive(
             if collector.filled:
                 yield collector.chunk()
             steps = AdaptiveSteps(loop, solver, collector, output, position)
-            stopped = yield from _steps_in_c(loop, steps, progress)
-            if stopped is not None:
-                yield collector.chunk(stopped)
-                return
+            yield from _steps_in_c(loop, steps, progress)
             if steps.done:
                 return
             position, solver = steps.position, restart(steps.t, steps.x)
@@ -297,8 +301,7 @@ def adaptive(
         message = take_step(solver)
         if solver.status == "failed" or not np.isfinite(solver.y).all():
             reason = "the motion is not finite" if rates.at is not None else message or "the state is not finite"
-            yield collector.chunk(f"t = {t:.6g} s: {integrator.method} cannot go on: {reason}", rates.at)
-            return
+            raise RunEndedError(f"t = {t:.6g} s: {integrator.method} cannot go on: {reason}", rates.at)
         times = [solver.t] if output is None else _reached(output[position:], solver.t)
         dense = solver.dense_output() if output is not None and times else None
         position += 0 if output is None else len(times)
@@ -307,14 +310,8 @@ def adaptive(
             solver.y, solver.f = y_end, solver.fun(solver.t, y_end)
         for s in times:
             y = y_end if dense is None or s == t_end else projected(s, dense(s))
-            stopped = collector.add(s, y, loop.rates(s, y)[1])
-            if stopped is not None:
-                yield collector.chunk(stopped)
-                return
-        stopped = progress.stalled(solver.t)
-        if stopped is not None:
-            yield collector.chunk(stopped)
-            return
+            collector.judge(s, y, loop.rates(s, y)[1])
+        progress.count(solver.t)
         if collector.due():
             yield collector.chunk()
         in_c = loop.goes_over(solver.t, None)
@@ -326,12 +323,8 @@ def _reached(times: Array, t: float) -> list[float]:
     return [float(s) for s in times[: np.searchsorted(times, t, side="right")]]
 
 
-def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generator[Chunk, None, str | None]:
-    """Yields the rows of adaptive steps in C, up to a step that C cannot take.
-
-    Returns:
-        Why the run ends here; None if it does not.
-    """
+def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Iterator[Chunk]:
+    """Yields the rows of adaptive steps in C, up to a step that C cannot take."""
     length = FIRST_STRETCH
     while not steps.done:
         began, before = time.monotonic(), steps.evaluations
@@ -339,12 +332,11 @@ def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generat
         loop.evaluations += steps.evaluations - before
         if len(times):
             yield Chunk(times, states, rows)
-        stopped = progress.stalled(steps.t, good)
-        if stopped is not None or good < length:
-            return stopped
+        progress.count(steps.t, good)
+        if good < length:
+            return
         if time.monotonic() - began < CHUNK_TIME / 2:
             length = min(2 * length, LONGEST_STRETCH)
-    return None
 
 
 def hold(

@@ -17,7 +17,15 @@ from servoctl.engine.step import hermite
 from servoctl.errors import IntegrationError, ServoctlError
 from servoctl.simulation.adaptive import adaptive
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Grid, RowCollector
+from servoctl.simulation.rows import (
+    CHUNK_TIME,
+    FIRST_STRETCH,
+    LONGEST_STRETCH,
+    Chunk,
+    Grid,
+    RowCollector,
+    RunEndedError,
+)
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.steps import Step, step_of
 from servoctl.types import Array
@@ -76,6 +84,8 @@ def integrate(loop: Loop, x: Array, start: float, settings: Settings) -> Iterato
             yield from FixedSteps(loop, collector, times, step_of(loop, settings, start), wanted).chunks(x)
         else:
             yield from adaptive(loop, collector, x, start, end, integrator, output_step)
+    except RunEndedError as end_of_run:
+        yield collector.chunk(str(end_of_run), end_of_run.at)
     except ServoctlError as error:
         yield collector.chunk(str(error))
     except KeyboardInterrupt:
@@ -146,32 +156,24 @@ class FixedSteps:
                 return k, x
             try:
                 following, row = step(t, x, h)
-            except IntegrationError as error:
+            except IntegrationError:
                 collector.add(t, x, step.row(t, x))
-                yield collector.chunk(str(error))
-                return None
-            stopped, culprit = collector.reason(t, row), None
-            if wanted.at(k) or stopped is not None:
-                collector.add(t, x, row)
-            if stopped is None and np.isfinite(following).all():
-                for s in wanted.between(k):
-                    y = _between(loop, t, x, t + h, following, s)
-                    stopped = collector.add(s, y, loop.rates(s, y)[1])
-                    if stopped is not None:
-                        break
-            elif stopped is None:
+                raise
+            collector.judge(t, x, row, wanted.at(k))
+            if not np.isfinite(following).all():
                 if not wanted.at(k):
                     collector.add(t, x, row)
-                stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
-                culprit = step.culprit(t, x, h)
-            if stopped is not None:
-                yield collector.chunk(stopped, culprit)
-                return None
+                reason = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
+                raise RunEndedError(reason, step.culprit(t, x, h))
+            for s in wanted.between(k):
+                y = _between(loop, t, x, t + h, following, s)
+                collector.judge(s, y, loop.rates(s, y)[1])
             x = plant.projected(t + h, following) if loop.projects else following
             if collector.due():
                 yield collector.chunk()
         end = times[-1]
-        yield collector.chunk(collector.add(end, x, step.row(end, x)))
+        collector.judge(end, x, step.row(end, x))
+        yield collector.chunk()
         return None
 
 

@@ -31,6 +31,19 @@ def stops_of(loop: Loop) -> set[float]:
     return {Status.NOT_POSITIVE.code, Status.NON_FINITE.code, *loop.system.acting.stops_on}
 
 
+class RunEndedError(Exception):
+    """A run ends at its last row, before its time."""
+
+    def __init__(self, reason: str, at: tuple[float, Array] | None = None) -> None:
+        """Says why.
+
+        Args:
+            at: As of `Chunk`.
+        """
+        super().__init__(reason)
+        self.at = at
+
+
 class RowCollector:
     """Collects rows into chunks by wall time, and detects statuses that end a run."""
 
@@ -41,18 +54,21 @@ class RowCollector:
         self._rows: list[tuple[float, Array, Array]] = []
         self._since = time.monotonic()
 
-    def add(self, t: float, x: Array, row: Array) -> str | None:
-        """Adds a row; returns why the run must stop, or None."""
+    def add(self, t: float, x: Array, row: Array) -> None:
+        """Adds a row."""
         self._rows.append((t, x, row))
-        return self.reason(t, row)
 
-    def reason(self, t: float, row: Array) -> str | None:
-        """Why the run must stop at a row, written or not; None if it goes on."""
-        code = row[self.status]
-        if code in self.stops:
-            status = Status.from_code(code)
-            return f"t = {t:.6g} s: {status.value}"
-        return None
+    def judge(self, t: float, x: Array, row: Array, written: bool = True) -> None:
+        """Adds a row, if it is to be written or is the last one.
+
+        Raises:
+            RunEndedError: The run must stop at it.
+        """
+        stops = row[self.status] in self.stops
+        if written or stops:
+            self.add(t, x, row)
+        if stops:
+            raise RunEndedError(f"t = {t:.6g} s: {Status.from_code(row[self.status]).value}")
 
     @property
     def filled(self) -> bool:
