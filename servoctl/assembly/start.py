@@ -47,11 +47,9 @@ def project(model: Model, start: State, fix: Sequence[str], law: AttachedLaw | N
 
 def _open(at: Consistency, among: Sequence[Row] | None = None) -> list[tuple[str, float]]:
     """Rows that are not satisfied: name and violation. Rows given on accelerations hold at any state."""
-    every = zip(at.rows, at.violation, at.violation_rate, strict=True)
-    values = [each for each in every if each[0].kind != "second_order"]
-    wanted = None if among is None else set(among)
+    values = [each for each in at.each(among) if each[0].kind != "second_order"]
     worst = [(row, float(np.nanmax(np.abs([x, y])))) for row, x, y in values if not (math.isnan(x) and math.isnan(y))]
-    return [(row.name, value) for row, value in worst if not value <= CLOSED and (wanted is None or row in wanted)]
+    return [(row.name, value) for row, value in worst if not value <= CLOSED]
 
 
 def _listed(rows: Sequence[tuple[str, float]]) -> str:
@@ -139,9 +137,7 @@ def first_command(loop: Loop, start: State) -> dict[str, float]:
 
 def _not_assembled(model: Model, at: Consistency) -> list[str]:
     problems = []
-    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
-        if row not in model.passive_rows:
-            continue
+    for row, violation, rate in at.each(model.passive_rows):
         for what, value in (("violates", violation), ("violates the rate of", rate)):
             if abs(value) > ASSEMBLED:
                 problems.append(

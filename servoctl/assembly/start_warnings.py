@@ -48,10 +48,9 @@ def start_warnings(loop: Loop, start: State, found: TaskMap | None) -> list[Find
 
 def _of_tasks(model: Model, at: Consistency) -> list[Finding]:
     """What the tasks themselves say about their violation at the start."""
-    rows = list(zip(at.rows, at.violation, strict=True))
-    findings = []
+    findings, rows = [], at.each(model.plain.task_rows)
     for name, constraint in model.plain.task.items():
-        violation = np.array([x for row, x in rows if row.group == name and row in model.plain.task_rows])
+        violation = np.array([x for row, x, _ in rows if row.group == name])
         findings += [Finding(f"task.{name}", sentence) for sentence in constraint.warnings(violation)]
     return findings
 
@@ -89,11 +88,10 @@ def _rate_alone(law: AttachedConstraintFollowing) -> list[Finding]:
 
 
 def _small_passive(model: Model, at: Consistency) -> list[Finding]:
-    rows = [(row, x) for row, x in zip(at.rows, at.violation, strict=True) if row in model.passive_rows]
     remedy = "initial.project: true removes this"
     return [
         Finding("", f"the start violates the plant's own constraint {row.name} by {x:.1e} ({remedy})")
-        for row, x in rows
+        for row, x, _ in at.each(model.passive_rows)
         if abs(x) > CLOSED
     ]
 
@@ -122,7 +120,7 @@ def _standstill(loop: Loop, start: State, at: Consistency) -> list[Finding]:
     x, system = loop.x_at(start), loop.system
     rates, row = loop.rates(start.t, x)
     counted = [*system.model.plain.passive_rows, *required_rows(system.model, system.law)]
-    violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)
+    violated = any(abs(x) > CLOSED for _, x, _ in at.each(counted))
     ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
     if violated and ok and not np.abs(rates).max() > 1e-12:
         still = "nothing moves from this start: velocities and accelerations are zero, but the task is not met"

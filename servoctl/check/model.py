@@ -211,15 +211,14 @@ def hierarchy_section(run: Run) -> Iterator[Section]:
 
 def _violations(run: Run, rows: list[Row]) -> list[str]:
     at = consistency(run.system.model, run.start)
-    lines, wanted = [], set(rows)
+    lines = []
     passive, task, _ = run.system.model.row_units
     units = passive | task
-    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
-        if row in wanted:
-            unit = units.get(row.name, "")
-            error = "" if np.isnan(violation) else f": error {_plain(violation):.3g} {unit or '[-]'}"
-            rated = "" if np.isnan(rate) else f", rate {_plain(rate):.3g} {per_second(unit) or '[-]'}"
-            lines.append(f"{row.name}: {row.kind}{error}{rated}")
+    for row, violation, rate in at.each(rows):
+        unit = units.get(row.name, "")
+        error = "" if np.isnan(violation) else f": error {_plain(violation):.3g} {unit or '[-]'}"
+        rated = "" if np.isnan(rate) else f", rate {_plain(rate):.3g} {per_second(unit) or '[-]'}"
+        lines.append(f"{row.name}: {row.kind}{error}{rated}")
     return shortened(lines)
 
 

@@ -62,7 +62,7 @@ def _reference_warnings(run: Run) -> list[Finding]:
     """Warnings about references that start away from the machine, or begin or end with a velocity."""
     findings = []
     at = consistency(run.system.model, run.start)
-    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
+    for row, violation, rate in at.each():
         constraint = run.system.model.task.get(row.group)
         names = [] if constraint is None else list(constraint.signals)
         if names and abs(violation) > AWAY:

@@ -16,7 +16,7 @@ then slides along the roots towards a wanted point.
 Source: the damping is that of Yamashita, Fukushima 2001.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,14 +151,15 @@ class Consistency:
     violation: Array  # per row, shape (rows,); NaN for a row without one
     violation_rate: Array  # per row, shape (rows,); NaN for a row without one
 
-    def worst(self, rows: Sequence[Row], kind: str) -> tuple[Row, float] | None:
+    def each(self, among: Iterable[Row] | None = None) -> list[tuple[Row, float, float]]:
+        """Row, violation and rate of some rows; None: of all."""
+        wanted = set(self.rows if among is None else among)
+        every = zip(self.rows, self.violation.tolist(), self.violation_rate.tolist(), strict=True)
+        return [each for each in every if each[0] in wanted]
+
+    def worst(self, rows: Iterable[Row], kind: str) -> tuple[Row, float] | None:
         """The row of this kind with the largest violation, and that violation; None if there is no such row."""
-        wanted = set(rows)
-        values = [
-            (row, float(x))
-            for row, x in zip(self.rows, self.violation, strict=True)
-            if row in wanted and row.kind == kind
-        ]
+        values = [(row, violation) for row, violation, _ in self.each(rows) if row.kind == kind]
         return max(values, key=lambda item: abs(item[1]), default=None)
 
 
