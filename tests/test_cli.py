@@ -353,3 +353,43 @@ def test_results_that_cannot_be_printed_end_with_3_and_the_reason(
     assert capsys.readouterr().err == (
         "standard output: cannot be written: No space left on device (free disk space)\n"
     )
+
+
+ON_WINDOWS = """
+import importlib.abc, os, signal, socket, sys
+import can, casadi, matplotlib.pyplot, multiprocessing.connection, pyarrow, scipy.optimize, subprocess, typer.main
+ABSENT = "fcntl", "pwd", "resource", "termios"
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in ABSENT:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Finder())
+for name in ABSENT:
+    sys.modules.pop(name, None)
+for module, names in (
+    (os, "fork geteuid getuid killpg memfd_create nice sched_param sched_getaffinity sched_setscheduler sysconf"),
+    (signal, "SIGHUP SIGQUIT SIGTSTP SIGUSR1 SIGKILL pthread_sigmask"),
+    (socket, "AF_CAN AF_UNIX"),
+):
+    for name in names.split():
+        if hasattr(module, name):
+            delattr(module, name)
+sys.platform = "other"
+from servoctl.cli import main
+for line in sys.stdin.read().splitlines():
+    try:
+        print(main(line.split()))
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
+def test_simulation_needs_nothing_that_windows_lacks_and_drives_say_so(folder: Path) -> None:
+    lines = "run cart.yaml --out a", "replay a", "report a --html", "check two_mass_spring_drive", "doctor"
+    ran = subprocess.run(
+        [sys.executable, "-c", ON_WINDOWS], cwd=folder, capture_output=True, text=True, timeout=120,
+        input="\n".join([*lines, "hil two_mass_spring_drive"]),
+    )  # fmt: skip
+    codes = [line for line in ran.stdout.splitlines() if line.isdigit()]
+    assert codes == ["0"] * len(lines) + [str(ExitCode.RIG_FAILED.value)]
+    assert "hil: drives, emulated ones too, need Linux or macOS" in ran.stderr

@@ -29,8 +29,16 @@ from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
 from hil.loop.timing import Distribution
 from servoctl.errors import RigError, ServoctlError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+def _signals(*names: str) -> tuple[signal.Signals, ...]:
+    """Those that this system has."""
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
+SIGNALS = _signals("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 """What an operator or the system sends to end a program."""
+
+SUSPEND = _signals("SIGTSTP")  # Ctrl-Z: on the wall clock, a suspended loop would leave the drives to their watchdogs
 
 _HARMLESS = ("SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH")
 _CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL")
@@ -49,8 +57,6 @@ def _others() -> list[int]:
 
 _NAMED = frozenset(map(int, signal.Signals))
 
-SUSPEND = signal.SIGTSTP  # Ctrl-Z: on the wall clock, a suspended loop would leave the drives to their watchdogs
-
 
 class StopSignals:
     """Notes the signals that ask for a stop; use it as a context manager, in the main thread (RigError elsewhere).
@@ -66,12 +72,14 @@ class StopSignals:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            raise RigError("hil: drives, emulated ones too, need Linux or macOS (all else runs on Windows too)")
         if threading.current_thread() is not threading.main_thread():
             raise RigError(
                 "hil: the loop must run in the main thread, which alone gets the signals that stop the machine, Ctrl-C "
                 "among them (run it there, or in a process of its own)"
             )
-        numbers = [*SIGNALS, *_others(), *([SUSPEND] if self._suspend else [])]
+        numbers = [*SIGNALS, *_others(), *(SUSPEND if self._suspend else ())]
         self._before = {number: signal.signal(number, self._note) for number in numbers}
         return self
 
@@ -279,7 +287,7 @@ def _first(undo: ExitStack, priority: int) -> Grant:
     return Grant("priority", True, f"SCHED_FIFO priority {priority}")
 
 
-def _back_to(policy: int, parameters: os.sched_param) -> None:
+def _back_to(policy: int, parameters: "os.sched_param") -> None:
     try:
         os.sched_setscheduler(0, policy, parameters)
     except PermissionError:  # only root may clear that flag

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from hil.frame import Frame
+from hil.loop.realtime import SIGNALS, SUSPEND
 from hil.recorder.files import as_entry, encode
 from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_columns, unpacked
 from hil.recorder.process import RecorderSettings, failed
@@ -27,7 +28,7 @@ from servoctl.types import Array
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from {} import main; main(int(sys.argv[1]))"
 """Program of a child. Unlike multiprocessing, it does not import the user's script."""
 
-IGNORED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
+IGNORED = {*SIGNALS, *SUSPEND}
 """Ctrl-C, Ctrl-Z and the end of the terminal reach all processes; the loop stops the machine, then its children."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hil.recorder.memory import Capacity
 
-SIGNAL = signal.SIGUSR1  # signal to the loop that the stop button was pressed
+SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # signal to the loop that the stop button was pressed
 LINGER = 2.0  # [s] time limit for viewers to receive the last picture
 STOP = -1  # stands for the stop, in place of the number of a gain
 

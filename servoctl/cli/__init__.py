@@ -6,7 +6,6 @@ Design: results go to stdout, notes about them to stderr. A command imports its 
 
 import os
 import re
-import resource
 import sys
 import traceback
 from collections.abc import Sequence
@@ -62,7 +61,11 @@ def _in_home(word: str) -> str:
 
 
 def _deepen_stack() -> None:
-    """Raises the limit of the stack to what tracing a large machine needs, where the system allows it."""
+    """Raises the limit of the stack to what tracing a large machine needs, where the system has one and allows it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = STACK if hard == resource.RLIM_INFINITY else min(STACK, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -67,8 +67,8 @@ def examine() -> dict[str, Any]:
         "can_interfaces": (interfaces := _can_interfaces()),
         "can_settings": _can_settings(interfaces),
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
-        "sched_fifo": rights["priority"],
-        "memory_lock": rights["memory"],
+        "sched_fifo": rights.get("priority", False),
+        "memory_lock": rights.get("memory", False),
         **_protocols(),
         "packages": {name: _version(name) for name in _dependencies()},
     }
