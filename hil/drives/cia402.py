@@ -369,6 +369,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
         with silent(self):
             yield HandshakeStep([], self._noticed_loss, limit, lost)
+        self._last_emergency = 0  # it was asked for, and explains nothing that comes later
 
     def rearm(self) -> Steps:
         """Configures the drive again, which an EPOS4 needs after a lost heartbeat, when all drives get it again."""

@@ -20,6 +20,7 @@ class Implausibility(NamedTuple):
     stops: bool
     # true: the machine does not move as its model predicts. False: a sample is wrong
     motion: bool = False
+    by_model: bool = False  # true: only the model contradicts it
     torqueless: bool = False  # true: none of the drive's torque arrives, so its own control cannot stop it either
     reversed: bool = False  # true: the drive's torque acts the wrong way, so it gets none any more
 

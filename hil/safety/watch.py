@@ -77,10 +77,10 @@ class Watch:
     def _findings(self, now: int, reading: Reading, sound: bool) -> None:
         """Reports what sensing has found."""
         ladder = self._rig.ladder
-        # the model does not know the torque of a drive that has left the loop
+        # the model does not know the torque of a drive that has left the loop, nor where a lost one stands
         followed = sound and set(ladder.rungs) == {Rung.LOOP}
         for finding in reading.findings:
-            if finding.motion and not followed:
+            if finding.by_model and not followed:
                 continue
             self._monitor.report(now, kind_of(finding), finding.channel, finding.reason)
             if finding.torqueless or finding.reversed:

@@ -77,7 +77,13 @@ def implausibility(verdict: Any, names: Sequence[str], units: Sequence[str]) -> 
     if found is Found.DISTURBANCE or (found is Found.CHANGE and stops):
         reason += f": {REMEDY}"
     return Implausibility(
-        names[channel], reason, stops, motion, torqueless=found is Found.LOST, reversed=found is Found.AGAINST
+        names[channel],
+        reason,
+        stops,
+        motion,
+        by_model=motion or found is Found.STUCK,
+        torqueless=found is Found.LOST,
+        reversed=found is Found.AGAINST,
     )
 
 

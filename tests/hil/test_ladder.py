@@ -234,3 +234,14 @@ def test_a_drive_whose_fault_goes_away_by_itself_makes_no_torque_again(rig: str,
     assert "drive_fault" in played.kinds and not played.unconfirmed
     assert not played[f"true_on.{drive}"][off:].any()
     assert not played.emulator.observer.report()
+
+
+def test_a_drive_that_is_lost_makes_no_other_encoder_suspect() -> None:
+    """The model, which does not know where its joint stands, says that the others move on."""
+    played = play("A", faults=[{"kind": "silent", "drive": "joint2", "at": 0.5, "for": 0.5}], duration=1.0)
+    assert {event.subject for event in played.events if event.kind.name in ("ENCODER", "LOST")} == {"joint2"}
+
+
+def test_a_drive_that_refuses_is_not_explained_by_the_emergency_of_the_watchdog_test() -> None:
+    played = play("L", faults=[{"kind": "refuse_enable", "drive": "tau", "since": "power_on"}], duration=0.1)
+    assert "its NMT state: operational" in str(played.events[1]) and "emergency" not in str(played.events[1])
