@@ -14,6 +14,7 @@ from servoctl.assembly.run import Run
 from servoctl.cli import main
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
 from servoctl.linear import analyse, margins_at
+from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import local
 from servoctl.linear.margins_at import Margins
 from servoctl.linear.modes import Mode, modes
@@ -193,6 +194,18 @@ def test_a_free_drift_is_neutral_and_not_unstable(more: list[str]) -> None:
     assert all(abs(mode.pole) < 1e-4 for mode in internal)
     found = analyse(run, change=0.0)
     assert found.warnings == () and found.margins[-1].actuators
+
+
+@pytest.mark.parametrize(
+    "section", ["law.observer={rate: 20}", "estimation={kind: model}", "estimation={kind: alpha_beta}"]
+)
+def test_what_the_controller_remembers_is_no_internal_dynamics(section: str) -> None:
+    """Both masses move together without a task: two neutral modes. All others are those of the error and the memory."""
+    run = sc.load("two_mass_spring_off", ["run.period=0.01", section], engine="vm")
+    found = modes(run, *state_at(run, None))
+    assert [mode.stable for mode in found if mode.group == "internal"] == [None, None]
+    slow = [mode.pole for mode in found if mode.group == "task" and abs(mode.pole) < 6.0]
+    np.testing.assert_allclose(np.sum(slow), -8.0, rtol=0.05)  # alpha = beta = 4
     assert any("neutral" in note for note in found.notes)
 
 

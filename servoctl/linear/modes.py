@@ -8,7 +8,7 @@ Design: the modes of the errors follow from the derivative of e' along the motio
 on a moving state belong to a rotating frame. So they are exact at any state. A cluster of nearly equal eigenvalues is a
 multiple one; its mean is well conditioned, its members are not (m of them spread by the m-th root of the rounding
 error). In a sampled loop the hold couples modes that are separate in continuous time; participation factors decide
-which mode is internal, and delayed commands have poles of their own, which count with the task.
+which mode is internal. Delayed commands and the controller's memory have poles of their own, which count with the task.
 
 Source: Golub, Van Loan, Matrix Computations, 7.2.3 (a cluster's mean); Perez-Arriaga, Verghese, Schweppe 1982
 (participation factors); the frame is our own account.
@@ -45,7 +45,7 @@ class Mode:
     """One eigenvalue."""
 
     pole: complex  # [1/s] pole
-    of: str  # names of the rows whose error it is, or `internal`
+    of: str  # names of the rows whose error it is; `internal`; in no error: `actuators`, or `memory` of the controller
     group: str  # `task`, `passive` or `internal`
     mostly: str = ""  # for an internal mode: the coordinates that move most
     z: complex | None = None  # for a sampled loop: the eigenvalue from sample to sample; the pole is ln z / period
@@ -104,7 +104,7 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     of_passive, of_task = _entries(passive), _entries(task)
     found = _errors(E[of_passive], rate[of_passive], np.eye(len(x)), passive)
     if run.settings.period is not None and run.system.law is not None and run.system.model.m:
-        return found + _sampled(run, at, memory, task[: len(task) - len(own)], len(own))
+        return found + _sampled(run, at, memory, task[: len(task) - len(own)])
     found += _errors(E[of_task], rate[of_task], null_space(E[of_passive]), task)
     N = null_space(E)
     free, shapes = np.linalg.eig(N.T @ J @ N) if N.size else (np.zeros(0), np.zeros((0, 0)))
@@ -127,23 +127,22 @@ def _row(name: str) -> Row:
     return Row(name, name, "nonholonomic", has_violation=True, has_rate=False, degree=1)
 
 
-def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors], own: int) -> list[Mode]:
-    """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample.
-
-    Args:
-        own: Number of states that move with the errors.
-    """
+def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[Mode]:
+    """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample."""
     around = local(run, at, memory)
     timing = run_timing(run.system, run.settings)
     assert timing.period is not None
     z, right = np.linalg.eig(least_stable(around, timing).matrix)
     size, names = len(around.A), list(run.system.model.plant.coordinates)
-    shares = np.real((around.S @ right[:size]) * (np.linalg.pinv(right)[:, :size] @ np.linalg.pinv(around.S)).T)
+    errors, kept = around.S[: around.errors], around.W[2 * around.n :]
+    free_motion = null_space(np.vstack([errors, kept])).T  # of q and v, not of what the controller remembers
+    S, end = np.vstack([errors, free_motion, kept]), len(errors) + len(free_motion)
+    shares = np.real((S @ right[:size]) * (np.linalg.pinv(right)[:, :size] @ np.linalg.pinv(S)).T)
     clusters = _clusters(z)
     offset = task[0].place.start if task else 0
-    free = {i: rank - k for one in clusters for rank in [float(shares[around.errors :, one].sum())]
+    free = {i: rank - k for one in clusters for rank in [float(shares[len(errors) : end, one].sum())]
             for k, i in enumerate(one)}  # fmt: skip
-    internal = set(sorted(free, key=lambda i: -min(free[i], 1.0))[: len(around.S) - around.errors - own])
+    internal = set(sorted(free, key=lambda i: -min(free[i], 1.0))[: len(free_motion)])
     found = []
     for one in clusters:
         mean = complex(z[one].mean())
@@ -153,13 +152,14 @@ def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors], own: int
         pole, moved = continuous_pole(mean, timing.period), np.abs(around.W @ right[:size, one]).sum(axis=1)
         rows = {c.row.name: float(shares[c.place.start - offset : c.place.stop - offset, one].sum()) for c in task}
         largest = max((abs(share) for share in rows.values()), default=0.0)
-        name = ", ".join(row for row, share in rows.items() if abs(share) > SHARED * largest) or "actuators"
+        other = "memory" if shares[end:, one].sum() > 0.5 * len(one) else "actuators"
+        name = ", ".join(row for row, share in rows.items() if abs(share) > SHARED * largest) or other
         for i in one:
             if i in internal:
                 mostly = _mostly(moved[: 2 * len(names)], names)
                 found.append(Mode(pole, "internal", "internal", mostly, mean))
             else:
-                found.append(Mode(pole, name if largest > NOTHING else "actuators", "task", "", mean))
+                found.append(Mode(pole, name if largest > NOTHING else other, "task", "", mean))
     return sorted(found, key=lambda mode: (mode.group != "task", -mode.pole.real, mode.pole.imag))
 
 
