@@ -166,7 +166,8 @@ class Monitor:
             if health.link is Link.ACTIVE and not health.errors:
                 continue
             kind = _LINKS.get(health.link, EventKind.BUS_WARNING)
-            self.report(now, kind, name, f"{health.link.value}: {health.reason}")
+            state, reason = health.link.value, health.reason
+            self.report(now, kind, name, reason if state in reason else f"{state}: {reason}")
 
     def lateness(self, tick: Tick) -> None:
         """Checks how many periods have passed without a tick."""

@@ -193,8 +193,11 @@ def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, reaction: st
 )
 def test_buses(drive: Silent, link: Link, kind: EventKind) -> None:
     watched = monitor(drive)
-    watched.buses(0, {"main": Health(link, "no acknowledgement")})
-    assert kinds(watched) == [kind]
+    watched.buses(0, {"main": Health(link, "no acknowledgement"), "other": Health(link, f"{link.value} by errors")})
+    assert [(event.kind, event.subject, event.detail) for event in watched.events] == [
+        (kind, "main", f"{link.value}: no acknowledgement"),
+        (kind, "other", f"{link.value} by errors"),
+    ]
 
 
 def ticks(skips: list[int]) -> list[Tick]:
