@@ -131,14 +131,14 @@ class Exclusion:
 
 def exclusions(run: Run) -> dict[str, Exclusion]:
     """Bound -> when the task excludes it; without bounds that it does not."""
-    law, model = run.system.following, run.system.model
-    if law is None or law.bounds is None or not model.bound_rows:
+    bounds, model = run.system.acting.bounds, run.system.model
+    if bounds is None or not model.bound_rows:
         return {}  # no bound is on the motion: a bound on a reaction has no path of its own
     rows: dict[str, list[int]] = {}
     speeds: dict[str, list[int]] = {}
-    for i, (bound, row) in enumerate(zip(law.bounds.rows, model.bound_rows, strict=True)):
+    for i, (bound, row) in enumerate(zip(bounds.rows, model.bound_rows, strict=True)):
         (rows if row.degree == 2 else speeds).setdefault(bound.name, []).append(i)
-    among = [row for row in required_rows(model, law) if row.kind == "holonomic"]
+    among = [row for row in required_rows(model, run.system.law) if row.kind == "holonomic"]
     if not among:
         return {}
     outside: dict[str, list[tuple[float, float]]] = {}
@@ -231,10 +231,10 @@ class Hurry:
 
 def hurries(run: Run) -> dict[str, Hurry]:
     """Bound -> how its rate gives up a path that stays inside; without bounds whose rate lets the path."""
-    law, model = run.system.following, run.system.model
-    if law is None or law.bounds is None or not model.task_rows:
+    bounds, model = run.system.acting.bounds, run.system.model
+    if bounds is None or not model.task_rows:
         return {}
-    rows = [i for i, row in enumerate(law.bounds.rows) if row.kind == "barrier"]
+    rows = [i for i, row in enumerate(bounds.rows) if row.kind == "barrier"]
     states = list(task_states(run, RATE_TIMES)) if rows else []
     if len(states) < RATE_TIMES:
         return {}
@@ -244,11 +244,11 @@ def hurries(run: Run) -> dict[str, Hurry]:
     for i in rows:
         if not np.isfinite(h[:, i]).all() or h[:, i].min() < 0.0 or not _determined(run, states[:: RATE_TIMES // 8], i):
             continue
-        path, period = CubicSpline(t, h[:, i]), law.bounds.timing.period
-        late = _late(path, t, law.bounds.rates[i], period)
+        path, period = CubicSpline(t, h[:, i]), bounds.timing.period
+        late = _late(path, t, bounds.rates[i], period)
         if late.any():
-            hurry = Hurry(float(t[late][0]), float(law.bounds.rates[i]), _enough(path, t, law.bounds.rates[i], period))
-            found.setdefault(law.bounds.rows[i].name, hurry)
+            hurry = Hurry(float(t[late][0]), float(bounds.rates[i]), _enough(path, t, bounds.rates[i], period))
+            found.setdefault(bounds.rows[i].name, hurry)
     return found
 
 

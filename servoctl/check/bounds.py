@@ -29,9 +29,10 @@ from servoctl.check.sections import Section, shortened
 from servoctl.finding import Finding
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bounds import braking
-from servoctl.laws.bounds_term import BoundRow
+from servoctl.laws.bounds_term import BoundRow, BoundsTerm
 from servoctl.laws.configured import NEARBY
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.bounds import VIOLATED
@@ -47,10 +48,10 @@ def bound_section(run: Run) -> Iterator[Section]:
         return
     held, period = law.bounds, law.bounds.timing.period
     h = _values(run, run.start)
-    passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, law, period)
+    passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, held, period)
     lines, values, findings = [], {}, []
     late = held.timing.mean_delay
-    errors, paths, units, weakest = _errors(run, law), exclusions(run), _units(run), _weakest(run, law)
+    errors, paths, units, weakest = _errors(run, held), exclusions(run), _units(run), _weakest(run, law)
     hurried = hurries(run)
     for i, name in enumerate(held.names):
         unit = units.get(name, "")
@@ -59,9 +60,9 @@ def bound_section(run: Run) -> Iterator[Section]:
         outside = "" if facts["inside"] else ", outside: the law returns inside"
         parts = [f"{name}: h = {h[i]:.4g}{unit} at the start{outside}"]
         if row is not None:
-            facts |= _of_row(law, row, period)
+            facts |= _of_row(held, row, period)
             parts += _in_words(held.rows[row], facts, period, unit)
-            parts += _margin(law, name, errors, facts)
+            parts += _margin(held, name, errors, facts)
             if weakest.get(name, 0.0) < 0.0:
                 facts["weakest_braking"] = weakest[name]
                 parts.append(
@@ -94,13 +95,12 @@ def bound_section(run: Run) -> Iterator[Section]:
     yield Section("bounds", "bounds", shortened(lines), values, findings)
 
 
-def _of_row(law: AttachedConstraintFollowing, row: int, period: float | None) -> dict[str, Any]:
+def _of_row(held: BoundsTerm, row: int, period: float | None) -> dict[str, Any]:
     """Rate and acceleration of the first row of a bound; of a limit with two sides the smaller acceleration."""
-    assert law.bounds is not None
-    name = law.bounds.rows[row].name
-    braking = [law.bounds.braking[i] for i, each in enumerate(law.bounds.rows) if each.name == name]
-    facts: dict[str, Any] = {"rate": law.bounds.rates[row], "kind": law.bounds.rows[row].kind}
-    facts |= {} if period is None else {"rate_times_period": law.bounds.rates[row] * period}
+    name = held.rows[row].name
+    braking = [held.braking[i] for i, each in enumerate(held.rows) if each.name == name]
+    facts: dict[str, Any] = {"rate": held.rates[row], "kind": held.rows[row].kind}
+    facts |= {} if period is None else {"rate_times_period": held.rates[row] * period}
     return facts | ({"braking": float(min(braking))} if np.isfinite(min(braking)) else {})
 
 
@@ -142,22 +142,21 @@ def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None, unit: 
     return [text + (f" (rate times period is {facts['rate_times_period']:.3g}, stable below 2)" if period else "")]
 
 
-def _errors(run: Run, law: AttachedConstraintFollowing) -> tuple[float, ...]:
+def _errors(run: Run, held: BoundsTerm) -> tuple[float, ...]:
     """What errors of the estimator may cost each row of the model's bounds; empty where that is not known."""
     model = run.system.model
     known = None if run.loaded is None else Context.of(run.loaded, model.plant, Problems(run.loaded)).estimate_errors
-    if known is None or law.bounds is None or not model.bound_rows:
+    if known is None or not model.bound_rows:
         return ()
     gradients = [model.rows_of_bounds(state).A for state in model.near(run.start, NEARBY)]
-    return known.largest([row.kind for row in law.bounds.rows], law.bounds.rates, gradients)
+    return known.largest([row.kind for row in held.rows], held.rates, gradients)
 
 
-def _margin(law: AttachedConstraintFollowing, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
+def _margin(held: BoundsTerm, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
     """The margin of a bound, and what the errors of the estimator may cost; added to the facts too."""
-    assert law.bounds is not None
-    rows = [i for i, row in enumerate(law.bounds.rows) if row.name == name]
+    rows = [i for i, row in enumerate(held.rows) if row.name == name]
     parts = []
-    facts["margin"] = max(law.bounds.margins[i] for i in rows)
+    facts["margin"] = max(held.margins[i] for i in rows)
     if facts["margin"]:
         parts.append(f"keeps a margin of {facts['margin']:.3g}")
     if errors:
@@ -185,46 +184,46 @@ def _place(loop: Any) -> slice:
     return slice(place.start - first, place.stop - first)
 
 
-def _passed(run: Run, law: AttachedConstraintFollowing, period: float) -> dict[str, float]:
+def _passed(run: Run, held: BoundsTerm, period: float) -> dict[str, float]:
     """Bound -> the most by which it may be passed, over the states and inputs that are looked at."""
-    loop, model = run.loop, run.system.model
-    assert law.bounds is not None
     found: dict[str, float] = {}
+    spans = np.zeros((2, len(held.rows)))  # least and largest h'' of each row; 0 counts too
+    for now, second, after in _held_periods(run, period) if run.system.model.bound_rows else ():
+        spans = np.array([np.minimum(spans[0], second), np.maximum(spans[1], second)])
+        for i, row in enumerate(held.rows):
+            passed = _of_period(row, held.rates[i], period, i, now, after, second)
+            if np.isfinite(passed):
+                found[row.name] = max(found.get(row.name, 0.0), passed)
+    more: dict[str, float] = {}
+    for row, p, span in zip(held.rows, held.rates, spans[1] - spans[0], strict=True):
+        missed = _taken_back(row, p, period, float(np.nan_to_num(span)) * _unmodelled(run))
+        more[row.name] = max(more.get(row.name, 0.0), missed)
+    return {name: passed + more[name] for name, passed in found.items()}
+
+
+def _held_periods(run: Run, period: float) -> Iterator[tuple[Rows, Array, Rows]]:
+    """Rows of the bounds, h'', and the rows a period later, under the law's command and inputs at their limits."""
+    loop, model = run.loop, run.system.model
     random = np.random.default_rng(0)
     states = [run.start]
     for state in model.samples(run.start, STATES):
         states.append(nearest(model, state, among=[])[0] if model.passive_rows else state)
-    box = np.array([law.allocation.lower, law.allocation.upper]).T
+    box = np.array(run.system.acting.limits)
     steps = max(1, run.settings.integrator.substeps(period))
-    spans = np.zeros((2, len(law.bounds.rows)))  # least and largest h'' of each row; 0 counts too
     for state in states:
         x = loop.x_at(state)
         command = loop.control(state.t, x)
         corners = [command[: model.m]]
-        if np.isfinite(box).all():
+        if len(box) and np.isfinite(box).all():
             corners += [np.where(random.random(model.m) < 0.5, *box.T) for _ in range(CORNERS)]
         for u in corners:
             held = command.copy()
             held[: model.m] = u
             if not np.isfinite(held[: model.m]).all():
                 continue
-            rows = model.rows_of_bounds(state) if model.bound_rows else None
-            if rows is None:
-                continue
-            a = loop.held_derivative(state.t, x, held)
-            second = rows.A @ a[model.n : 2 * model.n] - rows.b
-            y = loop.after_hold(state.t, x, held, period, steps)
-            after = model.rows_of_bounds(State(state.t + period, y[: model.n], y[model.n : 2 * model.n]))
-            spans = np.array([np.minimum(spans[0], second), np.maximum(spans[1], second)])
-            for i, row in enumerate(law.bounds.rows):
-                passed = _of_period(row, law.bounds.rates[i], period, i, rows, after, second)
-                if np.isfinite(passed):
-                    found[row.name] = max(found.get(row.name, 0.0), passed)
-    more: dict[str, float] = {}
-    for row, p, span in zip(law.bounds.rows, law.bounds.rates, spans[1] - spans[0], strict=True):
-        missed = _taken_back(row, p, period, float(np.nan_to_num(span)) * _unmodelled(run))
-        more[row.name] = max(more.get(row.name, 0.0), missed)
-    return {name: passed + more[name] for name, passed in found.items()}
+            rows, a = model.rows_of_bounds(state), loop.held_derivative(state.t, x, held)
+            later, _ = loop.split(state.t + period, loop.after_hold(state.t, x, held, period, steps))
+            yield rows, rows.A @ a[model.n : 2 * model.n] - rows.b, model.rows_of_bounds(later)
 
 
 def _unmodelled(run: Run) -> float:
@@ -233,9 +232,9 @@ def _unmodelled(run: Run) -> float:
     return 0.0 if realism is None else realism.timing.slowest / np.e + realism.timing.jitter / 2.0
 
 
-def _of_period(row: BoundRow, p: float, period: float, i: int, rows: Any, after: Any, second: Array) -> float:
+def _of_period(row: BoundRow, p: float, period: float, i: int, now: Rows, after: Rows, second: Array) -> float:
     """The most by which a row may be passed, from one held period."""
-    h, slope = rows.violation[i], rows.violation_rate[i]
+    h, slope = now.violation[i], now.violation_rate[i]
     if row.degree == 2:
         missed = abs(after.violation[i] - (h + period * slope + period**2 / 2 * second[i])) / period
         return float(abs(second[i]) * period**2 / 8) + _taken_back(row, p, period, missed)
