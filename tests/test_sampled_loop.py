@@ -209,6 +209,14 @@ def test_what_the_controller_remembers_is_no_internal_dynamics(section: str) -> 
     np.testing.assert_allclose(np.sum(slow), -8.0, rtol=0.05)  # alpha = beta = 4
 
 
+def test_the_bound_of_a_continuous_adaptive_term_is_no_internal_dynamics() -> None:
+    adaptive = "law.adaptive={kind: leakage, rate: 20, leak: 3, width: 0.15, gain_budget: 20}"
+    run = sc.load("two_mass_spring", [adaptive], engine="vm")
+    found = modes(run, *state_at(run, None))
+    assert [mode.stable for mode in found if mode.group == "internal"] == [None, None]
+    assert [mode.pole.real for mode in found if mode.of == "adaptive.bound"] == pytest.approx([-3.0], rel=1e-6)  # leak
+
+
 def test_a_pole_that_does_grow_is_not_taken_for_a_neutral_one() -> None:
     assert not grows(np.array([1.0 + 1e-7j, 1.0 - 1e-7j, 0.5]), 0.001)
     assert grows(np.array([1.0 + 1e-6, 0.5]), 0.001)

@@ -21,7 +21,6 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.context import run_timing
-from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters
 from servoctl.linear.sampled import (
     CIRCLE,
@@ -95,16 +94,16 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     full = local(run, at, memory, "full")
     J = full.A + full.B @ full.K
     _, E, H = error_kernel(loop)(at.t, x, p, full.f)
-    rate, rows, own = E @ J + H, chains(run.system), own_states(run)
-    rows += [RowErrors("task", _row(name), slice(len(E) + k, len(E) + k + 1)) for k, name in enumerate(own)]
-    places = list(own.values())
-    E, rate = np.vstack([E, np.eye(len(x))[places]]), np.vstack([rate, J[places]])
+    rate, rows, kept = E @ J + H, chains(run.system), run.loop.memory_names  # these states move with the errors
+    rows += [RowErrors("task", _row(name), slice(len(E) + k, len(E) + k + 1)) for k, name in enumerate(kept)]
+    first = len(x) - len(kept)
+    E, rate = np.vstack([E, np.eye(len(x))[first:]]), np.vstack([rate, J[first:]])
     passive = [chain for chain in rows if chain.group == "passive"]
     task = [chain for chain in rows if chain.group == "task"]
     of_passive, of_task = _entries(passive), _entries(task)
     found = _errors(E[of_passive], rate[of_passive], np.eye(len(x)), passive)
     if run.settings.period is not None and run.system.law is not None and run.system.model.m:
-        return found + _sampled(run, at, memory, task[: len(task) - len(own)])
+        return found + _sampled(run, at, memory, task[: len(task) - len(kept)])
     found += _errors(E[of_task], rate[of_task], null_space(E[of_passive]), task)
     N = null_space(E)
     free, shapes = np.linalg.eig(N.T @ J @ N) if N.size else (np.zeros(0), np.zeros((0, 0)))
@@ -114,13 +113,6 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
         for pole, shape in zip(free, shapes.T, strict=True)
     ]
     return found + sorted(internal, key=lambda mode: (-mode.pole.real, mode.pole.imag))
-
-
-def own_states(run: Run) -> dict[str, int]:
-    """Name -> index in x of each state of a term of one's own: it moves with the errors."""
-    n, terms = run.system.model.n, run.system.acting.terms
-    names = [name for term in terms if isinstance(term, AttachedOwnTerm) for name in term.memory]
-    return {name: 2 * n + run.loop.memory_names.index(name) for name in names}
 
 
 def _row(name: str) -> Row:
