@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster: the same rows as on this machine, also when workers die; and missing clusters."""
+"""Sweeps and searches on a Dask cluster: the rows of this machine, also when workers die; and missing clusters."""
 
 import json
 import subprocess
@@ -19,8 +19,11 @@ from servoctl.study import cluster as clusters
 from servoctl.study.batch import batch, run_all
 from servoctl.study.cluster import Cluster, pack, unpack
 from servoctl.study.points import points_of, read_varies
+from servoctl.study.search import tune
 from servoctl.study.sweep import sweep
 from tests.config_texts import plant_text
+from tests.test_tune import CONFIG as SEARCH
+from tests.test_tune import problem, table
 
 distributed = pytest.importorskip("distributed")
 
@@ -91,6 +94,15 @@ def test_a_cluster_gives_the_table_of_this_machine(engine: str, local: Any) -> N
         there = sweep(run, varies, grid, cluster=cluster)
     assert there.columns == here.columns and set(there.columns["status"]) == {"refused", "done"}
     assert {engine} == set(there.columns["engine"]) - {None}
+
+
+@pytest.mark.slow
+def test_a_search_on_a_cluster_ends_with_the_trials_of_this_machine(tmp_path: Path, local: Any) -> None:
+    (tmp_path / "masses.yaml").write_text(SEARCH)
+    given = problem(tmp_path / "masses.yaml")
+    here = tune(given, tmp_path / "here")
+    with Cluster(local.scheduler_address) as cluster:
+        assert table(tune(given, tmp_path / "there", cluster=cluster)) == table(here)
 
 
 @pytest.mark.slow

@@ -266,21 +266,6 @@ def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third_and_do_not_r
 
 
 @pytest.mark.slow
-def test_a_cluster_ends_with_the_trials_of_this_machine(config: Path, tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    from servoctl.study.cluster import Cluster
-
-    given = problem(config)
-    here = tune(given, tmp_path / "here")
-    with (
-        distributed.LocalCluster(2, processes=True, threads_per_worker=1, dashboard_address=None) as local,
-        Cluster(local.scheduler_address) as cluster,
-    ):
-        there = tune(given, tmp_path / "there", cluster=cluster)
-    assert table(there) == table(here)
-
-
-@pytest.mark.slow
 def test_a_lost_cluster_leaves_a_study_that_continues(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
