@@ -89,6 +89,18 @@ def test_a_drive_that_cannot_brake_by_itself_goes_off_only_if_it_must() -> None:
     assert longest_ramp(drives[1]) == pytest.approx(3 * 0.25 + 0.1)  # three times the usual ramp, and a report
 
 
+@pytest.mark.parametrize("protocol", ["moteus", "robstride"])
+def test_a_drive_that_brakes_by_itself_is_told_no_more_than_to_be_off_once_it_is(protocol: str) -> None:
+    drive: Any = build(drive_settings(protocol), 0.0025)
+    drive.condition = Condition.ENABLED
+    ladder = Ladder([drive], np.zeros(1))
+    ladder.ramp_all(0)
+    braking, off = list(drive.quick_stop_frames(1.0)), list(drive.disable_frames())
+    assert list(ladder.frames(0, 1.0)) == braking != off
+    drive.condition = Condition.DISABLED
+    assert list(ladder.frames(0, 1.0)) == off
+
+
 def test_a_drive_whose_encoder_is_in_doubt_does_not_brake_by_it() -> None:
     ladder, drives = bench()
     drives[0].ramps = drives[1].ramps = True  # type: ignore[misc]

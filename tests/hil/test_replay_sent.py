@@ -62,6 +62,12 @@ def test_a_drive_that_has_left_the_loop_gets_no_torque_by_log_and_frames(tmp_pat
     assert (run["u.a"][late] == 0.0).all() and (run["sent.a"][late] == 0.0).all()
 
 
+def test_a_drive_that_reboots_gets_no_torque_by_the_log_while_no_frame_has_one(tmp_path: Path) -> None:
+    reboot = {"kind": "reboot", "drive": "a", "at": 0.2, "for": 0.05, "since": "engaged"}
+    found = replay(driven(tmp_path / "run", "odrive", reboot), CONFIG.parent)
+    assert found.sent is not None and found.agrees
+
+
 def test_a_frame_with_another_torque_than_the_log_is_found(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     folder = driven(tmp_path / "run", "odrive")
     frames = list(read_frames(folder))
