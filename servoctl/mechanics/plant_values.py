@@ -9,7 +9,7 @@ exception except Ctrl-C is caught: `sys.exit(0)` in a plant is a failure of the 
 import reprlib
 from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -64,16 +64,17 @@ def value(plant: Plant, name: str, state: State, initial: bool = False) -> Any:
     """
     sizes = {"n": len(plant.coordinates), "m": len(plant.actuators)}
     shape = tuple(sizes[size] for size in METHODS[name][2] or "")
-    result = _call(plant, name, state, initial)
+    asked = _Asked(plant, name, state, initial)
+    result = asked.result()
     if result is None and name in ("energy", "motor_positions"):
         return None
     if result is None and name in ("actuation", "nonideal_force"):
         return identity(plant) if name == "actuation" else np.zeros(shape)
     if not isinstance(result, Diagonal) or len(shape) < 2:
-        return _array(plant, name, state, initial, shape, result)
+        return asked.array(result, shape)
     if result.shape != shape:
-        raise PlantError(f"{_name(plant, name)}: expected shape {shape}, got {result.shape}")
-    return Diagonal(_array(plant, name, state, initial, result.values.shape, result.values))
+        raise PlantError(f"{asked.name}: expected shape {shape}, got {result.shape}")
+    return Diagonal(asked.array(result.values, result.values.shape))
 
 
 def identity(plant: Plant) -> Diagonal:
@@ -130,9 +131,10 @@ def passive_groups(plant: Plant, name: str, state: State, initial: bool = False)
     Raises:
         PlantError: See `value`; or the result is not a mapping of names to values.
     """
+    asked = _Asked(plant, name, state, initial)
     return {
-        group: rows if isinstance(rows, Constraint) else _array(plant, name, state, initial, None, rows, f"{group}: ")
-        for group, rows in _mapping(plant, name, "values", _call(plant, name, state, initial)).items()
+        group: rows if isinstance(rows, Constraint) else asked.array(rows, part=f"{group}: ")
+        for group, rows in asked.mapping("values").items()
     }
 
 
@@ -157,46 +159,65 @@ def links(plant: Plant, state: State, initial: bool = False) -> dict[str, Array]
     Raises:
         PlantError: See `value`; or the result is not a mapping of names to polylines.
     """
-    lines = {}
-    for name, points in _mapping(plant, "links", "polylines", _call(plant, "links", state, initial)).items():
+    asked, lines = _Asked(plant, "links", state, initial), {}
+    for name, points in asked.mapping("polylines").items():
         if name in RESERVED or name.startswith(PREFIXES):
-            raise PlantError(f"{_name(plant, 'links')}: {name}: the name is taken (rename the polyline)")
-        array = _array(plant, "links", state, initial, None, points, f"{name}: ", dimensions=2)
+            raise PlantError(f"{asked.name}: {name}: the name is taken (rename the polyline)")
+        array = asked.array(points, part=f"{name}: ", dimensions=2)
         if array.ndim != 2 or array.shape[1] not in (2, 3) or not len(array):
-            raise PlantError(
-                f"{_name(plant, 'links')}: {name}: expected shape (points, 2) or (points, 3), got {array.shape}"
-            )
+            raise PlantError(f"{asked.name}: {name}: expected shape (points, 2) or (points, 3), got {array.shape}")
         lines[name] = array
     return lines
 
 
-def _mapping(plant: Plant, method: str, values: str, result: Any) -> dict[str, Any]:
-    if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
-        raise PlantError(f"{_name(plant, method)}: expected a mapping of names to {values}, got {reprlib.repr(result)}")
-    return result
+class _Asked(NamedTuple):
+    """A method of a plant that is asked at a state."""
 
+    plant: Plant
+    method: str  # one of `METHODS`
+    state: State
+    initial: bool  # whether messages say `the initial state` in place of the state
 
-def _array(
-    plant: Plant,
-    method: str,
-    state: State,
-    initial: bool,
-    shape: tuple[int, ...] | None,
-    value: Any,
-    part: str = "",
-    dimensions: int = 1,
-) -> Array:
-    """A value as a new array of floats; without a shape it may have up to so many dimensions."""
+    @property
+    def name(self) -> str:
+        return _name(self.plant, self.method)
 
-    def convert() -> Array:
-        array = np.asarray(value)
-        if shape is None and array.ndim > dimensions:
-            raise PlantError(f"{_name(plant, method)}: {part}expected a number or a vector, got shape {array.shape}")
-        if shape is not None and array.shape != shape:
-            raise PlantError(f"{_name(plant, method)}: {part}expected shape {shape}, got {array.shape}")
-        return _real(value, array)
+    def result(self) -> Any:
+        """What it returns; it gets read-only arguments."""
+        method, letters, _ = METHODS[self.method]
+        arguments = {"q": self.state.q, "v": self.state.v, "t": self.state.t}
+        given = [read_only(arguments[letter]) for letter in letters]
+        return self._guarded(lambda: getattr(self.plant, method)(*given))
 
-    return _guarded(plant, method, state, initial, convert, part)
+    def mapping(self, values: str) -> dict[str, Any]:
+        """Its result, a mapping of names to such values."""
+        result = self.result()
+        if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
+            raise PlantError(f"{self.name}: expected a mapping of names to {values}, got {reprlib.repr(result)}")
+        return result
+
+    def array(self, value: Any, shape: tuple[int, ...] | None = None, part: str = "", dimensions: int = 1) -> Array:
+        """A value as a new array of floats; without a shape it may have up to so many dimensions."""
+
+        def convert() -> Array:
+            array = np.asarray(value)
+            if shape is None and array.ndim > dimensions:
+                raise PlantError(f"{self.name}: {part}expected a number or a vector, got shape {array.shape}")
+            if shape is not None and array.shape != shape:
+                raise PlantError(f"{self.name}: {part}expected shape {shape}, got {array.shape}")
+            return _real(value, array)
+
+        return self._guarded(convert, part)
+
+    def _guarded(self, work: Callable[[], T], part: str = "") -> T:
+        try:
+            return work()
+        except (KeyboardInterrupt, PlantError):
+            raise
+        except BaseException as error:  # includes SystemExit
+            at = "the initial state" if self.initial else _in_words(self.plant, self.state)
+            advice = f" ({COPY})" if isinstance(error, ValueError) and "read-only" in str(error) else ""
+            raise PlantError(f"{self.name}: failed at {at}: {part}{in_one_line(error)}{advice}") from error
 
 
 def _real(value: Any, array: Array) -> Array:
@@ -206,25 +227,6 @@ def _real(value: Any, array: Array) -> Array:
     if not real or np.any(getattr(value, "mask", False)):  # a masked array; `np.ma` takes 10 ms to import
         raise TypeError(f"expected real numbers, got {reprlib.repr(array.tolist())}")
     return array.astype(float)
-
-
-def _call(plant: Plant, name: str, state: State, initial: bool) -> Any:
-    """The result of a method, which gets read-only arguments."""
-    method, letters, _ = METHODS[name]
-    arguments = {"q": state.q, "v": state.v, "t": state.t}
-    given = [read_only(arguments[letter]) for letter in letters]
-    return _guarded(plant, name, state, initial, lambda: getattr(plant, method)(*given))
-
-
-def _guarded(plant: Plant, method: str, state: State, initial: bool, work: Callable[[], T], part: str = "") -> T:
-    try:
-        return work()
-    except (KeyboardInterrupt, PlantError):
-        raise
-    except BaseException as error:  # includes SystemExit
-        at = "the initial state" if initial else _in_words(plant, state)
-        advice = f" ({COPY})" if isinstance(error, ValueError) and "read-only" in str(error) else ""
-        raise PlantError(f"{_name(plant, method)}: failed at {at}: {part}{in_one_line(error)}{advice}") from error
 
 
 def _name(plant: Plant, method: str) -> str:
