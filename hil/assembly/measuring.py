@@ -272,8 +272,19 @@ def check_fall(
     hold = compensation(start.t, start.q)
     if not hold.holds:
         raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
+    units = list(model.plant.actuators.values())
+    weak = [
+        f"{drive.name} ({torque:.4g} {unit}, torque_limit is {drive.torque_limit:g})"
+        for drive, torque, unit in zip(settings.drives, hold.u.tolist(), units, strict=True)
+        if not abs(torque) <= drive.torque_limit
+    ]
+    if weak:
+        raise ConfigError(
+            f"{where}: {falls}, and holding it there takes more than the limit of {', '.join(weak)} (raise it, or "
+            "choose another start pose)"
+        )
     strongest = int(np.abs(hold.u).argmax())
-    unit = list(model.plant.actuators.values())[strongest]
+    unit = units[strongest]
     return f"{falls}: its brakes hold it, then its motors with at most {abs(hold.u[strongest]):.3g} {unit}"
 
 

@@ -142,13 +142,12 @@ class RobstrideDrive(LinearDrive):
             raise DriveError(f"its {name} (0x{index:04X}) is {known & bits} after {value} was written (refused)")
 
     def enable(self, torque: float) -> Steps:
-        with self._seeded(torque) as seed:
-            self._feed.fed = False  # `alive_frames` sends the first torque
-            # It may start with the last command that it received: it must be this one.
+        with self._seeded(torque):
+            # `alive_frames` sends the first torque at each tick. The motor may start with the last command that it
+            # received, which must be this one, or with none until the next command.
+            self._feed.fed = False
             yield HandshakeStep([], self._answered(2), 0.5, "feedback to the first torque")
-            self._feed.fed = True
-            # or with none, until the next command
-            yield HandshakeStep([self.enable_frame, seed], self._decided, 0.5, self.enable_answer)
+            yield HandshakeStep([self.enable_frame], self._decided, 0.5, self.enable_answer)
 
     def reset(self) -> Steps:
         """Stops the motor and clears its faults."""

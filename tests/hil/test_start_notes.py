@@ -36,6 +36,12 @@ def test_a_config_that_chooses_who_computes_a_tick_runs_and_hears_that_it_cannot
     assert load(BELT, (f"hil.tick={tick}",)).notes[0] == "hil.tick has no effect: C computes every tick (remove it)"
 
 
+def test_a_drive_that_cannot_hold_the_start_pose_is_refused_before_anything_is_sent() -> None:
+    said = r"holding it there takes more than the limit of joint2 \(-17\.26 N m, torque_limit is 17\) \(raise it"
+    with pytest.raises(ConfigError, match=said):
+        load("arm_on_drives", ["hil.drives.joint2.torque_limit=17"], "vm")
+
+
 def test_limits_beyond_those_of_the_file_of_a_robot_are_named() -> None:
     wider = ["joint1.speed_limit=3.5", "joint2.torque_limit=160", "joint3.position_limits=[-4, 2]"]
     notes = load("arm_on_drives", [f"hil.drives.{each}" for each in wider], "vm").notes
