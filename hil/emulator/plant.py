@@ -27,6 +27,8 @@ from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
 
+STABLE = 2.5  # largest product of step and pole: up to 2.78 what decays does so in the method of integration too
+
 
 class Actuator:
     """The torque of one motor: a first-order lag behind the command, `lag T' = target - T`, integrated exactly."""
@@ -164,9 +166,24 @@ class SimulatedPlant:
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(bare).projected if projects else None
         self._origin = float(start.t)
-        self.step = step  # [ns] step of the integration
         self._start = np.concatenate([start.q, start.v]).astype(float)
+        self.step = step if system.machine is not None else self._stable(step)  # [ns] step of the integration
         self.restart()
+
+    def _stable(self, step: int) -> int:
+        """The step [ns], or a shorter one where dry friction that is smooth, or a stiff spring, would be unstable."""
+        moment, change, rest, u = 1e-6, 1e-6, self._machine.start(self._origin, self._start), np.zeros(self.model.m)
+
+        def after(x: Array) -> Array:
+            return self._machine.after(self._origin, x, rest, u, moment)[0]
+
+        changes = change * np.eye(len(self._start))
+        moved = np.column_stack([after(self._start + d) - after(self._start - d) for d in changes]) / (2.0 * change)
+        rates = (moved - np.eye(len(moved))) / moment
+        if not np.isfinite(rates).all():
+            return step
+        fastest = max(1.0, float(np.abs(np.linalg.eigvals(rates)).max()))
+        return min(step, int(STABLE * SECOND / fastest))
 
     def restart(self) -> None:
         self._rest = self._machine.start(self._origin, self._start)

@@ -30,6 +30,13 @@ class Explosive(Axes):
         return 1e150 * v**3
 
 
+class Damped(Axes):
+    """Axes in oil: a speed decays within a fraction of a millisecond."""
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return -7000.0 * v
+
+
 def robots(projection: bool = False) -> SimulatedPlant:
     system = make_system(CoordinatedRobots(), {}, None, {}, START, PASSIVE_CORRECTION, 1e-6, projection)
     return SimulatedPlant(system, START, MILLISECOND, "vm", Emulation(current_lag=0.0))
@@ -67,6 +74,14 @@ def test_between_two_steps_the_state_is_as_accurate_as_at_them() -> None:
         q, v = plant.state(moment)
         assert q[0] == pytest.approx(3.0 / 2.0 * t**2 / 2, rel=1e-12)
         assert v[0] == pytest.approx(3.0 / 2.0 * t, rel=1e-12)
+
+
+def test_what_decays_within_a_step_decays() -> None:
+    start = State(0.0, np.zeros(2), np.ones(2))
+    plant = SimulatedPlant(system_of(Damped(m=1.0), start), start, MILLISECOND, "vm", Emulation(current_lag=0.0))
+    q, v = plant.state(10 * MILLISECOND)
+    np.testing.assert_allclose(q, 1 / 7000, rtol=0.02)
+    np.testing.assert_allclose(v, 0.0, atol=1e-4)
 
 
 def test_an_actuator_lags_by_its_time_constant() -> None:
