@@ -71,8 +71,11 @@ class Call(Document):
         return super().report(Problem(path, what.replace("run.period", "period")) for path, what in problems)
 
 
-def _check_types(plant: Any, task: Any, law: Any, engine: str, problems: Problems) -> None:
+def _check_types(plant: Any, mappings: Mapping[str, Any], law: Any, engine: str, problems: Problems) -> None:
     """Notes arguments of a wrong type.
+
+    Args:
+        mappings: Argument -> what should be a mapping.
 
     Raises:
         ConfigError: `plant` is not a plant, so that nothing else can be checked.
@@ -83,8 +86,10 @@ def _check_types(plant: Any, task: Any, law: Any, engine: str, problems: Problem
     for field, units in (("coordinates", plant.coordinates), ("actuators", plant.actuators)):
         if not isinstance(units, Mapping):
             raise ConfigError(f"{type(plant).__name__}.{field}: expected a mapping of names to units, got {units!r}")
-    if not isinstance(task, Mapping):
-        problems.add(f"expected a mapping of names to constraints, got {task!r}", "task")
+    for argument, given in mappings.items():
+        if not isinstance(given, Mapping):
+            what = "equations" if argument == "inputs" else "constraints"
+            problems.add(f"expected a mapping of names to {what}, got {given!r}", argument)
     if law is not None and not isinstance(law, Law):
         problems.add(f"expected a law such as ConstraintFollowing(...), or None, got {law!r}", "law")
     if engine not in ENGINES:
@@ -159,14 +164,14 @@ def simulate(
         "passive_rank_tolerance": passive_rank_tolerance,
     })  # fmt: skip
     problems = Problems(Call("simulate", values, {}, {}))
-    _check_types(plant, task, law, engine, problems)
+    _check_types(plant, {"task": task, "bounds": bounds, "inputs": inputs or {}}, law, engine, problems)
     if "integrator" in run:
         problems.add("unknown argument (give method, step, rtol or atol)", "integrator")
     q = one_per_name(q, plant.coordinates, "coordinate", problems, "q", default=None)
     start = State(t, q, one_per_name(v, plant.coordinates, "coordinate", problems, "v"))
     if inputs and law is not None:
         problems.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")
-    equations = build_equations(inputs, plant, problems, "inputs")
+    equations = build_equations(inputs if isinstance(inputs, Mapping) else {}, plant, problems, "inputs")
     sections, wrong = validate_as(Arguments, values, {"law": law})
     problems.extend(wrong)
     problems.check()

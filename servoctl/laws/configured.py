@@ -31,7 +31,7 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
-from servoctl.tree.fields import NotNegative, Positive, Share, wrong_numbers
+from servoctl.tree.fields import NotNegative, Positive, Share, wrong_kinds, wrong_numbers
 from servoctl.types import State
 
 OnInfeasible = Literal["warn", "damp", "fault"]
@@ -97,6 +97,10 @@ class ConstraintFollowing(Law):
     bounds: Bounds | None = None
     terms: Mapping[str, Term] | None = None
     timings: TermTimings = field(default_factory=lambda: CONTINUOUS)
+
+    def __post_init__(self) -> None:
+        if wrong := [f"law.{sentence}" for sentence in wrong_kinds(self)]:
+            raise TaskError("\n".join(wrong))
 
     def prepare(self, model: Model) -> Model:
         """The model itself.

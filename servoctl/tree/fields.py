@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, SupportsFloat, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, SupportsFloat, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import (
@@ -318,6 +319,31 @@ def wrong_numbers(section: Any) -> Iterator[str]:
                 left += [(name, each) for each in value]
             elif isinstance(value, bool) or not isinstance(value, SupportsFloat) or not number.holds(float(value)):
                 yield f"{name}: expected {number.expected}, got {value!r}"
+
+
+WORDS = {Mapping: "a mapping", Sequence: "a list", Callable: "a function", NoneType: "None"}
+
+
+@cache
+def _kinds(kind: Any) -> dict[str, tuple[type, ...]]:
+    """Field of a dataclass -> its classes; without fields of numbers and words."""
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        classes = [get_origin(part) or part for part in parts]
+        if all(isinstance(each, type) and each not in (bool, int, float, str) for each in classes):
+            found[name] = tuple(classes)
+    return found
+
+
+def wrong_kinds(section: Any) -> Iterator[str]:
+    """One sentence for each field of a dataclass whose value is of none of its classes."""
+    kind: Any = type(section)
+    for name, classes in _kinds(kind).items():
+        value = getattr(section, name)
+        if not isinstance(value, classes):
+            expected = " or ".join(WORDS.get(each, each.__name__) for each in classes)
+            yield f"{name}: expected {expected}, got {in_words(value)}"
 
 
 AXES = ("x", "y", "z")
