@@ -186,7 +186,7 @@ def test_a_full_disk_ends_with_3_and_the_reason_and_leaves_a_summary_that_can_be
         pytest.skip(f"no disk can be mounted here: {done.stderr}")
     said, _, summary = done.stdout.partition("\n3\n")
     assert "No space left on device" in said
-    assert json.loads(summary)["status"] == "running"
+    assert json.loads(summary)["status"] == "failed"
 
 
 class Adapter(Bus):
