@@ -260,6 +260,14 @@ def test_names_that_matplotlib_would_hide_or_set_as_formulas_are_shown():
     assert texts(drawn) == ["_hidden", "_hidden"]
 
 
+def test_a_bound_that_holds_the_inputs_is_drawn_thick_and_named_once():
+    t = np.arange(4.0)
+    drawn = figure(Trajectory({"t": t, "bound.disc": t[::-1], "bound_active.disc": (t > 1.5) * 1.0}), "bounds")
+    thick = [line for line in drawn.axes[0].get_lines() if line.get_linewidth() == 4]
+    assert [np.nanmin(line.get_xdata()[np.isfinite(line.get_ydata())]) for line in thick] == [2.0]
+    assert texts(drawn) == ["disc"]
+
+
 def on_drives(rows=300):
     t = np.linspace(0.0, 3.0, rows)
     late = np.where(np.arange(rows) == 100, 2e-3, 1e-5)

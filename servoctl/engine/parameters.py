@@ -100,7 +100,7 @@ def parameter_fields(thing: Any) -> dict[str, int | None]:
 
 
 def makes_values(thing: Any, *others: str) -> bool:
-    """Whether the `__post_init__` of a user's dataclass has made values besides the fields that its constructor takes.
+    """Whether the `__post_init__` of a user's dataclass sets attributes that are no arguments of its constructor.
 
     They may follow from its parameters, which are then no inputs of compiled functions; a change is traced again.
 

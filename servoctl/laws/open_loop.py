@@ -16,7 +16,7 @@ from servoctl.types import Array, Command, Status
 
 @dataclass(frozen=True)
 class OpenLoop(AttachedLaw):
-    """What stands in place of a law."""
+    """An open loop: every input follows its equation of time and state."""
 
     inputs: Mapping[str, Expression]  # actuator -> equation; an input without equation is zero
 

@@ -171,9 +171,9 @@ def name_all_lines(drawn: "Figure") -> None:
 
 
 def _labels(axes: "Axes") -> list["Text"]:
-    """Texts right of a panel, one above the other: of its lines, or of evenly chosen ones below `and 5 more`."""
-    marks = ("limit ", "first stop")
-    lines = {str(line.get_gid()): line for line in axes.get_lines() if not str(line.get_gid()).startswith(marks)}
+    """Texts right of a panel, one above the other: of its named lines, or of evenly chosen ones below `and 5 more`."""
+    named = {line.get_gid(): line for line in axes.get_lines()}
+    lines = {name: line for name, line in named.items() if name and not name.startswith(("limit ", "first stop"))}
     names = chosen(lines)
     texts = {name: str(lines[name].get_color()) for name in names if np.isfinite(_values(lines[name])).any()}
     if len(names) < len(lines):
