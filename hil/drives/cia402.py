@@ -246,10 +246,10 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         return True
 
     def _on_answer(self, frame: Frame) -> bool:
-        """Takes what the loop asks for over SDO: gauges, and once it has told it to stop, its statusword."""
+        """Takes what it is asked for over SDO: gauges and its statusword."""
         self._sdo.take(frame.data)
         self._take_answer(frame)
-        state = codec.read_status(frame.data) if self._asked else None
+        state = codec.read_status(frame.data)
         if state is not None:
             self._state, self._obeys = state, True
             self._answers += 1
@@ -446,13 +446,16 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         return self._order(codec.SWITCH_ON if trusted else codec.SHUTDOWN, torque)
 
     def _order(self, controlword: int, torque: float) -> Sequence[Frame]:
-        """Frames of a controlword that stops the drive; over SDO too where it does not obey PDOs."""
+        """Frames of a controlword that stops the drive; over SDO too where it may not obey PDOs.
+
+        A drive that this run has not started may be enabled by a master that died, with another mapping of its PDOs.
+        """
         if self._told_off is None:
             self._told_off = self._answers
             self.polls = ()  # its SDO server is needed for the stop
         self._controlword = controlword
         frame = self.command(torque)
-        if not self._started or self._nmt == codec.OPERATIONAL:
+        if self._started and self._nmt == codec.OPERATIONAL:
             return (frame,)
         self._asked += 1
         request = codec.sdo_request(0x6041) if self._asked % 2 else codec.sdo_request(0x6040, value=controlword)

@@ -176,7 +176,7 @@ class MitDrive(LinearDrive):
             self._requested, self._replies_since_request = condition, 0
 
     def identify(self) -> Steps:
-        """Checks that the replies have the length that fits `status`; of a Damiao, ranges, mode and watchdog too."""
+        """Checks that replies have the length that fits `status`; a Damiao must be off, with the right registers."""
         rejected, answered = self.rejected, self._answered(1)
         came = lambda: answered() or self.rejected > rejected  # noqa: E731
         remedy = "is the node id right, the bit rate, and the host's id?"
@@ -185,7 +185,7 @@ class MitDrive(LinearDrive):
             lengths = " or ".join(map(str, self._lengths))
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
         if self._status == "damiao":
-            yield from self._compare_registers()
+            yield from self._check_damiao()
 
     @property
     def readable(self) -> bool:
@@ -203,9 +203,11 @@ class MitDrive(LinearDrive):
             raise DriveError("answers only to commands of torque")
         expected = "a reply to a request to refresh (is the node id right?)"
         yield HandshakeStep(self.queries(), self._answered(1), 0.5, expected)
-        yield from self._compare_registers()
+        yield from self._check_damiao()
 
-    def _compare_registers(self) -> Steps:
+    def _check_damiao(self) -> Steps:
+        if self.condition is Condition.ENABLED:
+            raise DriveError("is enabled already (disable it; is there another master?)")
         self._registers.clear()
         for register, name in NAMES.items():
             request = self.frame(codec.REGISTERS, codec.read_register(self.settings.node, register))

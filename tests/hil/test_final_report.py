@@ -26,9 +26,16 @@ def kinds(ended: RunResult) -> list[tuple[EventKind, str]]:
     ]
 
 
-def test_a_drive_that_cannot_be_configured_was_never_on() -> None:
-    """It says no statusword before it is configured: that is no reason to reach for the emergency stop."""
+def test_a_drive_that_cannot_be_configured_says_over_sdo_that_it_is_off() -> None:
     ended = run("cia402", {"kind": "sdo_abort", "drive": "a", "index": 0x6060, "since": "power_on", "at": 0.0})
+    assert (ended.exit_code, ended.unconfirmed) == (3, ())
+    assert kinds(ended) == [(EventKind.HANDSHAKE, "a")]
+    assert ended.trajectory.metadata["drives"]["a"]["confirmed_off"] is True
+
+
+def test_a_drive_that_never_answered_was_never_on() -> None:
+    """That is no reason to reach for the emergency stop."""
+    ended = run("cia402", {"kind": "silent", "drive": "a", "since": "power_on", "at": 0.0})
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
     assert (EventKind.HANDSHAKE, "a") in kinds(ended) and (EventKind.NEVER_ENABLED, "a") in kinds(ended)
     assert EventKind.NOT_CONFIRMED not in [kind for kind, _ in kinds(ended)]

@@ -1,5 +1,6 @@
 """Every end goes down the ladder: the loop's torque, the drive's own ramp, the brake while torque is held, off."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,13 +8,15 @@ import pytest
 
 from hil.codecs import cia402 as codec
 from hil.drives import Condition
+from hil.emulator.emulator import Emulator, ignore
 from hil.frame import Frame
 from hil.loop import SECOND
 from hil.protocols.registry import build
+from hil.safety import EventKind
 from hil.safety.ladder import Ladder, Rung, longest_ramp
 from hil.safety.plan import Stage
 from hil.session.notes import preflight
-from tests.hil.emulation import drive_settings
+from tests.hil.emulation import MILLISECOND, drive_settings
 from tests.hil.rigs import RACK, Played, Rig, lift, play
 from tests.hil.test_monitor import Silent, settings
 
@@ -60,6 +63,35 @@ def test_a_cut_bus_leaves_a_vertical_axis_to_the_ramp_and_brake_of_its_drive(at:
     assert moved_after(played, "stopping") < 0.02
     assert played["true_brake.F"][-1] == 1
     assert played.unconfirmed == ("F",)  # it cannot say so
+
+
+LEFT_ENABLED = {  # what a master that then died has sent to a drive that holds 392 of 560 N: id#payload
+    "cia402": (
+        "000#0101 601#2301140101020080 601#2F6060000A000000 601#2B716000BC020000 "  # RPDO1 is off
+        "601#2B40600006000000 601#2B40600007000000 601#2B4060000F000000"
+    ),
+    "mit": "001#FFFFFFFFFFFFFFFC 001#7FFF7FF000000D3B",
+}
+
+
+@pytest.mark.parametrize("protocol", LEFT_ENABLED)
+def test_a_drive_that_a_dead_master_has_left_enabled_is_refused_and_brakes_before_it_goes_off(protocol: str) -> None:
+    before: list[bool] = []
+
+    def leave(emulator: Emulator) -> None:
+        emulator.world.after(99 * MILLISECOND, lambda: before.append(emulator.drive("F").motor.enabled))
+        master = emulator.wires["main"].attach("dead master", ignore, frozenset())
+        for number, text in enumerate(LEFT_ENABLED[protocol].split()):
+            identity, _, data = text.partition("#")
+            frame = Frame(int(identity, 16), bytes.fromhex(data))
+            emulator.world.after((50 + 5 * number) * MILLISECOND, partial(master.send, frame))
+
+    played = play(lift(RACK, protocol), stage=Stage.ZERO, begin=leave)
+    assert before == [True] and played.exit_code == 3 and not played.unconfirmed
+    assert ["already" in str(event) for event in played.events if event.kind is EventKind.HANDSHAKE] == [True]
+    assert not played.emulator.drive("F").motor.enabled
+    fall = 0.09 if protocol == "mit" else 0.002  # its brake closes only once it is off, in 0.1 s
+    assert abs(played.emulator.state[0].item()) < fall
 
 
 def bench(*changes: dict[str, object]) -> tuple[Ladder, list[Silent]]:
