@@ -338,3 +338,31 @@ def test_a_robot_of_an_mjcf_follows_on_the_machine_of_the_same_file(home: Path) 
     worst = {name: np.abs(run[f"violation.{name}"]).max() for name in ("shoulder", "elbow", "grip")}
     # 0.5 rad of motion; dry friction is smoothed at 0.01 rad/s by the law, and MuJoCo's belt gives way a little
     assert worst["shoulder"] < 5e-3 and worst["elbow"] < 5e-3 and worst["grip"] < 1e-4, worst
+
+
+def test_a_motor_of_a_scene_has_its_own_control_behind_one_with_two(home: Path) -> None:
+    motors = '<pid name="gripper" joint="finger"/>' + MOTORS
+    more = '<body pos="0 5 0"><joint name="finger" axis="0 0 1"/><geom size=".1"/></body>'
+    try:
+        theirs = with_scene(home, scene(motors=motors, more=more))
+    except ConfigError as error:
+        assert "pid" in str(error), "a MuJoCo before version 4 knows no such actuator"
+        return
+    assert np.abs(simulated(home).q - theirs.q).max() < 1e-11
+
+
+def test_joints_of_a_scene_are_named_as_those_of_a_robot(tmp_path: Path) -> None:
+    (tmp_path / "arm.xml").write_text(
+        '<mujoco><worldbody><body><joint name="left-hip" axis="0 1 0"/><geom size=".1" pos=".2 0 0"/>'
+        '<body pos=".4 0 0"><joint axis="0 1 0"/><geom size=".1" pos=".2 0 0"/></body></body></worldbody></mujoco>'
+    )
+    (tmp_path / "c.yaml").write_text(
+        "plant: {robot: {mjcf: arm.xml}}\ninitial: {}\nlaw: none\nrun: {duration: 0.02, period: 1e-3, integrator: {step: 1e-4}}\n"
+    )
+    ours, theirs = (
+        sc.load(tmp_path / "c.yaml", more, engine="numpy").simulate()
+        for more in ((), ("realism.machine.mjcf=arm.xml",))
+    )
+    assert list(ours.coordinates) == ["left_hip", "joint1"]
+    assert np.abs(ours.v).max() > 0.1
+    assert np.abs(ours.q - theirs.q).max() < 1e-4 * np.abs(ours.v).max(), "one step of MuJoCo's Euler"

@@ -17,8 +17,9 @@ import numpy as np
 from servoctl.errors import ConfigError, remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, value
-from servoctl.mechanics.spatial.mjcf import load_scene, name_of
+from servoctl.mechanics.spatial.mjcf import actuator_places, load_scene, name_of
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.tree_builder import identifier
 from servoctl.types import Array, State
 
 BASE_POSITION = ("base_x", "base_y", "base_z")
@@ -50,6 +51,8 @@ class MujocoMachine:
         self.path, self._plant, self._n = path, plant, len(plant.coordinates)
         mujoco, model = self._mujoco, self._model
         self._data = mujoco.MjData(model)
+        self._joints = [identifier(name_of(model, "joint", i)) for i in range(model.njnt)]
+        self._controls, self._outputs = actuator_places(model)
         self._parts = mujoco.mjtState.mjSTATE_INTEGRATION
         # length of the state besides q and v: MuJoCo's own state
         self.size = int(mujoco.mj_stateSize(model, self._parts))
@@ -110,7 +113,7 @@ class MujocoMachine:
     def _place_coordinates(self, problems: list[str]) -> None:
         """Where q and v are in MuJoCo's qpos and qvel."""
         model, kinds = self._model, self._mujoco.mjtJoint
-        joints = {model.joint(i).name: i for i in range(model.njnt)}
+        joints = {name: i for i, name in enumerate(self._joints)}
         free = [i for i in range(model.njnt) if model.jnt_type[i] == int(kinds.mjJNT_FREE)]
         names = list(self._plant.coordinates)
         floats = BASE_TURN[0] in names
@@ -154,7 +157,7 @@ class MujocoMachine:
     def _place_actuators(self, problems: list[str]) -> None:
         """Motors of the plant's actuators and their control per torque; none: torques act on the joints."""
         model = self._model
-        names = [name_of(model, "actuator", i) for i in range(model.nu)]
+        names = [name_of(model, "actuator", i) for i in range(len(self._controls))]
         found, scales = [], []
         for j, name in enumerate(self._plant.actuators):
             motor, scale = self._motor_of(j, name)
@@ -173,8 +176,8 @@ class MujocoMachine:
         self._motors = np.array(found, int)
         if problems or not found:
             return
-        gains = model.actuator_gear[self._motors, 0] * model.actuator_gainprm[self._motors, 0]
-        self._control = np.array(scales) / gains
+        gains = model.actuator_gear[self._outputs[self._motors], 0] * model.actuator_gainprm[self._motors, 0]
+        self._control, self._driven = np.array(scales) / gains, self._controls[self._motors]
 
     def _motor_of(self, j: int, name: str) -> tuple[int | None, float]:
         """The motor of an actuator, by the joint that it drives, then by name; and torque at the joint per input."""
@@ -182,11 +185,11 @@ class MujocoMachine:
         driven = np.flatnonzero(self._B[:, j])
         joint = list(self._plant.coordinates)[driven[0]] if len(driven) == 1 else None
         there = [
-            i for i in range(model.nu)
-            if int(model.actuator_trntype[i]) == on_joint and model.joint(model.actuator_trnid[i, 0]).name == joint
+            i for i, kind in enumerate(model.actuator_trntype)
+            if int(kind) == on_joint and self._joints[model.actuator_trnid[i, 0]] == joint
         ]  # fmt: skip
         there = [i for i in there if self._is_plain(i)] or there
-        named = [i for i in range(model.nu) if model.actuator(i).name == name]
+        named = [i for i in range(len(self._controls)) if identifier(name_of(model, "actuator", i)) == name]
         if len(there) == 1 or (there and not named):
             return there[0], float(self._B[driven[0], j])
         return (named[0], 1.0) if named else (None, 1.0)
@@ -196,13 +199,13 @@ class MujocoMachine:
         model, mujoco = self._model, self._mujoco
         kinds = (model.actuator_gaintype[i], model.actuator_biastype[i], model.actuator_trntype[i])
         plain = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtTrn.mjTRN_JOINT
-        gain = float(model.actuator_gear[i, 0] * model.actuator_gainprm[i, 0])
+        gain = float(model.actuator_gear[self._outputs[i], 0] * model.actuator_gainprm[i, 0])
         return all(int(one) == int(other) for one, other in zip(kinds, plain, strict=True)) and gain != 0.0
 
     def _notes(self) -> list[str]:
         """What the scene has beyond the plant."""
         model = self._model
-        joints = [i for i in range(model.njnt) if model.joint(i).name not in self._plant.coordinates]
+        joints = [i for i, name in enumerate(self._joints) if name not in self._plant.coordinates]
         followers = {position for position, *_ in self._followers}
         joints = [i for i in joints if int(model.jnt_qposadr[i]) not in followers]
         if self._base is not None:
@@ -236,7 +239,7 @@ class MujocoMachine:
     def _drive(self, t: float, u: Array) -> None:
         data = self._data
         if len(self._motors):
-            data.ctrl[self._motors] = self._control * u
+            data.ctrl[self._driven] = self._control * u
             return
         force = np.asarray(dense_actuation(self._plant, self._motion()[: self._n], t), dtype=float) @ u
         data.qfrc_applied[self._speeds] = force[self._ours]

@@ -458,6 +458,45 @@ def test_other_actuators_and_forces_are_named(tmp_path: Path) -> None:
     }
 
 
+JOINTS = """<mujoco>
+  <option><flag gravity="disable" equality="disable"/></option>
+  <worldbody>
+    <body name="hand" mocap="true"><body name="finger" pos="0 0 1"><geom size=".1" contype="0"/></body></body>
+    <body name="body3"><joint name="joint1"/><geom size=".1"/>
+      <body pos="0 0 1"><joint/><geom size=".1"/></body>
+    </body>
+  </worldbody>
+  <equality><weld name="pin" body1="body3" torquescale="0"/><weld name="held" body1="finger" body2="body3"/></equality>
+  <actuator>{first}<motor name="m" joint="joint1" gear="3" ctrlrange="-1 2"/></actuator>
+</mujoco>"""
+
+
+def test_what_a_file_disables_is_named_and_a_weld_without_torque_is_a_point(tmp_path: Path) -> None:
+    (tmp_path / "robot.xml").write_text(JOINTS.format(first=""))
+    description = read_mjcf(tmp_path / "robot.xml")
+    assert [(loop.name, loop.kind) for loop in description.loops] == [("pin", "point")]
+    assert set(description.notes) >= {
+        "option: the file's gravity, [0, 0, 0], is not read (give it as `gravity`)",
+        "option: the flag that disables 'equality' is not read (take out what it switches off)",
+        "held: equality is left out: it pulls towards a mocap body, which a program moves",
+    }
+
+
+def test_a_joint_without_a_name_gets_one_that_no_other_has(tmp_path: Path) -> None:
+    (tmp_path / "robot.xml").write_text(JOINTS.format(first=""))
+    assert list(plant(tmp_path / "robot.xml").coordinates) == ["joint1", "joint1_"]
+
+
+def test_a_motor_behind_an_actuator_with_two_controls_keeps_its_gear_and_limits(tmp_path: Path) -> None:
+    (tmp_path / "robot.xml").write_text(JOINTS.format(first='<pid joint="joint1" forcerange="-1 1"/>'))
+    try:
+        (joint,) = (each for each in read_mjcf(tmp_path / "robot.xml").joints if each.name == "joint1")
+    except sc.errors.ConfigError as error:
+        assert "pid" in str(error), "a MuJoCo before version 4 knows no such actuator"
+        return
+    assert joint.effort == pytest.approx((-1 - 3, 1 + 6))
+
+
 def test_a_servo_without_a_limit_of_its_force_gives_no_limits(tmp_path: Path) -> None:
     (tmp_path / "servo.xml").write_text(
         '<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>'

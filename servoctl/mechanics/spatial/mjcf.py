@@ -10,7 +10,7 @@ damping and limits; the gains of servos are named as left out.
 
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,29 @@ from servoctl.types import Array
 
 
 def name_of(model: Any, kind: str, i: int) -> str:
-    """The name of a thing in MuJoCo's model, such as a `body` or a `joint`; its kind and number if it has none."""
-    return getattr(model, kind)(i).name or f"{kind}{i}"
+    """The name of a thing in MuJoCo's model, such as a `body` or a `joint`; its kind and number if it has none.
+
+    Underscores follow where another thing has that name.
+    """
+    things = getattr(model, kind)
+    if name := str(things(i).name):
+        return name
+    name = f"{kind}{i}"
+    while True:
+        try:
+            things(name)
+        except KeyError:
+            return name
+        name += "_"
+
+
+def actuator_places(model: Any) -> tuple[Array, Array]:
+    """Where each actuator's first control and first force stand; since MuJoCo 4 some actuators have several."""
+    ordinary = np.arange(model.nu)
+    return getattr(model, "actuator_ctrladr", ordinary), getattr(model, "actuator_outadr", ordinary)
+
+
+NONLINEAR_DAMPING = "damping that is not linear in the speed is left out"
 
 
 class Actuators:
@@ -48,13 +69,15 @@ class Actuators:
             findings: Where problems and notes go.
         """
         self._model, self._mujoco, self._findings = model, mujoco, findings
+        self._controls, outputs = actuator_places(model)
+        self._gears = model.actuator_gear[outputs, 0]
 
     def on(self, joint: int) -> list[tuple[int, float]]:
         """The actuators on a joint, and the gear of each."""
         model = self._model
         return [
-            (i, float(model.actuator_gear[i, 0]))
-            for i in range(model.nu)
+            (i, float(gear))
+            for i, gear in enumerate(self._gears)
             if self._acts_on(i) == "joint" and model.actuator_trnid[i, 0] == joint
         ]
 
@@ -72,7 +95,7 @@ class Actuators:
     def note_left_out(self) -> None:
         """Notes what the actuators of the file have that an input of the plant, a torque at a joint, has not."""
         model, findings = self._model, self._findings
-        for i in range(model.nu):
+        for i in range(len(self._gears)):
             name = name_of(model, "actuator", i)
             if (acts_on := self._acts_on(i)) != "joint":
                 findings.note(name, f"an actuator on a {acts_on} is left out", "motors are on hinges and slides")
@@ -84,6 +107,8 @@ class Actuators:
                 findings.note(name, "its activation is left out: torques act at once", "give `realism.lag`")
             if np.any(getattr(model, "actuator_delay", np.zeros(model.nu))[i]):
                 findings.note(name, "its delay is left out", "give `realism.delay`")
+            if np.any(getattr(model, "actuator_dampingpoly", np.zeros(model.nu))[i]):
+                findings.note(name, NONLINEAR_DAMPING)
 
     def _force_range(self, i: int, gear: float) -> Array:
         """Least and largest force of an actuator at its joint, shape (2,); infinite without a limit.
@@ -93,8 +118,9 @@ class Actuators:
         model, ranges = self._model, [np.array([-np.inf, np.inf])]
         if model.actuator_forcelimited[i]:
             ranges.append(model.actuator_forcerange[i] * gear)
-        if model.actuator_ctrllimited[i] and self._takes_torque(i):
-            ranges.append(model.actuator_ctrlrange[i] * model.actuator_gainprm[i, 0] * gear)
+        control = self._controls[i]
+        if model.actuator_ctrllimited[control] and self._takes_torque(i):
+            ranges.append(model.actuator_ctrlrange[control] * model.actuator_gainprm[i, 0] * gear)
         if not np.isfinite(ranges[1:]).all():
             joint = name_of(model, "joint", int(model.actuator_trnid[i, 0]))
             self._findings.problem(f"joint '{joint}'", "the range of its torque is not finite")
@@ -175,6 +201,10 @@ def shapes_of(model: Any, body: int, mujoco: Any) -> tuple[Shape, ...]:
     return tuple(shapes)
 
 
+TORQUE_SCALE = 10
+"""Place of a weld's `torquescale` in MuJoCo's data of an equality; a weld with 0 turns freely."""
+
+
 class Mimic(NamedTuple):
     """A joint that follows another one, `q = multiplier q_leader + offset`; both are indices."""
 
@@ -199,7 +229,7 @@ class Equalities:
             elif kind == int(kinds.mjEQ_JOINT):
                 self._add_mimic(i, name)
             elif kind in (int(kinds.mjEQ_CONNECT), int(kinds.mjEQ_WELD)):
-                self._add_loop(i, name, "weld" if kind == int(kinds.mjEQ_WELD) else "point")
+                self._add_loop(i, name, is_weld=kind == int(kinds.mjEQ_WELD))
             else:
                 word = str(kinds(kind).name).removeprefix("mjEQ_").lower()
                 findings.note(name, f"equality of type {word} is left out", "close loops with `loops`")
@@ -230,19 +260,19 @@ class Equalities:
             joint = self.mimics[joint].leader
         return joint
 
-    def _add_loop(self, i: int, name: str, kind: str) -> None:
+    def _add_loop(self, i: int, name: str, is_weld: bool) -> None:
         model, data = self._model, self._model.eq_data[i]
         first, second = int(model.eq_obj1id[i]), int(model.eq_obj2id[i])
         if model.eq_objtype[i] == self._mujoco.mjtObj.mjOBJ_SITE:
             sites = first, second
             bodies = [int(model.site_bodyid[site]) for site in sites]
             places = [Placement.of(rotation(model.site_quat[site]), model.site_pos[site]) for site in sites]
-        elif kind == "weld":  # MuJoCo keeps the second body's anchor first
+        elif is_weld:  # MuJoCo keeps the second body's anchor first
             bodies = [first, second]
             places = [Placement.of(rotation(data[6:10]), data[3:6]), Placement.of(np.eye(3), data[:3])]
         else:
             bodies, places = [first, second], [Placement.of(np.eye(3), data[k : k + 3]) for k in (0, 3)]
-        if any(model.body_mocapid[body] >= 0 for body in bodies):
+        if any(model.body_mocapid[model.body_rootid[body]] >= 0 for body in bodies):
             self._findings.note(name, "equality is left out: it pulls towards a mocap body, which a program moves")
             return
         if (model.jnt_type == self._mujoco.mjtJoint.mjJNT_FREE).any():
@@ -252,7 +282,8 @@ class Equalities:
         if bodies[0] == bodies[1]:
             self._findings.note(name, f"equality is left out: both ends are on {names[0]}")
             return
-        self.loops.append(LoopDescription(name, kind, (names[0], names[1]), (places[0], places[1])))  # type: ignore[arg-type]
+        kind: Literal["weld", "point"] = "weld" if is_weld and data[TORQUE_SCALE] else "point"
+        self.loops.append(LoopDescription(name, kind, (names[0], names[1]), (places[0], places[1])))
 
     def _on_world(self, body: int, place: Placement) -> tuple[int, Placement]:
         """A place on a body that does not move, as one on the world: beside a free base such a body is left out."""
@@ -268,10 +299,13 @@ WORLD = "world"
 IGNORED = {
     "jnt_stiffness": ("joint", "its stiffness is left out"),
     "jnt_stiffnesspoly": ("joint", "its stiffness is left out"),
-    "dof_dampingpoly": ("dof", "damping that is not linear in the speed is left out"),
+    "dof_dampingpoly": ("dof", NONLINEAR_DAMPING),
     "body_gravcomp": ("body", "its gravity compensation is left out"),
 }
 """Array with one row per thing -> kind of thing, note where the row is not 0."""
+
+UNREAD_FLAGS = ("constraint", "equality", "frictionloss", "limit", "passive", "damper", "clampctrl", "actuation")
+"""What an MJCF can disable and a plant cannot."""
 
 
 def read_mjcf(path: str | PathLike[str]) -> Description:
@@ -426,11 +460,23 @@ class _ModelReader:
 
     def _note_left_out(self) -> None:
         model, findings = self._model, self._findings
-        if not np.allclose(model.opt.gravity, GRAVITY):
-            shown = ", ".join(f"{x:g}" for x in model.opt.gravity)
+        flags = [
+            name for name, bit in self._mujoco.mjtDisableBit.__members__.items() if model.opt.disableflags & int(bit)
+        ]
+        gravity = np.zeros(3) if "mjDSBL_GRAVITY" in flags else model.opt.gravity
+        if not np.allclose(gravity, GRAVITY):
+            shown = ", ".join(f"{x:g}" for x in gravity)
             findings.note("option", f"the file's gravity, [{shown}], is not read", "give it as `gravity`")
         if model.opt.density or model.opt.viscosity:
             findings.note("option", "the density and the viscosity of the air around are left out")
+        for flag in UNREAD_FLAGS:
+            if f"mjDSBL_{flag.upper()}" in flags:
+                findings.note("option", f"the flag that disables '{flag}' is not read", "take out what it switches off")
+        if model.opt.disableactuator:
+            findings.note("option", "`actuatorgroupdisable` is not read", "take those actuators out")
+        for count, what in (("nflex", "flexible bodies"), ("nplugin", "plugins")):
+            if getattr(model, count):
+                findings.note("file", f"the forces of {what} are left out")
         for array, (kind, what) in IGNORED.items():
             rows = np.asarray(getattr(model, array, ()))  # some are younger than MuJoCo 3
             for i in np.flatnonzero(rows.reshape(len(rows), -1).any(axis=1)).tolist() if len(rows) else []:
