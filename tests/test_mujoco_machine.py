@@ -357,7 +357,8 @@ def test_joints_of_a_scene_are_named_as_those_of_a_robot(tmp_path: Path) -> None
         '<body pos=".4 0 0"><joint axis="0 1 0"/><geom size=".1" pos=".2 0 0"/></body></body></worldbody></mujoco>'
     )
     (tmp_path / "c.yaml").write_text(
-        "plant: {robot: {mjcf: arm.xml}}\ninitial: {}\nlaw: none\nrun: {duration: 0.02, period: 1e-3, integrator: {step: 1e-4}}\n"
+        "plant: {robot: {mjcf: arm.xml}}\ninitial: {}\nlaw: none\n"
+        "run: {duration: 0.02, period: 1e-3, integrator: {step: 1e-4}}\n"
     )
     ours, theirs = (
         sc.load(tmp_path / "c.yaml", more, engine="numpy").simulate()

@@ -44,6 +44,31 @@ def test_a_step_that_is_too_long_for_the_motion_is_named() -> None:
     assert "at half the step of 0.2 s it drifts less: the step is too long for this motion" in found.metadata["error"]
 
 
+@pytest.mark.parametrize("late", [{"delay": 0.05}, {"lag": 0.05}])
+def test_a_step_that_is_too_long_is_named_where_inputs_would_be_late(late: dict[str, float]) -> None:
+    oscillator, times = Oscillator(forces="F"), {"period": 0.2, "duration": 10}
+    found = sc.simulate(oscillator, {}, None, q=1.0, step=0.2, engine="vm", realism=late, **times)
+    assert "it drifts less: the step is too long for this motion" in found.metadata["error"]
+
+
+@dataclass(frozen=True)
+class Twice(Masses):
+    """One of two masses is held by two rows that say the same."""
+
+    forces: str = "F"
+
+    def passive_constraints(self, q, t):
+        return {"one": q[1], "other": 2 * q[1]}
+
+
+@pytest.mark.parametrize("realism", [None, {"lag": 0.01}])
+def test_inputs_that_are_held_do_not_look_like_a_motion_that_depends_on_the_step(realism: dict[str, float]) -> None:
+    corrected = {"passive_correction": sc.Baumgarte(5.0, 5.0), "projection": False}
+    loop = {"inputs": {"F": "sin(5*t)"}, "period": 0.1, "duration": 1, "realism": realism, **corrected}
+    found = sc.simulate(Twice(), {}, None, q=[0.0, 0.0], engine="vm", **loop)
+    assert found.metadata["status"] == "done"
+
+
 def test_an_energy_drift_that_no_step_explains_ends_the_run() -> None:
     found = run(Oscillator(push=2.0))
     assert found.metadata["status"] == "stopped"

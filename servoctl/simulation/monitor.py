@@ -127,7 +127,7 @@ class Repetition:
         self._angles = np.array([unit == "rad" for unit in units])
         self._alike = np.array([[one == other for other in units] for one in units])
         again = replace(settings, integrator=fine, period=None, output_step=spacing)
-        self._chunks: Iterator[Chunk] | None = integrate(loop, loop.vector(start), start.t, again)
+        self._chunks: Iterator[Chunk] | None = integrate(loop, loop.x_at(start), start.t, again)
         self._track: Track = (np.zeros(0), np.zeros((0, loop.size)))
         self._largest = np.zeros(self._n)
 
@@ -148,14 +148,12 @@ class Repetition:
 
     def _reach(self, t: float) -> bool:
         """Continues the repetition up to a time; whether it got there."""
-        before = self._loop.evaluations
         while self._chunks is not None and not (len(self._track[0]) > 1 and self._track[0][-1] >= t):
             chunk = next(self._chunks, None)
             if chunk is None or chunk.stopped is not None:
                 self._chunks = None
                 break
             self._track = np.concatenate([self._track[0], chunk.t]), np.concatenate([self._track[1], chunk.x])
-        self._loop.evaluations = before
         return self._chunks is not None
 
     def _between(self, k: int, t: float) -> Array:
@@ -189,10 +187,9 @@ NAMED = 6  # largest number of constraint rows that a message names
 
 
 class Moment(NamedTuple):
-    """Time, state and energy [J] of a row."""
+    """State and energy [J] of a row."""
 
-    t: float
-    x: Array
+    state: State
     energy: float
 
 
@@ -205,12 +202,14 @@ class MotionMonitor:
         # mechanical energy of every row so far [J]; empty if the plant has no `energy`, or inputs act
         self.energies: list[float] = []
         self.failed: str | None = None  # why the plant's energy cannot be computed; None if it can
-        system = loop.system
+        system, ideal = loop.system, loop.of(replace(loop.system, realism=None))
+        self._ideal = ideal  # the loop that repeats parts of a run: no input acts there, so nothing is late
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
-        self._conserved = self._has_energy and conserves_energy(loop, start)
+        self._conserved = self._has_energy and system.machine is None and conserves_energy(loop, start)
         self._task_rank = TaskRank(loop)
         corrected = system.passive.dependent(self._model) and not system.passive.projection
-        self._repetition = Repetition(loop, start, settings) if corrected and system.law is None else None
+        repeatable = system.law is None and system.machine is None and not (system.inputs and settings.period)
+        self._repetition = Repetition(ideal, start, settings) if corrected and repeatable else None
         self._past: deque[Moment] = deque()
         self._kinetic = 0.0
 
@@ -231,8 +230,7 @@ class MotionMonitor:
             for i in range(len(rows) if ended is None else ended[0]):
                 if not self._has_energy:
                     break
-                moment = Moment(float(rows.t[i]), np.concatenate([rows.q[i], rows.v[i]]), 0.0)
-                reason = self._energy_row(moment)
+                reason = self._energy_row(State(float(rows.t[i]), rows.q[i], rows.v[i]))
                 if reason is not None:
                     return i, reason
         return ended
@@ -275,32 +273,30 @@ class MotionMonitor:
             self.failed, self._has_energy = str(error), False
             return None
 
-    def _energy_row(self, moment: Moment) -> str | None:
+    def _energy_row(self, state: State) -> str | None:
         """Adds a row; returns why the run must end there, or None."""
-        state = self._loop.split(moment.t, moment.x)[0]
         energy = self._energy(state)
         if energy is None:
             return None
         self.energies.append(energy)
-        moment = moment._replace(energy=energy)
         if not self._conserved or not np.isfinite(energy):
             return None
         if len(self.energies) <= EVERY_ROW or len(self.energies) % THINNED == 0:
             self._kinetic = max(self._kinetic, kinetic_energy(self._model.plant, state))
-        self._past.append(moment)
-        while self._past[0].t < moment.t - LOOK_BACK and len(self._past) > 2:
+        self._past.append(Moment(state, energy))
+        while self._past[0].state.t < state.t - LOOK_BACK and len(self._past) > 2:
             self._past.popleft()
         drift = abs(energy - self.energies[0])
-        return self._explanation(moment, drift) if drift > DRIFT * self._kinetic > 0.0 else None
+        return self._explanation(drift) if drift > DRIFT * self._kinetic > 0.0 else None
 
-    def _explanation(self, moment: Moment, drift: float) -> str:
+    def _explanation(self, drift: float) -> str:
         """Cause of a drift, found by a finer repetition of the last second."""
-        first, how = self._past[0], self._integrator
-        again = self._repeated(first, moment.t, how.finer)
+        first, last, how = self._past[0], self._past[-1], self._integrator
+        again = self._repeated(first, last.state.t, how.finer)
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
-        text = f"t = {moment.t:.6g} s: the energy, which nothing changes, is off by {share}"
+        text = f"t = {last.state.t:.6g} s: the energy, which nothing changes, is off by {share}"
         settings = how.finer_in_words
-        falls = again is not None and again < FALLS * abs(moment.energy - first.energy)
+        falls = again is not None and again < FALLS * abs(last.energy - first.energy)
         again_text = f"at {settings} it drifts less" if falls else f"it drifts as much again at {settings}"
         passive = self._loop.system.passive
         if passive.dependent(self._model) and not passive.projection:
@@ -315,18 +311,17 @@ class MotionMonitor:
 
     def _repeated(self, first: Moment, end: float, integrator: Integrator) -> float | None:
         """Drift of the energy from a row to a later time [J]; None if the repetition fails."""
-        count, duration = self._loop.evaluations, end - first.t
-        last = None
+        loop, duration = self._ideal, end - first.state.t
+        loop.evaluations, last = 0, None
         if duration > 0.0:
             settings = Settings(duration, integrator=integrator, output_step=duration)
-            for chunk in integrate(self._loop, first.x, first.t, settings):
-                if chunk.stopped is not None or self._loop.evaluations - count > MOST + count:
+            for chunk in integrate(loop, loop.x_at(first.state), first.state.t, settings):
+                if chunk.stopped is not None or loop.evaluations > MOST + self._loop.evaluations:
                     return None
                 last = (float(chunk.t[-1]), chunk.x[-1]) if len(chunk.t) else last
-        self._loop.evaluations = count
         if last is None:
             return None
-        energy = self._energy(self._loop.split(*last)[0])
+        energy = self._energy(loop.split(*last)[0])
         return None if energy is None or not np.isfinite(energy) else abs(energy - first.energy)
 
 
