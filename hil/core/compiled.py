@@ -10,7 +10,7 @@ import numpy as np
 
 from hil.bus.base import PATIENCE
 from hil.core import constants
-from hil.core.constants import Cause, Found, Measured, Torques
+from hil.core.constants import Cause, Found, Torques
 from hil.drives.base import Feedback
 from hil.drives.settings import FIRST_GAUGE
 from hil.frame import BRS, ERROR, EXTENDED, FD, REMOTE, SENT
@@ -32,7 +32,6 @@ HEADERS = ("tick.h", "sockets.h") if SOCKETS else ("tick.h",)
 
 SHARED: dict[str, int] = {
     **{each.name: each.value for each in Torques},
-    **{f"OF_{each.name}": each.value for each in Measured},
     **{f"FOUND_{each.name}": each.value for each in Found},
     **{f"CAUSE_{each.name}": each.value for each in Cause},
     **{f"ON_{each.name}": number for number, each in enumerate(Feedback)},

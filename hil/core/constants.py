@@ -46,18 +46,3 @@ class Torques(IntEnum):
     GUIDE = 3  # those while a hand guides the machine
     STOP = 4  # those of the controlled stop
     CATCH = 5  # those that hold the pose, with more damping for an axis that its own motor has driven
-
-
-class Measured(IntEnum):
-    """What a rule judges, one number per node, drives first; `measured` in `c/tick.c` has the same order."""
-
-    POSITION = 0  # of the joint [joint unit]
-    SPEED = 1  # of the joint [joint unit/s]
-    AGE = 2  # of the last accepted sample [s]
-    SILENCE = 3  # time since the last sign of life [s]
-    TORQUE = 4  # in the last sample [actuator unit]
-    TEMPERATURE = 5  # from here on the gauges, in the order of `hil.drives.settings.GAUGES`
-    MOTOR_TEMPERATURE = 6
-    SUPPLY = 7
-    LOAD = 8
-    WARNING = 9

@@ -85,6 +85,12 @@ class Struct:
         """Address of these numbers."""
         return self.pointer("double", np.array(values, dtype=float))
 
+    def string(self, text: str) -> Any:
+        """Address of a text."""
+        made = self.ffi.new("char[]", text.encode())
+        self._kept.append(made)
+        return made
+
     def array(self, kind: str, count: int) -> Any:
         """An array of structs."""
         made = self.ffi.new(f"{kind}[]", max(1, count))

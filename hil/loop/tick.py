@@ -4,7 +4,8 @@ Design: deadlines are absolute. A late tick runs late, once. Periods that passed
 and never caught up: a burst of commands is worse than a gap.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from hil.loop.clock import Clock
@@ -37,10 +38,8 @@ class Reading(NamedTuple):
     positions: Sequence[float] = ()
     speeds: Sequence[float] = ()  # speed of each drive's joint [joint unit/s]; NaN: not known
     findings: Sequence[Implausibility] = ()  # implausible samples and motions at this tick
-    silences: Sequence[float] = ()  # time since the last sign of life of each drive [s]; 0 before the first
-    torques: Sequence[float] = ()  # torque in each drive's last sample [actuator unit]; NaN: not known
-    # temperatures, supply and load of each drive, in the order of `hil.drives.settings.GAUGES`; NaN: not known
-    gauges: Sequence[Sequence[float]] = ()
+    # what rules judge (`hil.safety.rules`) -> its number for each node; NaN: not known
+    measured: Mapping[str, Sequence[float]] = MappingProxyType({})
 
 
 class Rig(Protocol):

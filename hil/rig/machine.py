@@ -136,6 +136,12 @@ class CompiledTick(Struct):
         self._channels(nodes, buses)
         self._drives(setup.drives, wires, nodes, buses)
         self.connect(self.tick.law, controller.tick.call)
+        x, gauges = self.arrays, self.arrays["gauges"].reshape(len(GAUGES), -1)
+        # what a rule may judge (`Rule.measured`) -> its numbers, shape (nodes,) or (m,)
+        self.measured = {
+            "position": x["displacements"], "speed": x["rates"], "age": x["ages"], "silence": x["silences"],
+            "torque": x["torque"], **{gauge.name: gauges[gauge.place] for gauge in GAUGES},
+        }  # fmt: skip
 
     def _sensing(self, sensing: Sensing) -> None:
         """Lets sensing read the samples and torques of this struct, and takes what it finds."""
@@ -196,7 +202,9 @@ class CompiledTick(Struct):
         self.tick.rule, self.tick.rules = self.array("tick_rule", len(rules)), len(rules)
         for i, rule in enumerate(rules):
             place = self.tick.rule[i]
-            place.measured, place.node, place.lower, place.upper = rule.measured, rule.node, rule.lower, rule.upper
+            place.value = self.pointer("double", self.measured[rule.measured][rule.node :])
+            place.waits, place.lower, place.upper = rule.waits, rule.lower, rule.upper
+            place.broken = self.string(rule.kind.meaning)
 
     def take_commands(self, wires: Sequence[Wire]) -> None:
         """Takes the commands as the drivers would send them now; the encodings stay where they are."""

@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from hil.core.constants import UNKNOWN
 from hil.drives.base import Condition, Drive, Node
-from hil.drives.settings import GAUGES
 from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
 from hil.recorder.memory import Ring
@@ -258,9 +257,8 @@ class TicksInC:
         x, sensing, (displacements, speeds) = self._x, self._sensing.struct.c, [p.tolist() for p in self._of_drives]
         return Reading(
             x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), bool(sensing.valid), sensing.residual,
-            displacements, speeds, self._sensing.findings, x["silences"].tolist(),
-            x["torque"][: len(displacements)].tolist(),
-            x["gauges"].reshape(len(GAUGES), -1).tolist(),
+            displacements, speeds, self._sensing.findings,
+            {name: numbers.tolist() for name, numbers in self.machine.measured.items()},
         )  # fmt: skip
 
     # Decide and act.

@@ -62,11 +62,11 @@ class Monitor:
         self.rules += rules
         self._beyond += [0] * len(rules)
 
-    def judge(self, now: int, measured: Sequence[Sequence[float]], phase: Phase) -> None:
+    def judge(self, now: int, measured: Mapping[str, Sequence[float]], phase: Phase) -> None:
         """Judges every rule.
 
         Args:
-            measured: Numbers of each node, in the order of `Measured`.
+            measured: Numbers of each node, by what `Rule.measured` names.
         """
         beyond, spent = self._beyond, []
         for i, rule in enumerate(self.rules):

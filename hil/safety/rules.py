@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from math import isfinite, isnan
 from typing import NamedTuple
 
-from hil.core.constants import Measured
 from hil.drives.base import Drive, Node
 from hil.drives.settings import GAUGES, RUNAWAY, Gauge, Quantity, gauge_limits
 from hil.loop import SECOND
@@ -34,7 +33,9 @@ class Rule(NamedTuple):
 
     kind: EventKind  # event that it reports
     subject: str  # name of the node
-    measured: Measured  # what is judged
+    # what is judged: `position`, `speed` and `torque` of the joint [their units], `age` of its last accepted sample and
+    # `silence` since its last sign of life [s], or a gauge
+    measured: str
     node: int  # whose, as an index into drives and encoder nodes
     # lower, upper: limits
     lower: float
@@ -42,6 +43,11 @@ class Rule(NamedTuple):
     tell: Callable[[float], str]  # number -> detail of the event
     ticks: int = 1  # ticks in a row beyond a limit from which on it is reported
     phases: frozenset[Phase] = STARTED  # phases in which it holds
+
+    @property
+    def waits(self) -> bool:
+        """Whether it judges an age, which grows until the tick is decided."""
+        return self.measured in ("age", "silence")
 
     @property
     def once(self) -> bool:
@@ -88,14 +94,14 @@ def rules_of(
         if drive.heartbeat is not None:
             silent, name = MISSING_HEARTBEATS * drive.heartbeat, drive.settings.name
             rules.append(
-                Rule(EventKind.HEARTBEAT, name, Measured.SILENCE, i, 0.0, silent, "{:.3f} s ago".format, 1, COMMANDED)
+                Rule(EventKind.HEARTBEAT, name, "silence", i, 0.0, silent, "{:.3f} s ago".format, 1, COMMANDED)
             )
     return tuple(rules)
 
 
 def _ages(name: str, node: int, bounds: SafetyBounds) -> list[Rule]:
     def rule(kind: EventKind, most: int) -> Rule:
-        return Rule(kind, name, Measured.AGE, node, 0.0, most / SECOND, _milliseconds, 1, TRUSTING)
+        return Rule(kind, name, "age", node, 0.0, most / SECOND, _milliseconds, 1, TRUSTING)
 
     stale, lost = bounds.stale_age - 1, bounds.lost_age - 1  # from these ages on, not only beyond them
     return [rule(EventKind.MISSED, bounds.missed_age), rule(EventKind.STALE, stale), rule(EventKind.LOST, lost)]
@@ -113,13 +119,13 @@ def _motion(drive: Drive, node: int, unit: str) -> list[Rule]:
         def tell(value: float) -> str:
             return f"{abs(value):.4g}, limit {most:.4g}{rate}"
 
-        return Rule(kind, settings.name, Measured.SPEED, node, -limit, limit, tell, ticks)
+        return Rule(kind, settings.name, "speed", node, -limit, limit, tell, ticks)
 
     def tell(value: float) -> str:
         return f"{value:.4g}, limits {lower:.4g} to {upper:.4g}{unit}"
 
     return [
-        Rule(EventKind.POSITION, settings.name, Measured.POSITION, node, lower, upper, tell),
+        Rule(EventKind.POSITION, settings.name, "position", node, lower, upper, tell),
         speed(EventKind.RUNAWAY, RUNAWAY * most, 1),
         speed(EventKind.SPEED, most, 2),  # one fast sample may be noise
     ]
@@ -131,7 +137,7 @@ def assumption_rules(drives: Sequence[Drive], buses: Collection[str]) -> tuple[R
     for i, drive in enumerate(drives):
         if drive.settings.bus in buses and isfinite(most := drive.assumed_speed):
             name, tell = drive.settings.name, partial(_assumed, drive)
-            rules.append(Rule(EventKind.FADES, name, Measured.SPEED, i, -most, most, tell, 2, COMMANDED))
+            rules.append(Rule(EventKind.FADES, name, "speed", i, -most, most, tell, 2, COMMANDED))
     return tuple(rules)
 
 
@@ -165,8 +171,8 @@ def _gauge_rule(drive: Drive, node: int, gauge: Gauge) -> Rule:
     def tell(value: float) -> str:
         return f"{gauge.meaning} {value:.4g}{unit}, warning at {lower if value < lower else upper:.4g}{unit}"
 
-    kind, measured = GAUGE_EVENTS[gauge.quantity], Measured[gauge.quantity.name]
-    return Rule(kind, drive.settings.name, measured, node, lower, upper, tell, 1, COMMANDED)
+    kind = GAUGE_EVENTS[gauge.quantity]
+    return Rule(kind, drive.settings.name, gauge.name, node, lower, upper, tell, 1, COMMANDED)
 
 
 def hidden_gauges(drive: Drive) -> list[str]:

@@ -62,13 +62,15 @@ class Watch:
         ladder.watch(reading.speeds, sound)
         present, waited = self._rig.present
         ages = [0.0 if self._silent else age + waited for age in reading.ages.tolist()]
-        silences = [silence + waited for silence in reading.silences]
         monitor.lateness(tick)
-        positions, speeds = (
-            [value if usable else nan for value, usable in zip(values, sound, strict=False)]
-            for values in (reading.positions, reading.speeds)
-        )
-        monitor.judge(present, (positions, speeds, ages, silences, reading.torques, *reading.gauges), mode)
+        measured = {
+            **reading.measured,
+            "age": ages,
+            "silence": [silence + waited for silence in reading.measured["silence"]],
+            "position": [value if usable else nan for value, usable in zip(reading.positions, sound, strict=False)],
+            "speed": [value if usable else nan for value, usable in zip(reading.speeds, sound, strict=False)],
+        }
+        monitor.judge(present, measured, mode)
         self._rig.watch(monitor, now, ages, mode in WORKING)
         # signs and zeros that contradict each other are what a calibration is for
         if mode not in (Phase.CALIBRATE, *ENDING):

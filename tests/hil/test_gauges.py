@@ -31,7 +31,7 @@ def test_a_hot_drive_is_reported_once_and_before_it_switches_off_and_the_ticks_g
     assert events.index((EventKind.HOT, "F4")) < events.index((EventKind.DRIVE_FAULT, "F4"))
     event = next(event for event in result["events"] if event.kind is EventKind.HOT)
     assert event.detail == "temperature of the drive 29.1 degC, warning at 29 degC"
-    assert result["given_back"].get("a hot drive", 0) == 1
+    assert result["given_back"].get(EventKind.HOT.meaning, 0) == 1
 
 
 def test_the_warning_of_a_cia402_drive_comes_before_it_switches_off() -> None:

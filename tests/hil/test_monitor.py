@@ -74,7 +74,8 @@ def monitor(drive: Silent, units: Sequence[str] | None = None, period: float = P
 def judge(
     watched: Monitor, now: int = 0, position: float = 0.0, speed: float = 0.0, age: float = 0.0, silence: float = 0.0
 ) -> None:
-    watched.judge(now, ([position], [speed], [age], [silence], [0.0]), Phase.FULL)
+    measured = {"position": [position], "speed": [speed], "age": [age], "silence": [silence]}
+    watched.judge(now, measured, Phase.FULL)
 
 
 def kinds(watched: Monitor) -> list[EventKind]:

@@ -139,7 +139,7 @@ class Run:
         now = self.number * PERIOD
         zero = np.zeros(2)
         self.machine.now = now
-        reading = Reading(zero, zero, zero, True, 0.0, [0.0, 0.0], [0.0, 0.0], [], [0.0, 0.0])
+        reading = Reading(zero, zero, zero, True, 0.0, [0.0, 0.0], [0.0, 0.0], [], {"silence": [0.0, 0.0]})
         for drive in self.machine.drives:
             drive.sample = Sample(0, 0, 0, now)
         sent = self.stages.decide(Tick(self.number, now, now, PERIOD, 0), reading)

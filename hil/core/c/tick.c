@@ -54,24 +54,6 @@ void tick_undo(tick *k)
   memcpy(k->times, k->kept_times, k->integers * sizeof *k->times);
 }
 
-/* What a rule judges, and, in the order of hil.safety.rules.Measured, why a tick is given back when one is broken. */
-static const double *measured(const tick *k, int quantity)
-{
-  switch (quantity) {
-  case OF_POSITION: return k->displacements;
-  case OF_SPEED: return k->rates;
-  case OF_AGE: return k->ages;
-  case OF_SILENCE: return k->silences;
-  case OF_TORQUE: return k->torque;
-  default: return k->gauges + (quantity - OF_TEMPERATURE) * k->channels;
-  }
-}
-
-static const char *const BROKEN[] = {"a joint beyond its limits", "a joint beyond its limits", "an old sample",
-                                     "a missing heartbeat", "a torque beyond its limits",
-                                     "a hot drive", "a hot motor", "an unusual bus voltage", "a loaded motor",
-                                     "the warning of a drive"};
-
 /* Encodes the torques of the drives, whoever has decided them; nothing has changed if one cannot be sent. */
 int tick_act(tick *k)
 {
@@ -139,8 +121,8 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   double *row = k->law.results[0], *x = k->law.arguments[1];
   for (int i = 0; i < k->rules; ++i) {
     const tick_rule *each = &k->rule[i];
-    double value = measured(k, each->measured)[each->node] + (each->measured == OF_AGE || each->measured == OF_SILENCE ? waited : 0.0);
-    if (value < each->lower || value > each->upper) return give_back(k, BROKEN[each->measured]);
+    double value = *each->value + (each->waits ? waited : 0.0);
+    if (value < each->lower || value > each->upper) return give_back(k, each->broken);
   }
   k->law.arguments[0][0] = task_time;
   memcpy(x, k->law_q, n * sizeof *x);

@@ -197,9 +197,11 @@ typedef struct { /* a node: what makes it send a sample */
   int bus, awaited, synced, mutes; /* mutes: a command of torque enables it, and it is not known to be off */
 } tick_channel;
 
-typedef struct { /* a row of hil.safety.rules */
-  int measured, node;
+typedef struct {      /* a row of hil.safety.rules */
+  const double *value; /* the number that it judges */
+  int waits;           /* whether this is an age, which grows until it is judged */
   double lower, upper;
+  const char *broken; /* why the tick is given back */
 } tick_rule;
 
 typedef struct {
