@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from hil.core.controller import Controller
 from hil.loop import SECOND, Clock, Reading, Rig, Tick, TickLoop, VirtualClock
-from hil.loop.controller import Controller
 from servoctl.engine.compiler import compiler
 from servoctl.engine.step import rk4
 from servoctl.simulation.closed_loop import Loop

@@ -26,13 +26,13 @@ from hil.bus import Bus, close_all
 from hil.bus.load import BusRates
 from hil.bus.open import is_loopback
 from hil.calibration import pose_at
+from hil.core.controller import Controller
 from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import Clock, WallClock, nanoseconds
-from hil.loop.controller import Controller
 from hil.loop.realtime import PRIORITY, StopSignals, prepare
 from hil.protocols.registry import node_class, twins
 from hil.sensing.channels import Displacements

@@ -8,8 +8,8 @@ import numpy as np
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import guiding_of, proof_plan, resolved_steps
 from hil.assembly.settings import HilSettings
+from hil.core.controller import Controller
 from hil.drives.base import Drive, Node
-from hil.loop.controller import Controller
 from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
 from hil.safety.pose_hold import FASTEST_POLE

@@ -24,7 +24,10 @@ _FOLDER = Path(__file__).parent / "c"
 SOCKETS = sys.platform == "linux" and sys.byteorder == "little"
 """Whether the tick in C may send and receive on sockets itself; `sockets.c` has the numbers of x86, ARM and RISC-V."""
 
-TICK = "common.c", "samples.c", "window.c", "sense.c", "frames.c", "limits.c", "hold.c", "test.c", "torques.c", "tick.c"
+TICK = [
+    f"{name}.c"
+    for name in ["common", "law", "samples", "window", "sense", "frames", "limits", "hold", "test", "torques", "tick"]
+]
 """The files of a tick from frames to frames, in order."""
 
 HEADERS = ("tick.h", "sockets.h") if SOCKETS else ("tick.h",)
@@ -69,6 +72,9 @@ ARRAYS: Mapping[str, Table] = {
         "double": {
             "m": "raw silences",
         },
+    },
+    "law_memory": {
+        "double": {"memory": "values start"},
     },
     "limits": {
         "double": {"m": "largest steepest wanted goals allowed previous"},

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hil.assembly.setup import RigSetup
+from hil.core.controller import Controller
 from hil.drives.base import Drive, Node
 from hil.drives.settings import GAUGES
 from hil.loop import Tick, nanoseconds
-from hil.loop.controller import Controller
 from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, PARTS, TickStatistics
 from hil.recorder import InMemory, Recorder

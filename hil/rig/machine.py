@@ -10,12 +10,12 @@ import numpy as np
 from hil.assembly.setup import RigSetup
 from hil.codecs.field import Field
 from hil.core.compiled import BLOCKS, STATE
+from hil.core.controller import Controller
 from hil.core.structs import Struct
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
 from hil.frame import EXTENDED, FD
-from hil.loop.controller import Controller
 from hil.safety.ladder import Ladder
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule
@@ -129,7 +129,6 @@ class CompiledTick(Struct):
             setattr(self.tick, whole, self.pointer(kind, block))
             setattr(self.tick, kept, self.pointer(kind, np.zeros_like(block)))
         buses = {name: number for number, name in enumerate(setup.settings.buses)}
-        self.tick.period = setup.bounds.period
         self.tick.failed = self.calls.failed
         self._sensing(sensing)
         self._law(controller, setup.loop.system.acting.stops_on)
@@ -153,15 +152,10 @@ class CompiledTick(Struct):
 
     def _law(self, controller: Controller, stops_on: frozenset[int]) -> None:
         tick, loop = self.tick, controller.loop
-        slices, period = loop.layout.slices, loop.memory_period
-        tick.own_memory, tick.memory = controller.own_memory, len(controller.memory)
-        tick.sent_at, tick.elapsed_at = controller.sent_at.start, controller.elapsed_at
-        tick.estimates, tick.memory_period = controller.estimating, np.nan if period is None else period
-        tick.rate_start, tick.status_start = slices["memory_rate"].start, slices["status"].start
+        tick.memory, tick.status_start = controller.struct.c, loop.layout.slices["status"].start
+        tick.estimates, tick.elapsed_at = controller.estimating, controller.elapsed_at
         stops = {code for code in range(STATUSES) if code in stops_on or code >= Status.NOT_POSITIVE.code}
         tick.stops = sum(1 << code for code in stops)
-        tick.controller_memory = self.pointer("double", controller.memory)
-        tick.memory_start = self.pointer("double", np.array(loop.memory_start, dtype=float))
 
     def _channels(self, nodes: Sequence[Node], buses: Mapping[str, int]) -> None:
         self.tick.channel = self.array("tick_channel", len(nodes))

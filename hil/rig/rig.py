@@ -17,9 +17,9 @@ from hil.assembly.emulation import Environment
 from hil.assembly.measuring import let_go
 from hil.assembly.setup import RigSetup
 from hil.core.constants import NEVER
+from hil.core.controller import Controller
 from hil.drives.base import Condition, Feedback, Node, Sample, Steps
 from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
-from hil.loop.controller import Controller
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake, OtherMasterError
 from hil.rig.machine import CompiledTick, wires_of

@@ -13,10 +13,10 @@ from math import inf
 import numpy as np
 
 from hil.core.constants import Torques
+from hil.core.controller import Controller
 from hil.drives.base import Condition, DriveError
 from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick, nanoseconds
-from hil.loop.controller import Controller
 from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction
 from hil.safety.limits import Limits

@@ -15,9 +15,9 @@ import numpy as np
 from hil.assembly.setup import RigSetup
 from hil.bus.base import Health
 from hil.bus.load import BusRates
+from hil.core.controller import Controller
 from hil.drives import Drive
 from hil.loop import Clock, Tick
-from hil.loop.controller import Controller
 from hil.loop.realtime import StopSignals
 from hil.recorder import InMemory, Recorder, add_missing, as_entry
 from hil.rig.rig import CanRig

@@ -18,9 +18,9 @@ from hil.assembly.emulation import Environment, TamperedController
 from hil.assembly.setup import RigSetup
 from hil.bus import Health, close_all
 from hil.calibration import CalibratedAxis
+from hil.core.controller import Controller
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
-from hil.loop.controller import Controller
 from hil.loop.realtime import StopSignals, bare_lateness, prepare, without_collector
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder

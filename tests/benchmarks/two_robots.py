@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from hil.loop.controller import Controller
+from hil.core.controller import Controller
 from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
 from servoctl.engine.kernel import Kernel

@@ -7,7 +7,7 @@ import pytest
 
 import servoctl as sc
 from hil.assembly.prepare import load
-from hil.loop.controller import Controller
+from hil.core.controller import Controller
 from hil.safety import EventKind
 from hil.session.replay import replay
 from hil.session.run import RunResult

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from hil.loop.controller import Controller
+from hil.core.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import TaskError
 from servoctl.laws.hold import RowFeedback

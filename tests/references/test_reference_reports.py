@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from hil.loop.controller import Controller
+from hil.core.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse

@@ -127,7 +127,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   k->law.arguments[0][0] = task_time;
   memcpy(x, k->law_q, n * sizeof *x);
   memcpy(x + n, k->law_v, n * sizeof *x);
-  memcpy(x + 2 * n, k->controller_memory, k->memory * sizeof *x);
+  memcpy(x + 2 * n, k->memory->values, k->memory->count * sizeof *x);
   if (k->estimates) x[2 * n + k->elapsed_at] = elapsed;
   k->law.function((const double **)k->law.arguments, k->law.results);
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
@@ -138,18 +138,8 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   torques_limit(s, now);
   if (tick_act(k)) return GIVEN_BACK;
   keep_torques(k, now);
-  if (k->own_memory && s->kind == LAW) {
-    double time = k->memory_period == k->memory_period ? k->memory_period : elapsed;
-    for (int i = 0; i < k->own_memory; ++i) k->controller_memory[i] += time * row[k->rate_start + i];
-  }
-  if (k->own_memory < k->memory) {
-    int own = k->own_memory;
-    double *rates = row + k->rate_start;
-    if (k->moves && all_finite(rates + own, k->memory - own))
-      for (int i = own; i < k->memory; ++i) k->controller_memory[i] += k->memory_period * rates[i];
-    else memcpy(k->controller_memory + own, k->memory_start + own, (k->memory - own) * sizeof *x);
-    memcpy(k->controller_memory + k->sent_at, s->torques, m * sizeof *x); /* as asked, not as rounded */
-  }
+  if (s->kind == LAW) memory_integrate(k->memory, elapsed);
+  memory_take(k->memory, s->torques, k->moves);
   return 0;
 }
 

@@ -71,6 +71,17 @@ void track_begin(tracking *w);
 int track_judge(tracking *w, double t, double elapsed, const double *q, const double *innovation, const double *u,
                 const double *positions, const double *made, const double *speeds);
 
+typedef struct { /* hil.core.controller.Controller: the law's own memory, then that of an estimator and of commands */
+  int count, own;      /* numbers, and those that belong to the law */
+  int sent_at, inputs; /* where the memory has what the drives got last */
+  double period;       /* with which it changes once per period [s]; NaN: it is integrated over time */
+  const double *rate;  /* of the last command */
+  /* ARRAYS of law_memory */
+} law_memory;
+
+void memory_integrate(law_memory *l, double elapsed);
+void memory_take(law_memory *l, const double *sent, int moves);
+
 /* The torques that are sent. */
 
 typedef struct { /* hil.safety.limits.Limits */
@@ -218,22 +229,20 @@ typedef struct {
   torque_source *source;
   ladder *ladder;
   tick_call law;
+  law_memory *memory;
   /* settings */
   int free; /* whether torques alone move the machine */
   int stays, moves; /* whether the stage goes on after the blend; whether torques move the machine: not while brakes open */
   double end, ramp_time; /* time in the stage from which on Python decides, and time of the blend [s] */
   long long entered; /* when the stage began [ns] */
-  int own_memory, memory, estimates, sent_at, elapsed_at;
-  int rate_start, status_start;
-  double period, memory_period; /* NaN: none */
+  int estimates, elapsed_at; /* whether the law gets the time since the tick before, and where in its memory */
+  int status_start;
   unsigned long long stops; /* bit: status of the law that Python handles */
   /* state in one block each, kept until a tick is complete */
   double *numbers, *kept_numbers;
   long long *times, *kept_times;
   /* ARRAYS of STATE */
   /* ARRAYS of tick */
-  double *controller_memory;
-  const double *memory_start;
   unsigned mute; /* buses on which no command is sent: `tick_mute` */
   const char *trouble;
   const int *failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */

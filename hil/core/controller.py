@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hil.core.structs import Calls, Struct
 from servoctl.laws.law import AttachedLaw
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import COMMANDS, ELAPSED
@@ -28,19 +29,20 @@ class Controller:
         self.commands = 0  # number of commands so far; adding to the loop's own number costs a third of the law's time
         # estimating: whether a part of the memory belongs to an estimator
         law, self.estimating = loop.system.acting, loop.system.estimator is not None
-        self._memory_period = loop.memory_period
-        names, actuators = loop.memory_names, list(loop.system.model.plant.actuators)
-        # where the memory has what the drives got last, and the time since then
-        self.sent_at = slice(0, 0)
-        if loop.system.commands is not None:
-            first = names.index(f"{COMMANDS}.sent1.{actuators[0]}")
-            self.sent_at = slice(first, first + len(actuators))
+        names, period = loop.memory_names, loop.memory_period
+        # [s] time since the last tick, for the estimator, and where the memory has it
+        self.elapsed = 0.0 if period is None else period
         self.elapsed_at = names.index(ELAPSED) if self.estimating else 0
-        self.own_memory = len(law.memory)  # length of the part that belongs to the law
-        self.memory = loop.memory_start.copy()  # state that the law integrates, shape (memory,)
-        # [s] time since the last tick, for the estimator
-        self.elapsed = 0.0 if self._memory_period is None else self._memory_period
         self.row = tick.command  # command part of the last evaluation, in the order of `loop.layout`
+        # state that the law integrates (`hil/core/c/law.c`), shape (memory,)
+        self.struct = Struct("law_memory", {"memory": len(loop.memory_start)}, Calls())
+        self.memory, self.struct.arrays["start"][:] = self.struct.arrays["values"], loop.memory_start
+        self.memory[:], c = loop.memory_start, self.struct.c
+        c.count, c.own, c.period = len(self.memory), len(law.memory), np.nan if period is None else period
+        c.rate = self.struct.pointer("double", self.row[self._slices["memory_rate"]])
+        if loop.system.commands is not None:
+            actuators = list(loop.system.model.plant.actuators)
+            c.sent_at, c.inputs = names.index(f"{COMMANDS}.sent1.{actuators[0]}"), len(actuators)
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:
         """Control inputs, shape (m,) [actuator units]; NaN if the law has none, which its status then says.
@@ -90,10 +92,7 @@ class Controller:
 
         A memory that changes once per period does so, however much time has passed.
         """
-        if self.own_memory:
-            time = elapsed if self._memory_period is None else self._memory_period
-            rate = self.row[self._slices["memory_rate"]]
-            self.memory[: self.own_memory] += time * rate[: self.own_memory]
+        self.struct.functions.memory_integrate(self.struct.c, elapsed)
 
     def sent(self, torques: Array, moves: bool = True) -> None:
         """Takes the commands under way, and an estimator, to the next tick.
@@ -102,16 +101,8 @@ class Controller:
             torques: What the drives got, shape (m,) [actuator units].
             moves: Whether torques move the machine; if not, both start again at the next tick.
         """
-        own = self.own_memory
-        if own == len(self.memory):
-            return
-        rate = self.row[self._slices["memory_rate"]][own:]
-        if not (moves and np.isfinite(rate).all()):
-            self.memory[own:] = self.loop.memory_start[own:]
-        else:
-            assert self._memory_period is not None
-            self.memory[own:] += self._memory_period * rate
-        self.memory[self.sent_at] = torques
+        sent = np.ascontiguousarray(torques, dtype=float)
+        self.struct.functions.memory_take(self.struct.c, self.struct.ffi.from_buffer("double[]", sent), moves)
 
     @property
     def status(self) -> int:
