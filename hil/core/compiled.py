@@ -102,8 +102,8 @@ ARRAYS: Mapping[str, Table] = {
         "double": {"m": "torques rest unsent"},
     },
     "ladder": {
-        "double": {"m": "speeds slow noise loop_speed growth ends"},
-        "int": {"m": "sound ramps still next_still growing"},
+        "double": {"m": "speeds slow noise"},
+        "int": {"m": "sound still next_still"},
     },
     "sensing": {
         "double": {

@@ -57,14 +57,15 @@ class ImpedanceDrive(EmulatedDrive):
             self._regulate()
 
     def _regulate(self) -> None:
-        """Commands the torque, now and every millisecond where it depends on the motion."""
+        """Commands the torque, now and every millisecond where it depends on the motion, within that of the motor."""
         self.stop_control()
+        most = self._torque * self.torque_table
         position, velocity, kp, kd, torque = self._wanted
         if kp or kd:
             p, v = self.encoder.read(self.world.now)
             torque += kp * (position - p + self._zero) + kd * (velocity - v)
             self.control_again(self._regulate)
-        self.motor.command(torque)
+        self.motor.command(max(-most, min(torque, most)))
 
     def _off(self) -> None:
         self.stop_control()

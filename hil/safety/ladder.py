@@ -5,13 +5,14 @@ rig sends the frames of each step at every tick.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from math import inf
+from math import inf, isnan
 
 import numpy as np
 
 from hil.core.structs import Calls, Struct
-from hil.drives.base import Condition, Drive
+from hil.drives.base import Condition, Drive, Sample
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.types import Array
@@ -39,6 +40,15 @@ class Rung(IntEnum):
     OFF = 3  # it is disabled
 
 
+@dataclass
+class OwnBraking:
+    """What the samples of a drive that brakes by itself have shown."""
+
+    speed: float  # [joint unit/s] of the joint when it began
+    judged: int  # [ns] time of the last sample
+    faster: int = 0  # samples in a row that were faster than when it began
+
+
 class Ladder:
     """The step of each drive.
 
@@ -60,13 +70,8 @@ class Ladder:
         self._resolved = False  # whether it has the steps of the measured speeds
         self.struct = Struct("ladder", {"m": len(drives)}, Calls())  # what C computes with, and remembers
         self.struct.c.m, self.struct.c.still_ticks, self.struct.c.left = len(drives), STILL_TICKS, LEFT
-        x, limits = self.struct.arrays, np.array([drive.settings.speed_limit for drive in drives])
-        x["slow"][:], x["growth"][:] = STILL * limits, GROWTH * limits
-        # [joint unit/s] speeds that look alike from here on: a brake, where there is one, stops such a joint sooner
-        x["ends"][:] = [
-            END * abs(drive.settings.joint_rate(drive.ends(drive.settings).speed)) if drive.settings.brake else inf
-            for drive in drives
-        ]
+        self.struct.arrays["slow"][:] = [STILL * drive.settings.speed_limit for drive in drives]
+        self._braking: dict[int, OwnBraking] = {}  # of the drives that brake by themselves
 
     def _resolve(self) -> None:
         """Takes the speeds below which joints only show noise, which are known after the bring-up."""
@@ -147,11 +152,28 @@ class Ladder:
             self._resolve()
         x, functions, count = self.struct.arrays, self.struct.functions, len(self._drives)
         x["speeds"][:], x["sound"][:] = speeds, sound[:count]
-        x["ramps"][:] = [rung is Rung.RAMP for rung in self.rungs]
         functions.ladder_watch(self.struct.c)
         functions.ladder_keep(self.struct.c)
-        for number in np.flatnonzero(x["ramps"] & (x["growing"] >= STILL_TICKS)):  # no torque, or a wrong encoder
-            self.rungs[number] = Rung.OFF
+        for number, rung in enumerate(self.rungs):
+            if rung is Rung.RAMP and self._runs_on(number):
+                self.rungs[number] = Rung.OFF
+
+    def _runs_on(self, number: int) -> bool:
+        """Whether the braking of a drive makes its joint faster: it has no torque, or a wrong encoder or polarity.
+
+        The samples of the drive count, not what sensing trusts: after a gap it trusts none of a joint that runs on.
+        """
+        drive, limits = self._drives[number], self._drives[number].settings
+        sample = drive.sample or Sample(0.0, 0.0, 0.0, 0)
+        speed = float(self.struct.arrays["speeds"][number]) if isnan(sample.velocity) else sample.velocity
+        began = self._braking.setdefault(number, OwnBraking(abs(speed), sample.time))
+        if sample.time == began.judged:
+            return False
+        # speeds from here on look alike: a brake, where there is one, stops such a joint sooner
+        end = END * abs(limits.joint_rate(drive.ends(limits).speed)) if limits.brake else inf
+        faster = abs(speed) > min(began.speed + GROWTH * limits.speed_limit, end)
+        began.judged, began.faster = sample.time, began.faster + 1 if faster else 0
+        return began.faster >= STILL_TICKS
 
     def stands(self, number: int) -> bool:
         """Whether a joint stands still, by samples that are not stale."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hil.codecs import cia402 as codec
-from hil.drives import Condition
+from hil.drives import Condition, Sample
 from hil.emulator.emulator import Emulator, ignore
 from hil.frame import Frame
 from hil.loop import SECOND
@@ -139,6 +139,31 @@ def test_a_drive_whose_encoder_is_in_doubt_does_not_brake_by_it() -> None:
     ladder.distrust(0)
     ladder.ramp_all(0)
     assert ladder.rungs == [Rung.OFF, Rung.RAMP]
+
+
+@pytest.mark.parametrize(
+    ("speeds", "rung"),
+    [([0.3, 0.51, 0.51, 0.51], Rung.OFF), ([0.3, 0.49, 0.49, 0.49], Rung.RAMP), ([0.3, 0.6, 0.2, 0.6, 0.6], Rung.RAMP)],
+)
+def test_a_drive_whose_braking_makes_it_faster_goes_off_whatever_sensing_trusts(speeds: Any, rung: Rung) -> None:
+    """After a gap no sample of a joint that runs on is trusted; growth is a fifth of the speed limit."""
+    ladder, drives = bench()
+    drives[0].ramps = True  # type: ignore[misc]
+    ladder.ramp_all(0)
+    for time, speed in enumerate(speeds):
+        drives[0].sample = Sample(0.0, -speed * drives[0].settings.speed_limit, 0.0, time)
+        for _ in range(3):  # the same sample counts once
+            ladder.watch([0.0, 0.0], [False, False])
+    assert ladder.rungs[0] is rung
+
+
+def test_a_motor_whose_polarity_turns_round_while_its_replies_are_lost_is_not_driven_on_by_its_own_braking() -> None:
+    faults = [
+        {"kind": "torque_constant", "at": 0.3749, "drive": "F", "factor": -1.0},
+        {"kind": "lost", "at": 0.3594, "p": 1.0, "direction": "to_host", "for": 0.04239},
+    ]
+    played = play("V rack robstride", faults=faults, duration=0.257)
+    assert np.abs(played["true_v.x"]).max() < 2.0 and not played.unconfirmed
 
 
 def test_one_slow_or_stale_sample_is_no_standstill() -> None:

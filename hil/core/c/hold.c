@@ -178,15 +178,9 @@ int ladder_watch(ladder *l)
   return all;
 }
 
-/* Remembers the speeds of `ladder_watch`. A drive that brakes by itself grows faster if it does so for some ticks. */
+/* Remembers the speeds of `ladder_watch`. */
 void ladder_keep(ladder *l)
 {
   l->fastest = l->next_fastest;
-  for (int i = 0; i < l->m; ++i) {
-    double speed = fabs(l->speeds[i]);
-    l->still[i] = l->next_still[i];
-    if (!(l->ramps[i] && l->sound[i])) l->loop_speed[i] = speed;
-    else if (speed > smaller(l->loop_speed[i] + l->growth[i], l->ends[i])) ++l->growing[i];
-    else l->growing[i] = 0;
-  }
+  for (int i = 0; i < l->m; ++i) l->still[i] = l->next_still[i];
 }
