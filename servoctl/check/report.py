@@ -29,7 +29,7 @@ from servoctl.finding import Finding, Severity
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.margins_at import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
-from servoctl.reference.curve import STILL, Signal, jumps, peak_rate
+from servoctl.reference.curve import STILL, Signal, jumps, peak_rate, wraps
 from servoctl.run_folder.values import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.types import Status
@@ -59,7 +59,7 @@ def _references(run: Run) -> Iterator[Section]:
 
 
 def _reference_warnings(run: Run) -> list[Finding]:
-    """Warnings about references that start away from the machine, or begin or end with a velocity."""
+    """Warnings about references that start away from the machine, begin or end with a velocity, or jump by a turn."""
     findings = []
     at = consistency(run.system.model, run.start)
     for row, violation, rate in at.each():
@@ -74,7 +74,8 @@ def _reference_warnings(run: Run) -> list[Finding]:
     used = {name for constraint in run.system.model.task.values() for name in constraint.signals}
     for name, signal in run.signals.items():
         if name in used and isinstance(signal, Signal):
-            findings += [Finding(f"references.{signal.reference}", each) for each in jumps(signal, run.start.t)]
+            sentences = [*jumps(signal, run.start.t), *wraps(signal)]
+            findings += [Finding(f"references.{signal.reference}", each) for each in sentences]
     return findings
 
 

@@ -253,3 +253,22 @@ def jumps(signal: Signal, start: float) -> list[str]:
             then = "it holds its value before" if what == "starts" else "it holds its value from then on"
             sentences.append(f"{signal.name} {what} at t = {t:.6g} s with the rate {rate:.4g}, but {then}")
     return sentences
+
+
+TURNS = (2.0 * math.pi, 360.0)  # [rad], [deg]
+MANY_ROWS = 8  # fewer are waypoints, between which a joint may turn round
+
+
+def wraps(signal: Signal) -> list[str]:
+    """A sentence about an angle that a file writes within one turn: it jumps by a turn between two rows."""
+    curve = signal.curve
+    values = np.append(curve.coefficients[:, signal.index, 0], curve.value(curve.end, signal.index))
+    steps = np.abs(np.diff(values))
+    for turn in TURNS if len(steps) >= MANY_ROWS else ():
+        around = np.abs(steps - turn) < turn / 6.0
+        if around.any() and (steps[~around] < turn / 6.0).all():
+            i = int(np.argmax(around))
+            moves = f"moves from {values[i]:.6g} to {values[i + 1]:.6g} between t = {curve.knots[i]:.6g} s and "
+            remedy = "an angle that jumps by a turn: unwrap it, so that it goes on beyond half a turn"
+            return [f"{signal.name} {moves}{curve.knots[i + 1]:.6g} s ({remedy})"]
+    return []

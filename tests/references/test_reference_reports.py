@@ -10,7 +10,7 @@ from hil.core.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse
-from servoctl.reference.curve import Curve, Signal, peak_rate, too_fast, waypoint_curve
+from servoctl.reference.curve import Curve, Signal, peak_rate, too_fast, waypoint_curve, wraps
 from servoctl.reference.table import spline
 from servoctl.study.cluster import pack, unpack
 
@@ -60,6 +60,15 @@ def test_check_says_where_only_the_rate_differs_at_the_start(folder: Path) -> No
     overrides[1] = "initial.v=[0.005, 0, 0, 0]"  # less than 1e-3 of the fastest rate, which is 8
     warnings = check(sc.load("c.yaml", overrides, engine="vm", strict=False)).warnings
     assert not any("away from" in each for each in warnings)
+
+
+@pytest.mark.parametrize(("unit", "said"), [(1.0, True), (180 / np.pi, True), (0.1, False)])
+def test_an_angle_that_is_written_within_one_turn_is_said(unit: float, said: bool) -> None:
+    times = np.linspace(0.0, 4.0, 21)
+    angles = (times + np.pi) % (2 * np.pi) - np.pi
+    found = wraps(Signal("path", "yaw", spline(times, unit * angles[:, None]), 0))
+    assert ["path_yaw moves from" in each and "t = 3 s and 3.2 s" in each for each in found] == [True] * said
+    assert not wraps(Signal("path", "yaw", spline(times, unit * times[:, None]), 0)), "it goes on"
 
 
 def test_a_reference_that_begins_later_with_a_velocity_is_said(folder: Path) -> None:
