@@ -11,6 +11,7 @@ import servoctl as sc
 from servoctl.assembly.context import run_timing
 from servoctl.assembly.gains import drives_spacing, gain_share, task_gains
 from servoctl.assembly.run import Run
+from servoctl.check.report import check
 from servoctl.cli import main
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
 from servoctl.linear import analyse, margins_at
@@ -326,3 +327,18 @@ def test_a_fast_swing_that_grows_by_e_in_minutes_is_unstable_and_a_slow_one_with
         assert InternalDynamics(2, (pole, pole.conjugate()), False).stable is False
         assert Mode(pole, "internal", "internal").stable is False
     assert InternalDynamics(1, (2e-6 + 0j,), False).stable is None
+
+
+@pytest.mark.parametrize("delay", ["0", "20*ms"])
+def test_a_free_motion_that_only_the_hold_and_the_delay_make_grow_is_said_and_grows_so(delay: str) -> None:
+    swing = ["initial.v=0", "initial.q={x1: 0, x2: 0.6}", "task=[{name: first, holonomic: x1}]", "run.duration=40"]
+    timing = ["run.period=0.02", "run.integrator.step=0.005", "run.output_step=", f"realism.delay={delay}"]
+    run = sc.load("two_mass_spring", [*swing, *timing], engine="vm")
+    (loop,) = margins_at.held_loops(run)
+    assert not loop.stable
+    assert any(f"grows by e every {1 / loop.rate:.3g} s" in text for text in check(run).warnings)
+    stretch = np.abs(run.simulate()["q.x2"] - 0.5)
+    swings = np.array([stretch[:300].max(), stretch[-300:].max()])  # 6 s each: a period is 2.8 s
+    assert np.log(swings[1] / swings[0]) / 34.0 == pytest.approx(loop.rate, rel=0.03)
+    short = sc.load("two_mass_spring", [*swing, *timing, "run.duration=1"], engine="vm")
+    assert margins_at.held_loops(short)[0].stable, "it grows by less than a tenth"

@@ -142,20 +142,20 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
 
 
 def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
-    """Warnings about the law's gains at the period of the loop; ConfigError if it is unstable at this period."""
-    system, where = run.system, loaded.where("hil", "period")
+    """Warnings about the law at the period of the loop; ConfigError if its gains are unstable at this period."""
+    system, where, own = run.system, loaded.where("hil", "period"), has_unknown_gains(run.system)
     spacing = drives_spacing(loaded, system.model.plant)
     gains = [] if spacing is None else list(task_gains(system, spacing))
     problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
     warnings = [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
     try:
-        if has_unknown_gains(system):
-            from servoctl.linear.margins_at import held_loops  # a fifth of a second, for such laws alone
+        from servoctl.linear.margins_at import held_loops  # a fifth of a second
 
-            loops = [loop for loop in held_loops(run) if loop.timing.on_drives]
-            problems += [f"{where}: law: {loop}" for loop in loops if not loop.stable]
+        said = problems if own else warnings
+        said += [f"{where}: law: {loop}" for loop in held_loops(run) if loop.timing.on_drives and not loop.stable]
     except TaskError as error:
-        warnings.append(f"{where}: law: whether its own gains are stable at this period is not known ({error})")
+        if own:
+            warnings.append(f"{where}: law: whether its own gains are stable at this period is not known ({error})")
     if problems:
         raise ConfigError(problems)
     return warnings

@@ -8,7 +8,14 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.diagnosis import fast_motion, of_internal, of_task
-from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
+from servoctl.assembly.gains import (
+    drives_spacing,
+    has_unknown_gains,
+    passive_gains,
+    passive_spacing,
+    task_gains,
+    task_spacing,
+)
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.bound_path import speed_warnings
 from servoctl.check.bounds import bound_section
@@ -175,21 +182,23 @@ def _recommended(title: str, key: str, found: list[Recommendation]) -> Section:
     return Section(title, key, shortened(lines), [one.to_dict() for one in found])
 
 
-def _unknown_gains(run: Run) -> Iterator[Section]:
-    """The loop of a law with a class or a function of the user's: no limit of gains knows it."""
+def _held_loops(run: Run) -> Iterator[Section]:
+    """The whole loop at its period, with what no limit of gains knows: gains of the user's own, and free motions."""
+    own = has_unknown_gains(run.system)
+    title, key = ("gains of your own", "unknown_gains") if own else ("", "held_loops")
     try:
-        loops = held_loops(run)
+        loops = [] if run.refused else held_loops(run)
     except TaskError as error:
-        yield Section("gains of your own", "unknown_gains", [f"not known at the period: {error}"], [])
+        yield Section(title, key, [f"not known at the period: {error}"] if own else [], [])
         return
     findings = [_unstable(run, loop) for loop in loops if not loop.stable]
     values = [{"timing": str(loop.timing), "growth": loop.growth, "stable": loop.stable} for loop in loops]
-    yield Section("gains of your own", "unknown_gains", list(map(str, loops)), values, findings)
+    yield Section(title, key, list(map(str, loops)) if own else [], values, findings)
 
 
 def _unstable(run: Run, loop: HeldLoop) -> Finding:
-    """On drives it is refused."""
-    severity: Severity = "error" if loop.timing.on_drives else "warning"
+    """On drives a law with gains of one's own is refused."""
+    severity: Severity = "error" if loop.timing.on_drives and has_unknown_gains(run.system) else "warning"
     if run.loaded is None:
         return Finding("law", str(loop), severity)
     return run.loaded.finding(f"law: {loop}", "hil" if loop.timing.on_drives else "run", "period", severity=severity)
@@ -279,7 +288,7 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 PARTS = (
     plant_section, robot_section, passive_section, hierarchy_section, _references, task_section, reach_section,
-    _realism, _gains, _unknown_gains, _fast_motion, _funnels, _uncertainty, estimation_section, bound_section,
+    _realism, _gains, _held_loops, _fast_motion, _funnels, _uncertainty, estimation_section, bound_section,
     _internal, _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

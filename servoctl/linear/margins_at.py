@@ -1,9 +1,9 @@
 """Margins of a run's loop with its timing: continuous, held, delayed, lagging, or on drives.
 
-Of a law with gains that no limit knows, a class or a function of the user's, the linearised loop also says whether it
-is stable at its period. Design: gains of rows are compared with the period in `assembly.gains`, at every state; only
-the linearised loop knows other gains, frozen at the start. A loop that grows in continuous time too is not judged: the
-period is not its fault.
+The linearised loop also says whether it is stable at its period. Design: gains of rows are compared with the period in
+`assembly.gains`, at every state; only the linearised loop, frozen at the start, knows gains that are a class or a
+function of the user's, and motions that the task leaves free, in which late forces of the law act. A loop that grows in
+continuous time too is not judged: the period is not its fault.
 """
 
 import math
@@ -164,27 +164,38 @@ class HeldLoop(NamedTuple):
     growth: float  # largest factor by which a motion grows from sample to sample; below 1 all decay
     stable: bool
 
+    @property
+    def rate(self) -> float:
+        """The largest growth [1/s]."""
+        return math.log(self.growth) / (self.timing.period or 1.0)
+
     def __str__(self) -> str:
         if self.stable:
             return f"stable at the start ({self.timing})"
         return (
-            f"unstable at the start ({self.timing}): a motion that decays in continuous time grows by a factor of "
-            f"{self.growth:.3g} from sample to sample (shorten the period, or lower the gains)"
+            f"unstable at the start ({self.timing}): a motion that does not grow in continuous time grows by e every "
+            f"{1.0 / self.rate:.3g} s (shorten period, delay and lag, or lower the gains)"
         )
 
 
+SLOW = 0.1  # growth within the run; a motion that grows less, and that no gain acts on, counts as stable
+
+
 def held_loops(run: Run) -> list[HeldLoop]:
-    """The sampled loops of a law with a class or a function of one's own; none for other laws.
+    """The sampled loops at the start; none for a loop that grows in continuous time too, or a row too fast for it.
 
     Raises:
         TaskError: The plant or the law cannot be differentiated.
     """
     held = [timing for timing in timings(run) if timing.period is not None]
-    if not held or not has_unknown_gains(run.system):
+    if not held:
         return []
     at = local(run, *state_at(run))
     if not LocalLoop(at, Timing(None)).stable:
         return []
     loops = [least_stable(at, timing) for timing in held]
     radii = [float(np.abs(np.linalg.eigvals(loop.matrix)).max(initial=0.0)) for loop in loops]
-    return [HeldLoop(loop.timing, radius, loop.stable) for loop, radius in zip(loops, radii, strict=True)]
+    judged = [HeldLoop(loop.timing, radius, loop.stable) for loop, radius in zip(loops, radii, strict=True)]
+    if has_unknown_gains(run.system):
+        return judged
+    return [loop._replace(stable=loop.stable or loop.rate * run.settings.duration < SLOW) for loop in judged]
