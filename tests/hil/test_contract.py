@@ -444,11 +444,11 @@ TWINS = {"canopen", "cia402", "impedance", "mit", "moteus", "objects", "odrive",
 """Files that may know the tables of frames."""
 
 JUDGES = {
-    "cia402": (("test_codec_cia402",), "canopen"),
-    "mit": (("test_codec_mit", "test_damiao"), "damiao_motor"),
-    "moteus": (("test_codec_moteus",), "moteus"),
-    "odrive": (("test_codec_odrive",), "odrive_database"),
-    "robstride": (("test_codec_robstride",), "robstride"),
+    "cia402": (("test_cia402",), "canopen"),
+    "mit": (("test_mit", "test_damiao"), "damiao_motor"),
+    "moteus": (("test_moteus",), "moteus"),
+    "odrive": (("test_odrive",), "cantools"),
+    "robstride": (("test_robstride",), "robstride"),
 }
 """Table -> tests that judge it, and whose implementation does; `field` knows no protocol."""
 
