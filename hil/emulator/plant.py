@@ -33,7 +33,7 @@ STABLE = 2.5  # largest product of step and pole: up to 2.78 what decays does so
 class Actuator:
     """The torque of one motor: a first-order lag behind the command, `lag T' = target - T`, integrated exactly."""
 
-    __slots__ = ("_asked", "_impulse", "_lag", "_since", "_target", "_torque", "limit", "powered", "saturated")
+    __slots__ = ("_asked", "_impulse", "_lag", "_since", "_torque", "limit", "powered", "saturated", "target")
 
     def __init__(self, lag: float) -> None:
         """Starts at rest, without torque; `lag`: time constant of the current loop [s]."""
@@ -41,7 +41,8 @@ class Actuator:
         self.limit = inf  # [N m] largest torque of the motor; infinite where only the drive limits it
         self.powered = True  # whether it makes torque at all; faults set both
         self.saturated = False  # whether the last command was above the limit
-        self._asked = self._target = 0.0
+        self.target = 0.0  # [N m] what the torque tends to
+        self._asked = 0.0
         self._torque = self._impulse = (
             0.0  # [N m, N m s] torque, and impulse since the step began, at the time `_since`
         )
@@ -59,7 +60,7 @@ class Actuator:
         target = torque if self.powered else 0.0
         made, self._impulse = self.at(now)
         self._torque = made if self._lag else target
-        self._target, self._since = target, now
+        self.target, self._since = target, now
 
     def refresh(self, now: int) -> None:
         self.command(self._asked, now)
@@ -72,17 +73,12 @@ class Actuator:
         """Begins a step now, with the torque that `at` gives."""
         self._torque, self._impulse, self._since = torque, 0.0, now
 
-    @property
-    def state(self) -> tuple[float, float]:
-        """Torque and target; while they stay, what rests stays at rest."""
-        return self._torque, self._target
-
     def at(self, now: int) -> tuple[float, float]:
         """Torque now [N m], and impulse since the step began [N m s]."""
-        elapsed, above = (now - self._since) / SECOND, self._torque - self._target
+        elapsed, above = (now - self._since) / SECOND, self._torque - self.target
         left = remaining(elapsed, self._lag, exp)
-        impulse = self._impulse + self._target * elapsed + above * self._lag * (1.0 - left)
-        return self._target + above * left, impulse
+        impulse = self._impulse + self.target * elapsed + above * self._lag * (1.0 - left)
+        return self.target + above * left, impulse
 
 
 class CompiledPlant:
@@ -304,11 +300,13 @@ class SimulatedPlant:
         """Takes one step, to `then` [ns]."""
         elapsed = (then - self._now) / SECOND
         motors = [actuator.at(then) for actuator in self.actuators]
-        x, self._rest = self._after(then, motors)
+        rests = self.diverged is not None or (self._asleep is not None and self._asleep == self._states(motors))
+        if not rests or self._machine.size:  # what else a machine remembers changes at rest too
+            x, self._rest = self._after(then, motors)
         for actuator, (torque, _) in zip(self.actuators, motors, strict=True):
             actuator.begin_step(torque, then)
         self._now, self._seen = then, None
-        if self.diverged is not None or (self._asleep is not None and self._asleep == self._states()):
+        if rests:
             return
         self._asleep = None
         if not _finite(x):
@@ -317,13 +315,14 @@ class SimulatedPlant:
             x[self.model.n :] = 0.0
         elif self._contacts.active:
             x, still = self._contacts(self._x, x, self._time(then), elapsed)
-            self._asleep = self._states() if still else None
+            self._asleep = self._states(motors) if still else None
         if self._closing is not None and not self._contacts.pressed and self.diverged is None:
             x = self._closing(self._time(then), x)
         self._x = x
 
-    def _states(self) -> list[tuple[float, float]]:
-        return [actuator.state for actuator in self.actuators]
+    def _states(self, motors: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        """Torque and target of each actuator; while they stay, what rests stays at rest."""
+        return [(torque, actuator.target) for (torque, _), actuator in zip(motors, self.actuators, strict=True)]
 
     def _torques(self, now: int) -> Array:
         """Torque or force that each motor makes at its joint now [actuator unit]."""

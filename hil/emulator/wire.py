@@ -156,8 +156,10 @@ class EmulatedWire(Medium):
             ready = self._first_ready(start)
         if not ready:
             return None
-        rank = min([s.rank for s in ready])
-        best, *same = [s for s in ready if s.rank == rank]
+        best, same = ready[0], []
+        if len(ready) > 1:
+            rank = min([s.rank for s in ready])
+            best, *same = [s for s in ready if s.rank == rank]
         if not self._heard(best):
             self._unheard(best)
             return None
