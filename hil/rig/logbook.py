@@ -1,90 +1,38 @@
 """The row of a tick: its columns, those of a simulated run and those that only drives have, and what writes it.
 
-C writes the rows and counts the durations of a tick's parts (`log_tick` in `hil/core/c/tick.c`).
+Design: a column is stated once, by its name, its unit and the number that it shows. C copies these numbers into a row
+and counts the durations of a tick's parts (`log_tick` in `hil/core/c/tick.c`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hil.assembly.setup import RigSetup
 from hil.core.controller import Controller
-from hil.drives.base import Drive, Node
 from hil.drives.settings import GAUGES
 from hil.loop import Tick, nanoseconds
 from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, PARTS, TickStatistics
-from hil.recorder import InMemory, Recorder
 from hil.rig.machine import CompiledTick
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
-from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns
+from servoctl.types import Array
 
 STAGES = [mode.value for mode in Phase]  # names of the numbers in the column `stage`
 LIVE = "live"  # group of the columns with the gains in force, named by their paths in the config
 
+TIMES = {"elapsed": "s", "task_time": "s", "lateness": "s", "skipped": "", "stage": "", "read": "s"}
+"""Columns with the times of a tick -> their units, in the order in which C computes them."""
 
-class ColumnLayout:
-    """Names, units and order of the columns, and the row of a tick."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        nodes: Sequence[Node],  # drives, in the plant's order, then encoder nodes
-        emulated: bool,  # whether there is a simulated plant whose true state is known
-        live: Sequence[str] = (),  # paths of gains that may change while the loop runs
-    ) -> None:
-        plant = loop.system.model.plant
-        base = Columns(loop)
-        units = base.units()
-        # Each number of a tick gets its index as value: the value in a column is then the index of its source.
-        numbers = np.arange(1 + loop.size + loop.layout.size, dtype=float)
-        chunk = Chunk(numbers[:1], numbers[None, 1 : 1 + loop.size], numbers[None, 1 + loop.size :])
-        source = {name: int(column[0]) for name, column in base.of(chunk).items()}
-        # index into all these numbers for each column that a simulated run has too; these come first
-        self.source = np.array(list(source.values()))
-        actuators, coordinates = dict(plant.actuators), dict(plant.coordinates)
-        extra: dict[str, str] = {
-            "elapsed": "s",
-            "task_time": "s",
-            "lateness": "s",
-            "skipped": "",
-            "stage": "",
-            "read": "s",
-        }
-        extra |= {f"law.{name}": unit for name, unit in actuators.items()}
-        extra |= {f"age.{node.settings.name}": "s" for node in nodes}
-        extra |= {f"position.{name}": "" for name in actuators} | {f"speed.{name}": "" for name in actuators}
-        extra |= {f"{kind}.{name}": unit for kind in ("torque", "sent") for name, unit in actuators.items()}
-        extra |= {"encoder_residual": ""}
-        shown = [
-            (gauge, i, node.settings.name)
-            for gauge in GAUGES
-            for i, node in enumerate(nodes)
-            if isinstance(node, Drive) and gauge.quantity in node.shows
-        ]
-        # place in `Drive.gauges` and number of the drive for each column of temperatures, supply and load
-        self.gauges = [(gauge.place, i) for gauge, i, _ in shown]
-        extra |= {f"{gauge.name}.{name}": gauge.unit for gauge, _, name in shown}
-        # column -> unit of those that only a simulated plant has: see `Emulator.truth`
-        self.truth = {
-            **{f"true_q.{name}": unit for name, unit in coordinates.items()},
-            **{f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()},
-            **{f"true_u.{name}": unit for name, unit in actuators.items()},
-            **{f"{kind}.{name}": "" for kind in ("true_on", "true_brake") for name in actuators},
-        }
-        extra |= self.truth if emulated else {}
-        extra |= {f"{LIVE}.{path}": "" for path in live}
-        # column -> unit, in order
-        self.units: Mapping[str, str] = {name: units.get(name, "") for name in source} | extra
-        self.values = np.zeros(len(self.units))  # the row of the last tick
-        self._numbers = np.zeros(len(numbers))
-        state, command = 1 + loop.size, 1 + loop.size + loop.layout.command_size
-        # arrays to write a tick into: one of all numbers (time, state with memory, command and other values of the
-        # loop's row), and views of its last three parts
-        self.parts = self._numbers, self._numbers[1:state], self._numbers[state:command], self._numbers[command:]
+class Column(NamedTuple):
+    name: str
+    unit: str  # empty if it has none
+    shown: Any  # address of the number that it shows
 
 
 class Logbook:
@@ -92,61 +40,104 @@ class Logbook:
 
     Args:
         setup: Gains that may change, nodes and period.
+        emulated: Whether there is a simulated plant whose true state is known.
     """
 
-    def __init__(
-        self,
-        setup: RigSetup,
-        machine: CompiledTick,
-        controller: Controller,
-        stages: Stages,
-        table: ColumnLayout,
-        recorder: Recorder | InMemory,
-    ) -> None:
-        self._machine, self._stages, self._table, self._recorder = machine, stages, table, recorder
-        self._live, self._loop = setup.live_gains, controller.loop
-        nodes = [node.settings.name for node in (*setup.drives, *setup.sensors)]
-        self.timing = timing = TickStatistics(nanoseconds(setup.settings.values.period), nodes)
-        layout, (numbers, state, command, _) = self._loop.layout, table.parts
-        values = self._loop.log_call(*table.parts[1:])
+    def __init__(self, setup: RigSetup, machine: CompiledTick, controller: Controller, emulated: bool) -> None:
+        self._machine, self._loop, self._live = machine, controller.loop, setup.live_gains
+        loop, layout, plant = self._loop, self._loop.layout, self._loop.system.model.plant
+        # all numbers of a tick (time, state with memory, command and other values of the loop's row), and views of them
+        numbers = np.zeros(1 + loop.size + layout.size)
+        begins = 1 + loop.size, 1 + loop.size + layout.command_size
+        state, self.command, self.values = numbers[1 : begins[0]], numbers[begins[0] : begins[1]], numbers[begins[1] :]
+        times = np.zeros(len(TIMES))
+        columns = [*self._of_loop(numbers), *self._shown(TIMES, times), *self._of_drives(setup, controller)]
+        names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
+        self.timing = timing = TickStatistics(nanoseconds(setup.settings.values.period), names)
+        # column -> unit of those that only a simulated plant has: see `Emulator.truth`
+        coordinates, actuators = dict(plant.coordinates), dict(plant.actuators)
+        truth = {
+            **{f"true_q.{name}": unit for name, unit in coordinates.items()},
+            **{f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()},
+            **{f"true_u.{name}": unit for name, unit in actuators.items()},
+            **{f"{kind}.{name}": "" for kind in ("true_on", "true_brake") for name in actuators},
+        }
+        # column -> unit, in order
+        self.units: Mapping[str, str] = {
+            **{column.name: column.unit for column in columns},
+            **(truth if emulated else {}),
+            **{f"{LIVE}.{gain.path}": "" for gain in self._live.gains},
+        }
+        self._row = np.zeros(len(self.units))  # of the last tick
+        values = loop.log_call(state, self.command, self.values)
         self.struct = log = machine.ffi.new("tick_log *")
         self._when = machine.ffi.new("tick_times *")
-        log.sources, log.columns, log.block = len(table.source), len(table.values), COUNTS
-        log.state, log.command, log.inputs = len(state), len(command), layout.slices["u"].start
+        log.columns, log.copied, log.block = len(self._row), len(columns), COUNTS
+        log.column = machine.array("const double *", len(columns))
+        for i, column in enumerate(columns):
+            log.column[i] = column.shown
+        log.state, log.command, log.inputs = len(state), len(self.command), layout.slices["u"].start
         log.parameters, log.task, log.nominal = values.parameters, Phase.FULL.number, timing.nominal
         disturbance = layout.slices["disturbance"]
         log.disturbance, log.disturbances = disturbance.start, disturbance.stop - disturbance.start
-        log.gauges = len(table.gauges)
-        places = [place * machine.tick.channels + drive for place, drive in table.gauges]
-        log.gauge = machine.pointer("int", np.array(places, dtype=np.int32))
-        log.source = machine.pointer("int", table.source.astype(np.int32))
-        log.numbers = machine.pointer("double", numbers)
+        log.numbers, log.times = machine.pointer("double", numbers), machine.pointer("double", times)
         log.marks = machine.ffi.from_buffer("long long[]", timing.marks)
         machine.connect(log.values, values.call)
         for name, counts in zip((*PARTS, "ages"), timing.counts, strict=False):
             setattr(log, name, machine.pointer("unsigned long long", counts))
-        self._row = machine.pointer("double", table.values)
-        log.unused = self._row
+        log.unused = machine.pointer("double", self._row)
 
-    def enter(self, tick: Tick, times: TickTimes, true: Sequence[float], counts: bool = True) -> None:
-        """Records a tick.
+    def _of_loop(self, numbers: Array) -> Iterator[Column]:
+        """The columns that a simulated run has too."""
+        base, count = Columns(self._loop), 1 + self._loop.size
+        # each number of a tick gets its index as value: the value in a column is then the index of its source
+        indices = np.arange(len(numbers), dtype=float)
+        source = base.of(Chunk(indices[:1], indices[None, 1:count], indices[None, count:]))
+        units, address = base.units(), self._machine.pointer("double", numbers)
+        return (Column(name, units.get(name, ""), address + int(index[0])) for name, index in source.items())
+
+    def _of_drives(self, setup: RigSetup, controller: Controller) -> Iterator[Column]:
+        """The columns that only a run on drives has, but for times and for those of a simulated plant."""
+        machine, shown = self._machine, self._shown
+        x, actuators = machine.arrays, dict(self._loop.system.model.plant.actuators)
+        yield from shown({f"law.{name}": unit for name, unit in actuators.items()}, controller.row)
+        nodes = (*setup.drives, *setup.sensors)
+        yield from shown({f"age.{node.settings.name}": "s" for node in nodes}, x["ages"])
+        yield from shown({f"position.{name}": "" for name in actuators}, x["position"])
+        yield from shown({f"speed.{name}": "" for name in actuators}, x["velocity"])
+        yield from shown({f"torque.{name}": unit for name, unit in actuators.items()}, x["torque"])
+        yield from shown({f"sent.{name}": unit for name, unit in actuators.items()}, x["carried"])
+        yield Column("encoder_residual", "", machine.ffi.addressof(setup.sensing.struct.c[0], "residual"))
+        for gauge in GAUGES:
+            for i, drive in enumerate(setup.drives):
+                if gauge.quantity in drive.shows:
+                    name = f"{gauge.name}.{drive.settings.name}"
+                    yield from shown({name: gauge.unit}, machine.measured[gauge.name][i:])
+
+    def _shown(self, units: Mapping[str, str], numbers: Array) -> Iterable[Column]:
+        """Columns with these units that show these numbers, in order."""
+        address = self._machine.pointer("double", numbers)
+        return [Column(name, unit, address + i) for i, (name, unit) in enumerate(units.items())]
+
+    def enter(self, stages: Stages, tick: Tick, times: TickTimes, true: Sequence[float], counts: bool = True) -> Array:
+        """The row of a tick, shape (columns,), which the next one overwrites.
 
         Args:
             times: When its parts ended.
             true: True state of a simulated plant; empty without one.
             counts: Whether the durations of its parts count.
         """
-        when, self.struct.stage, row = self._when, self._stages.mode.number, self._table.values
+        when, log, row = self._when, self.struct, self._row
         when.deadline, when.began, when.elapsed, when.skipped = tick.deadline, tick.began, tick.elapsed, tick.skipped
-        when.task_time, when.counts = self._stages.task_time, counts
+        when.task_time, when.counts, log.stage = stages.task_time, counts, stages.mode.number
         when.read, when.decided, when.written = times
-        self._machine.functions.log_tick(self._machine.tick, self.struct, when, self._row)
+        self._machine.functions.log_tick(self._machine.tick, log, when, log.unused)
         self._machine.raise_failure()
         self.written(1)
         if counts:
             self.timing.skip(tick.skipped)
         row[len(row) - len(true) - len(self._live.values) :] = [*true, *self._live.values]
-        self._recorder.row(row)
+        return row
 
     def written(self, ticks: int) -> None:
         """Takes note of ticks whose rows C has written."""

@@ -1,7 +1,7 @@
 """The tables and the state of the tick in C, as one object in memory that Python and C share."""
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from hil.core.structs import Struct
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
-from hil.frame import EXTENDED, FD
+from hil.frame import EXTENDED, FD, Frame
 from hil.safety.ladder import Ladder
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule
@@ -111,16 +111,18 @@ STATUSES = 64  # statuses that fit into the mask of those that Python handles
 class CompiledTick(Struct):
     """A `tick` of `c/tick.h` with its arrays.
 
-    Args:
+    Attributes:
         wires: What the frames of each node mean; empty: it is not known, and the nodes read and write them.
+        why: Why it is not known; empty if it is.
     """
 
-    def __init__(self, setup: RigSetup, controller: Controller, wires: Sequence[Wire]) -> None:
-        nodes, sensing = (*setup.drives, *setup.sensors), setup.sensing
+    def __init__(self, setup: RigSetup, controller: Controller) -> None:
+        self.drives, self.sensing = setup.drives, setup.sensing  # drives in the order of the actuators
+        self.nodes = nodes = (*setup.drives, *setup.sensors)  # drives, then encoder nodes
         n, m, channels = len(controller.tick.q), len(setup.drives), len(nodes)
         sizes = {"n": n, "m": m, "channels": channels, "1": 1, "m m": m * m, "gauges": len(GAUGES) * channels}
-        super().__init__("tick", sizes, sensing.calls)
-        self.wires = wires  # what the frames of each node mean
+        super().__init__("tick", sizes, self.sensing.calls)
+        self.wires, self.why = wires_of(nodes)
         self.tick: Any = self.c  # the struct in C
         self.tick.n, self.tick.m, self.tick.channels = n, m, channels
         for kind, block in self.make_arrays(STATE, sizes).items():
@@ -130,10 +132,10 @@ class CompiledTick(Struct):
             setattr(self.tick, kept, self.pointer(kind, np.zeros_like(block)))
         buses = {name: number for number, name in enumerate(setup.settings.buses)}
         self.tick.failed = self.calls.failed
-        self._sensing(sensing)
+        self._share(self.sensing)
         self._law(controller, setup.loop.system.acting.stops_on)
-        self._channels(nodes, buses)
-        self._drives(setup.drives, wires, nodes, buses)
+        self._channels(buses)
+        self._tables(buses)
         self.connect(self.tick.law, controller.tick.call)
         x, gauges = self.arrays, self.arrays["gauges"].reshape(len(GAUGES), -1)
         # what a rule may judge (`Rule.measured`) -> its numbers, shape (nodes,) or (m,)
@@ -142,7 +144,7 @@ class CompiledTick(Struct):
             "torque": x["torque"], **{gauge.name: gauges[gauge.place] for gauge in GAUGES},
         }  # fmt: skip
 
-    def _sensing(self, sensing: Sensing) -> None:
+    def _share(self, sensing: Sensing) -> None:
         """Lets sensing read the samples and torques of this struct, and takes what it finds."""
         sensing.share({name: self.arrays[name] for name in SAMPLE} | {"command": self.arrays["carried"]})
         self.tick.sensing = sensing.struct.c
@@ -157,19 +159,17 @@ class CompiledTick(Struct):
         stops = {code for code in range(STATUSES) if code in stops_on or code >= Status.NOT_POSITIVE.code}
         tick.stops = sum(1 << code for code in stops)
 
-    def _channels(self, nodes: Sequence[Node], buses: Mapping[str, int]) -> None:
-        self.tick.channel = self.array("tick_channel", len(nodes))
-        for i, node in enumerate(nodes):
+    def _channels(self, buses: Mapping[str, int]) -> None:
+        self.tick.channel = self.array("tick_channel", len(self.nodes))
+        for i, node in enumerate(self.nodes):
             place = self.tick.channel[i]
             place.bus, place.awaited = buses[node.settings.bus], node.feedback is not Feedback.CYCLIC
             place.synced = node.feedback is Feedback.SYNC
 
-    def _drives(
-        self, drives: Sequence[Drive], wires: Sequence[Wire], nodes: Sequence[Node], buses: Mapping[str, int]
-    ) -> None:
-        tick = self.tick
-        tick.encoding = self.array("tick_encoding", len(drives))
-        messages = [(i, message) for i, wire in enumerate(wires) for message in wire.messages]
+    def _tables(self, buses: Mapping[str, int]) -> None:
+        tick, nodes = self.tick, self.nodes
+        tick.encoding = self.array("tick_encoding", len(self.drives))
+        messages = [(i, message) for i, wire in enumerate(self.wires) for message in wire.messages]
         tick.message, tick.messages = self.array("tick_message", len(messages)), len(messages)
         for k, (i, message) in enumerate(messages):
             settings = nodes[i].settings
@@ -200,20 +200,21 @@ class CompiledTick(Struct):
             place.waits, place.lower, place.upper = rule.waits, rule.lower, rule.upper
             place.broken = self.string(rule.kind.meaning)
 
-    def take_commands(self, wires: Sequence[Wire]) -> None:
-        """Takes the commands as the drivers would send them now; the encodings stay where they are."""
-        for i, wire in enumerate(wires):
-            if wire.command is not None:
-                fill_encoding(self.tick.encoding[i], wire.command)
+    def take_commands(self) -> Iterator[tuple[Frame, Callable[[], tuple[int, bytes]]]]:
+        """Takes the commands as the drivers would send them now; the encodings stay where they are.
 
-    def encoded(self) -> list[Any]:
-        """Where C writes the command of each drive: its id, 4 bytes, and its payload."""
-        encodings = [self.tick.encoding[i] for i in range(self.tick.m)]
-        return [self.ffi.buffer(each.frame, 4 + each.length) for each in encodings]
+        Yields:
+            Of each drive, its command of zero torque, and what reads id and payload of the one that C has written.
+        """
+        for i, drive in enumerate(self.drives):
+            wire, place = drive.wire(), self.tick.encoding[i]
+            assert wire is not None and wire.command is not None
+            fill_encoding(place, wire.command)
+            yield wire.command.frame, frame_reader(self.ffi.buffer(place.frame, 4 + place.length))
 
-    def load(self, drives: Sequence[Drive], nodes: Sequence[Node]) -> None:
+    def load(self) -> None:
         """Takes what the nodes know: their last samples, where they are in the ranges of their frames, their gauges."""
-        x = self.arrays
+        x, drives, nodes = self.arrays, self.drives, self.nodes
         for name, values in zip(SAMPLE, zip(*[node.sample or NO_SAMPLE for node in nodes], strict=True), strict=True):
             x[name][:] = values
         for i, node in enumerate(nodes):
@@ -225,14 +226,14 @@ class CompiledTick(Struct):
         for place, drive in zip(self.tick.channel[0 : len(drives)], drives, strict=True):
             place.mutes = drive.enabled_by_command and drive.condition is not Condition.DISABLED
 
-    def store(self, nodes: Sequence[Node], deliver: Callable[[], None]) -> None:
+    def store(self, deliver: Callable[[], None]) -> None:
         """Gives the samples back to the nodes, which get the last frame of each message by `deliver`."""
         x = {name: self.arrays[name].tolist() for name in (*SAMPLE, "wrapped", "added")}
-        for i, node in enumerate(nodes):
+        for i, node in enumerate(self.nodes):
             if node.unwrapping is not None:
                 node.unwrapping.last, node.unwrapping.added = x["wrapped"][i], x["added"][i]
         deliver()
-        for node, sample in zip(nodes, zip(*[x[name] for name in SAMPLE], strict=True), strict=True):
+        for node, sample in zip(self.nodes, zip(*[x[name] for name in SAMPLE], strict=True), strict=True):
             node.sample = Sample(*sample)
 
     @property

@@ -17,16 +17,14 @@ from hil.assembly.emulation import Environment
 from hil.assembly.measuring import let_go
 from hil.assembly.setup import RigSetup
 from hil.core.constants import NEVER
-from hil.core.controller import Controller
 from hil.drives.base import Condition, Feedback, Node, Sample, Steps
 from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake, OtherMasterError
-from hil.rig.machine import CompiledTick, wires_of
+from hil.rig.machine import CompiledTick
 from hil.rig.ticks_in_c import TicksInC
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder, Rung
-from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import UNPOWERED, Stage
 from hil.safety.stages import Stages
@@ -341,25 +339,17 @@ class CanRig(DriveRig):
 
     def begin(
         self,
-        setup: RigSetup,
-        controller: Controller,
+        machine: CompiledTick,
         stages: Stages,
-        limits: Limits,
         record: Callable[[memoryview], None],
-    ) -> str:
-        """Connects what C does of each tick; returns why it does not read and send the frames too, or nothing.
+    ) -> None:
+        """Connects what C does of each tick.
 
         Args:
             stages: Decides whether a tick is an ordinary one.
-            limits: Last limits before a torque is sent.
             record: Records frames that C has received or sent.
         """
-        wires, why = wires_of(self._nodes)
-        machine = CompiledTick(setup, controller, wires)
-        self.in_c = TicksInC(
-            machine, self._dispatch, self.drives, self._nodes, self._sensing, stages, limits, record
-        )  # fmt: skip
-        return why
+        self.in_c = TicksInC(machine, self._dispatch, stages, record)
 
     def decide(self, tick: Tick) -> Array | None:
         """Torques to send, shape (m,) [actuator units]; None: Python must decide."""

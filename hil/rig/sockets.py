@@ -15,7 +15,7 @@ from typing import Any
 from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS
-from hil.drives.base import Drive, Feedback, Node
+from hil.drives.base import Drive, Feedback
 from hil.frame import SENT, Frame
 from hil.loop import Clock, Tick, WallClock
 from hil.recorder.memory import FRAME, Ring, unpacked
@@ -57,7 +57,6 @@ class SocketTicks:
         self,
         machine: CompiledTick,
         buses: Mapping[str, PythonCanBus],
-        nodes: Sequence[Node],
         clock: WallClock,
         log: Logbook,
         rings: Sequence[Ring],
@@ -68,8 +67,8 @@ class SocketTicks:
         self.buses, self.names = list(buses.values()), list(buses)  # in the order of their numbers
         self._machine, self._log, self._rings = machine, log, rings
         ffi, messages = machine.ffi, max(1, machine.tick.messages)
-        pairs = list(zip(nodes, machine.wires, strict=True))
-        drives = [(node, wire, wire.command) for node, wire in pairs if isinstance(node, Drive) and wire.command]
+        pairs = zip(machine.drives, machine.wires, strict=False)
+        drives = [(drive, wire, wire.command) for drive, wire in pairs if wire.command]
         self._struct = ffi.new("tick_sockets *")
         self._kept: dict[str, Any] = {
             "bus": ffi.new("tick_bus[]", len(buses)),
@@ -83,7 +82,7 @@ class SocketTicks:
             setattr(self._struct, name, array)
         self._struct.buses, self._struct.room, self._struct.commands = len(buses), ROOM, len(drives)
         self._struct.origin = clock.origin
-        for node in nodes:
+        for node in machine.nodes:
             if node.feedback is Feedback.SYNC:
                 self._kept["bus"][self.names.index(node.settings.bus)].synced = 1
         for place, (drive, _, encoding) in zip(self._kept["command"], drives, strict=True):

@@ -19,12 +19,10 @@ from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
 from hil.recorder.memory import Ring
 from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import Logbook
-from hil.rig.machine import CompiledTick, frame_reader
+from hil.rig.machine import CompiledTick
 from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, socket_buses
-from hil.safety.limits import Limits
 from hil.safety.plan import WORKING, Phase, Stage
 from hil.safety.stages import Stages
-from hil.sensing.sensing import Sensing
 from servoctl.types import Array
 
 PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
@@ -45,23 +43,12 @@ class TicksInC:
 
     Args:
         machine: Tables and state in C.
-        drives: Drives in the order of the actuators.
-        nodes: Drives, then encoder nodes.
         stages: Decides whether the law's torques are the command.
-        limits: Last limits before a torque is sent.
         record: Records frames that C has received or sent.
     """
 
     def __init__(
-        self,
-        machine: CompiledTick,
-        dispatch: Dispatch,
-        drives: Sequence[Drive],
-        nodes: Sequence[Node],
-        sensing: Sensing,
-        stages: Stages,
-        limits: Limits,
-        record: Callable[[memoryview], None],
+        self, machine: CompiledTick, dispatch: Dispatch, stages: Stages, record: Callable[[memoryview], None]
     ) -> None:
         self.machine = machine  # tables and state in C
         self.sockets: SocketTicks | None = None  # the buses in C; None: Python sends and receives
@@ -70,8 +57,7 @@ class TicksInC:
         self.loaded = False  # whether C has the state
         self.decided = False  # whether C has decided the present tick
         self.begun: int | None = None  # where C has left a tick that it began on the sockets; None: it began none
-        self._dispatch, self._drives, self._nodes, self._sensing = dispatch, drives, nodes, sensing
-        self._stages, self._limits, self._record = stages, limits, record
+        self._dispatch, self._stages, self._record = dispatch, stages, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
         self._torques = stages.torques.struct
         # torques of the last tick, and those in the frames that were sent last, shape (m,) [actuator units]
@@ -80,7 +66,6 @@ class TicksInC:
         self._tick.ramp_time, self._tick.stays = stages.plan.safety.ramp_time, stages.plan.stage is Stage.RAMP
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
-        self._of_drives = [self._x[part][: len(drives)] for part in ("displacements", "rates")]
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
@@ -100,7 +85,7 @@ class TicksInC:
         known = all(wire.feeds is not None for wire in machine.wires if wire.command)
         if known and buses and isinstance(clock, WallClock):
             duration = self._stages.plan.duration
-            self.sockets = SocketTicks(machine, buses, self._nodes, clock, log, rings, period, wait, duration)
+            self.sockets = SocketTicks(machine, buses, clock, log, rings, period, wait, duration)
 
     def take_over(self, free: bool, written: int) -> bool:
         """Whether C measures the next tick; it gets the state, or gives it back.
@@ -140,13 +125,11 @@ class TicksInC:
     def _load(self, written: int) -> None:
         """Gives the state to C, if every node has sent a sample and every drive works without a complaint."""
         machine = self.machine
-        if not in_order(self._drives, self._nodes):
+        if not in_order(machine.drives, machine.nodes):
             return
-        machine.load(self._drives, self._nodes)
-        machine.take_commands([node.wire() or wire for node, wire in zip(self._nodes, machine.wires, strict=True)])
-        commands = [wire.command.frame for wire in machine.wires if wire.command is not None]
-        encoded = zip(self._drives, commands, machine.encoded(), strict=True)
-        self._encoded = [(drive.settings.bus, like, frame_reader(memory)) for drive, like, memory in encoded]
+        machine.load()
+        commands = zip(machine.drives, machine.take_commands(), strict=True)
+        self._encoded = [(drive.settings.bus, like, read) for drive, (like, read) in commands]
         self._x["written"][0] = written
         self._torques.c.encoding = self._tick.encoding
         self._last.clear()
@@ -163,7 +146,7 @@ class TicksInC:
         if self.sockets is not None:
             self.sockets.end()
             self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
-        self.machine.store(self._nodes, self._deliver_last)
+        self.machine.store(self._deliver_last)
 
     def _deliver_last(self) -> None:
         for bus, frame in self._last.values():
@@ -217,7 +200,7 @@ class TicksInC:
         """
         x, self._tick.free = self._x, free
         x["due"][0], x["began"][0], x["written"][0] = due, sync, command
-        self.machine.load(self._drives, self._nodes)
+        self.machine.load()
         self._functions.tick_sense(self._tick, now)
         self.machine.raise_failure()
 
@@ -228,7 +211,7 @@ class TicksInC:
             written: When the last commands were sent [ns].
         """
         self._x["written"][0] = written
-        self.machine.load(self._drives, self._nodes)
+        self.machine.load()
         buses = self._functions.tick_mute(self._tick)
         return [name for number, name in enumerate(self._names) if buses >> number & 1]
 
@@ -250,15 +233,15 @@ class TicksInC:
     @property
     def sensed(self) -> int:
         """When the last state was computed [ns]."""
-        return int(self._sensing.struct.c.read)
+        return int(self.machine.sensing.struct.c.read)
 
     def reading(self) -> Reading:
         """The state that was computed last."""
-        x, sensing, (displacements, speeds) = self._x, self._sensing.struct.c, [p.tolist() for p in self._of_drives]
+        x, c, m = self._x, self.machine.sensing.struct.c, len(self.machine.drives)
+        measured = {name: numbers.tolist() for name, numbers in self.machine.measured.items()}
         return Reading(
-            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), bool(sensing.valid), sensing.residual,
-            displacements, speeds, self._sensing.findings,
-            {name: numbers.tolist() for name, numbers in self.machine.measured.items()},
+            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), bool(c.valid), c.residual,
+            measured["position"][:m], measured["speed"][:m], self.machine.sensing.findings, measured,
         )  # fmt: skip
 
     # Decide and act.
@@ -272,18 +255,13 @@ class TicksInC:
         asks = self._functions.tick_asks(self._tick)
         if self.sockets is None and not (tick.skipped or asks) and self._dispatch.healthy and self._source():
             if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
-                stages.follow(tick, self.clamped)
+                stages.follow(tick)
                 self.decided = True
                 self.count += 1
                 return self.torques.copy()
             self._count()
             self.machine.raise_failure()
         return None
-
-    @property
-    def clamped(self) -> list[bool]:
-        """Whether a limit has changed the torque of each drive in the last tick that C decided."""
-        return self._limits.clamped
 
     def act(self, now: int) -> bool:
         """Sends the torques of this tick; False: Python must, and nothing was sent.

@@ -7,7 +7,6 @@ motion or must not go on, `BRAKING`, `DISABLING`. The drive of an axis in doubt 
 time stands still until the last stage.
 """
 
-from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -138,12 +137,11 @@ class Stages:
         """Task time of the next tick [s]."""
         return self._task / SECOND if self.mode is Phase.FULL else self.task_time
 
-    def follow(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
+    def follow(self, tick: Tick, count: int = 1) -> None:
         """Takes note of ordinary ticks that were done in C.
 
         Args:
             tick: The last one.
-            clamped: Whether a limit has changed the torque of each drive in it.
             count: Number of ticks; no limit has changed a torque in the others.
         """
         in_task = self.mode is Phase.FULL
@@ -151,7 +149,7 @@ class Stages:
         self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)
         self._task += in_task * tick.elapsed
         # a stop may use all that the limits allow
-        self.monitor.ordinary(tick, () if self.mode is Phase.STOPPING else clamped, count)
+        self.monitor.ordinary(tick, () if self.mode is Phase.STOPPING else self._limits.clamped, count)
 
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""

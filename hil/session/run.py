@@ -26,7 +26,8 @@ from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.rig.dispatch import Dispatch
 from hil.rig.handshake import OtherMasterError, StartPoseError
-from hil.rig.logbook import STAGES, ColumnLayout, Logbook
+from hil.rig.logbook import STAGES, Logbook
+from hil.rig.machine import CompiledTick
 from hil.rig.rig import CanRig
 from hil.rig.sockets import SocketTicks
 from hil.safety import Event, EventKind, Limits, Monitor
@@ -167,12 +168,12 @@ class HilRun:
             "emulated": environment.emulated, "lockstep": environment.lockstep,
         }  # fmt: skip
         setup.live_gains.begin(self.controller.take_law)
-        gains = [gain.path for gain in setup.live_gains.gains]
-        self.table = ColumnLayout(loop, [*setup.drives, *setup.sensors], environment.truth is not None, gains)
-        self.recorder: Recorder | InMemory = InMemory(self.table.units, self.facts)
+        self.machine = CompiledTick(setup, self.controller)
+        self.logbook = Logbook(setup, self.machine, self.controller, environment.truth is not None)
+        self.recorder: Recorder | InMemory = InMemory(self.logbook.units, self.facts)
         if out is not None:
             text = "" if setup.run.loaded is None else setup.run.loaded.text
-            self.recorder = Recorder(out, self.table.units, self.facts, text, environment.lockstep)
+            self.recorder = Recorder(out, self.logbook.units, self.facts, text, environment.lockstep)
         self.reporter = Reporter(self.monitor, self.recorder, environment.clock)
         try:
             self._connect()
@@ -186,15 +187,15 @@ class HilRun:
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
-        why = self.rig.begin(setup, self.controller, self.stages, limits, self.recorder.frame_records)
-        machine = self.rig.in_c.machine
-        self.logbook = Logbook(setup, machine, self.controller, self.stages, self.table, self.recorder)
+        self.rig.begin(self.machine, self.stages, self.recorder.frame_records)
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
-        if not why and self.recorder.rings:
+        if not self.machine.why and self.recorder.rings:
             self.rig.in_c.use_sockets(self.logbook, self.recorder.rings, self._period, self._wait)
         if (sockets := self._sockets) is not None:
             sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
-        self.facts["tick"] = f"Python, because {why}" if why else "C" if sockets is None else "C, sockets included"
+        self.facts["tick"] = "C" if sockets is None else "C, sockets included"
+        if why := self.machine.why:
+            self.facts["tick"] = f"Python, because {why}"
 
     @property
     def _sockets(self) -> SocketTicks | None:
@@ -213,13 +214,13 @@ class HilRun:
         about |= {
             "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
             "position_units": dict(zip(model.plant.actuators, setup.sensing.displacements.units, strict=False)),
-            "units": dict(self.table.units), "period": values.period,
+            "units": dict(self.logbook.units), "period": values.period,
             "ramp": values.live_ramp, "stage": self.stage.name.lower(),
             "statuses": {status.code: status.value for status in Status},
             "frames": task_frames(model.task), "shapes": placed_shapes(model.bounds),
         }  # fmt: skip
         gains = {gain.path: (gain.lower, gain.upper) for gain in setup.live_gains.gains}
-        return LivePage(self.recorder, list(self.table.units), gains, about, model.plant)
+        return LivePage(self.recorder, list(self.logbook.units), gains, about, model.plant)
 
     def _take_rights(self, stack: ExitStack) -> None:
         """Takes real-time rights, reports those that the system does not grant, and measures an empty loop."""
@@ -284,7 +285,7 @@ class HilRun:
         return torques
 
     def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        self.logbook.enter(tick, times, self.rig.true)
+        self.recorder.row(self.logbook.enter(self.stages, tick, times, self.rig.true))
         self._done(tick)
 
     def _go_ahead(self, number: int, deadline: int) -> Ahead:
@@ -305,10 +306,10 @@ class HilRun:
             if self.stages.mode is Phase.FULL:
                 self._missed.met(ahead.ticks - 1)
             self._outliers.met(ahead.ticks - 1)
-            self.stages.follow(last, in_c.clamped, ahead.ticks)
+            self.stages.follow(last, ahead.ticks)
             self._done(last)
         if ahead.began is None:  # of a row; any other is raised where the rest of the tick is done
-            in_c.machine.raise_failure()
+            self.machine.raise_failure()
         return ahead
 
     def _done(self, tick: Tick) -> None:
@@ -317,14 +318,13 @@ class HilRun:
         self._ticks = tick.number + 1
         if self._hand is not None:
             self._hand.take(self.environment.clock.now())
-        _, _, command, log = self.table.parts
         in_task = stages.mode is Phase.FULL
         if in_task:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
-            self._missed.tick(command, log)
+            self._missed.tick(self.logbook.command, self.logbook.values)
         if self._innovation is not None:  # each burst is reported when it is over
-            counts = in_task and stages.task_time > SETTLING
-            self._report_outliers(self._outliers.tick(tick.began / SECOND, command[self._innovation], counts))
+            counts, innovation = in_task and stages.task_time > SETTLING, self.logbook.command[self._innovation]
+            self._report_outliers(self._outliers.tick(tick.began / SECOND, innovation, counts))
         if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self.reporter.report(EventKind.RECORDER, "", problem)
         self.operator.attend(tick)
@@ -365,7 +365,8 @@ class HilRun:
         while True:
             reading = rig.listen()
             self.controller.nothing(reading.q, reading.v)
-            self.logbook.enter(Tick(tick, now, now, self._period, 0), TickTimes(now, now, now), rig.true, counts=False)
+            ended, times = Tick(tick, now, now, self._period, 0), TickTimes(now, now, now)
+            self.recorder.row(self.logbook.enter(self.stages, ended, times, rig.true, counts=False))
             if environment.settled() or now + self._period > end:
                 return
             tick, now = tick + 1, now + self._period

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hil.rig import rig
+from hil.rig import machine
 from hil.safety import EventKind
 from hil.session.run import RunResult
 from tests.faces import frames_of, on_drives
@@ -23,7 +23,7 @@ def ticks(kind: str) -> Iterator[None]:
     """Runs that begin in this context have these ticks."""
     with pytest.MonkeyPatch.context() as patch:
         if kind == "python":
-            patch.setattr(rig, "wires_of", lambda nodes: ([], "a test says so"))
+            patch.setattr(machine, "wires_of", lambda nodes: ([], "a test says so"))
         yield
 
 

@@ -178,11 +178,7 @@ static void count_times(const tick *k, tick_log *g, const tick_times *when)
   log_count(g->write, when->written - when->decided);
 }
 
-static double *put(double *place, const double *values, int count)
-{
-  memcpy(place, values, count * sizeof *values);
-  return place + count;
-}
+static void put(double *place, const double *values, int count) { memcpy(place, values, count * sizeof *values); }
 
 /* Counts a tick and writes its row, without the columns of the simulated plant and of live gains. */
 void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
@@ -196,20 +192,12 @@ void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
   g->values.arguments[0][0] = when->task_time;
   put(g->values.arguments[2], k->law.arguments[2], g->parameters); /* live gains may have changed them */
   g->values.function((const double **)g->values.arguments, g->values.results);
-  for (int i = 0; i < g->sources; ++i) *row++ = g->numbers[g->source[i]];
-  *row++ = seconds(when->elapsed);
-  *row++ = when->task_time;
-  *row++ = seconds(when->began - when->deadline);
-  *row++ = when->skipped;
-  *row++ = g->stage;
-  *row++ = seconds(when->read - when->began);
-  row = put(row, k->law.results[0], k->m);
-  row = put(row, k->ages, k->channels);
-  row = put(row, k->position, k->m);
-  row = put(row, k->velocity, k->m);
-  row = put(row, k->torque, k->m);
-  row = put(row, k->carried, k->m);
-  *row++ = k->sensing->residual;
-  for (int i = 0; i < g->gauges; ++i) *row++ = k->gauges[g->gauge[i]];
+  g->times[0] = seconds(when->elapsed);
+  g->times[1] = when->task_time;
+  g->times[2] = seconds(when->began - when->deadline);
+  g->times[3] = when->skipped;
+  g->times[4] = g->stage;
+  g->times[5] = seconds(when->read - when->began);
+  for (int i = 0; i < g->copied; ++i) row[i] = *g->column[i];
   if (when->counts) count_times(k, g, when);
 }

@@ -269,11 +269,11 @@ typedef struct { /* a frame as hil.recorder.memory.FRAME has it */
 /* The row of a tick. */
 
 typedef struct { /* what a tick records: hil.rig.logbook */
-  int columns, sources, state, command, inputs, parameters, block, gauges;
-  const int *source; /* of the first columns: index into `numbers` */
-  const int *gauge;  /* of the columns of gauges: index into those of `tick` */
-  double *numbers;   /* time, state, command, and the results of `values` */
-  double *unused;    /* a row that finds no room */
+  int columns, copied, state, command, inputs, parameters, block;
+  const double **column; /* what the first columns show; those of the simulated plant and of live gains follow */
+  double *numbers;       /* time, state, command, and the results of `values` */
+  double *times;         /* hil.rig.logbook.TIMES */
+  double *unused;        /* a row that finds no room */
   tick_call values;
   int stage, task;               /* number of the stage, and that of the task */
   int disturbance, disturbances; /* where the law's observer is in the command; outside the task it stands still */
