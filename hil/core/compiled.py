@@ -1,10 +1,10 @@
-"""The C of a tick as one library: its constants, its structs and their arrays."""
+"""The C of a tick as one library: its constants, and the arrays of its structs."""
 
+import re
 import sys
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,102 +51,34 @@ DTYPES = {"double": float, "long long": np.int64, "int": np.int32}
 BLOCKS = {"double": ("doubles", "numbers", "kept_numbers"), "long long": ("integers", "times", "kept_times")}
 """Kind -> members of the struct: length of the block of the state, the block, and the block before the tick."""
 
-Table = Mapping[str, Mapping[str, str]]  # kind of number -> size -> names of arrays
+_STRUCT = re.compile(r"typedef struct \{(.*?)^\} (\w+);", re.DOTALL | re.MULTILINE)
+_ARRAYS = re.compile(r"^ *(double|long long|int) ([*\w, ]+); */\* \[(kept )?([^]]+)\]", re.MULTILINE)
 
-STATE: Table = {
-    "double": {
-        "m": "carried",
-        "channels": "position velocity torque next_torque wrapped added",
-        "gauges": "gauges",  # temperatures, supply and load of each node, in the order of `GAUGES`
-    },
-    "long long": {
-        "1": "due began written",
-        "m": "alive",
-        "channels": "sample_time",
-    },
-}
-"""Arrays of a `tick` that are kept until it is complete: of each kind one block. Times are in ns."""
 
-ARRAYS: Mapping[str, Table] = {
-    "tick": {
-        "double": {
-            "m": "raw silences",
-        },
-    },
-    "law_memory": {
-        "double": {"memory": "values start"},
-    },
-    "limits": {
-        "double": {"m": "largest steepest wanted goals allowed previous"},
-        "int": {"m": "clamped"},
-    },
-    "pose": {
-        "double": {
-            "n": "q v back sound_pose",
-            "m": "y rates away away_speed held torques scratch anchor next_anchor integral learned bias next_bias "
-            "at_release sound_rates path next_path path_speed next_speed blind_rate next_blind largest torque_limits "
-            "lower upper grip guide_limits weighs",
-            "m m": "inertia",  # column by column
-        },
-        "int": {"m": "usable driven blind followed"},
-    },
-    "proof": {
-        "double": {
-            "m": "noise speed_step turns most_travel test pushed torques accelerations away away_speed ahead "
-            "ahead_speed changes impulses means spreads explained share doubt late_doubt travel",
-            "m m": "inertia projector",  # row by row
-        },
-        "int": {"m": "loaded driven"},
-    },
-    "torque_source": {
-        "double": {"m": "torques rest unsent"},
-    },
-    "ladder": {
-        "double": {"m": "speeds slow noise"},
-        "int": {"m": "sound still next_still"},
-    },
-    "sensing": {
-        "double": {
-            "n": "q v step_q step_v carried_q estimate_q estimate_v law_q law_v innovation",
-            "m": "command",
-            "channels": "position velocity torque accepted_position accepted_velocity travel rates before scale_start "
-            "scale_moved scale_path track_position track_rate expected predicted speeds displacements ages slack "
-            "misfits",
-        },
-        "long long": {
-            "channels": "sample_time accepted_time seen received still_since scale_since scale_beyond track_time "
-            "rejected",
-            "asked": "syncs commands",  # when the last ones were sent, the newest first
-        },
-    },
-    "tracking": {
-        "double": {
-            "n": "moved half_moved quick_moved later_moved",
-            "m": "sent made least most where half_sent quick_sent quick_last quick_before before_u before_d allowed "
-            "came d floors",
-            "2 m": "scratch",
-            "4 m": "halves",
-            "windows": "last last_allowed",  # of the last windows, the oldest first
-        },
-        "long long": {"2 m": "arrivals", "m": "after"},  # arrivals: of short windows, then of long ones
-        "int": {"m": "unproved stands"},
-    },
-}
-"""Struct -> its arrays, which Python makes."""
+class ArrayMember(NamedTuple):
+    """An array of a struct, which Python makes."""
+
+    name: str
+    kind: str  # of its numbers, in C
+    size: str  # name of its size
+    kept: bool  # whether it stays as it is until a tick is complete
+
+
+@lru_cache
+def arrays_of(struct: str) -> list[ArrayMember]:
+    """The arrays of a struct, as the header declares them."""
+    (body,) = [body for body, name in _STRUCT.findall(text(*HEADERS)) if name == struct]
+    return [
+        ArrayMember(name.strip(" *"), kind, size, bool(kept))
+        for kind, names, kept, size in _ARRAYS.findall(body)
+        for name in names.split(",")
+    ]
 
 
 def header() -> str:
     """Constants, tables, state and functions in C."""
     constants = ", ".join(f"{name} = {value}" for name, value in SHARED.items())
-    declared = text(*HEADERS)
-    for struct, table in {"STATE": STATE, **ARRAYS}.items():
-        declared = declared.replace(f"/* ARRAYS of {struct} */", _members(table))
-    return f"enum {{ {constants} }};\n{declared}"
-
-
-def _members(table: Table) -> str:
-    members = [(kind, names.split()) for kind, groups in table.items() for names in groups.values()]
-    return "\n  ".join(f"{kind} {', '.join(f'*{name}' for name in names)};" for kind, names in members)
+    return f"enum {{ {constants} }};\n{text(*HEADERS)}"
 
 
 def source() -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.core.compiled import ARRAYS, DTYPES, Table, library
+from hil.core.compiled import DTYPES, arrays_of, library
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 
@@ -48,27 +48,26 @@ class Struct:
 
     Args:
         kind: Its name in C.
-        sizes: Size -> number, for the sizes of its arrays in `hil.core.compiled.ARRAYS`.
+        sizes: Size -> number, for the sizes of its arrays in the header.
         calls: What makes its calls.
     """
 
     def __init__(self, kind: str, sizes: Mapping[str, int], calls: Calls) -> None:
-        self.calls, self.ffi, self.functions = calls, calls.ffi, calls.functions
+        self.kind, self.calls, self.ffi, self.functions = kind, calls, calls.ffi, calls.functions
         self.c: Any = self.ffi.new(f"{kind} *")  # the struct in C
         self.arrays: dict[str, Array] = {}  # name -> array of the struct
         self._kept: list[Any] = []
-        self.make_arrays(ARRAYS[kind], sizes)
+        # kind of numbers -> the block of the arrays that are kept until a tick is complete
+        self.kept_blocks = {kind: self._make_arrays(kind, sizes, kept) for kept in (False, True) for kind in DTYPES}
 
-    def make_arrays(self, table: Table, sizes: Mapping[str, int]) -> dict[str, Array]:
-        """Makes the arrays of a table, of each kind one block of zeros; returns kind -> block."""
-        blocks: dict[str, Array] = {}
-        for kind, groups in table.items():
-            parts = {name: sizes[size] for size, names in groups.items() for name in names.split()}
-            block = blocks[kind] = np.zeros(sum(parts.values()), dtype=DTYPES[kind])
-            ends = np.cumsum([0, *parts.values()]).tolist()
-            for name, first, last in zip(parts, ends, ends[1:], strict=False):
-                self.share(name, block[first:last])
-        return blocks
+    def _make_arrays(self, kind: str, sizes: Mapping[str, int], kept: bool) -> Array:
+        """Makes the arrays with numbers of this kind, of which some are kept, in one block of zeros."""
+        members = [each for each in arrays_of(self.kind) if (each.kind, each.kept) == (kind, kept)]
+        ends = np.cumsum([0, *(sizes[each.size] for each in members)]).tolist()
+        block: Array = np.zeros(ends[-1], dtype=DTYPES[kind])
+        for member, first, last in zip(members, ends, ends[1:], strict=False):
+            self.share(member.name, block[first:last])
+        return block
 
     def share(self, name: str, array: Array) -> None:
         """Takes an array for one of the struct's, which is kept alive until another takes its place."""

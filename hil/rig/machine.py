@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.assembly.setup import RigSetup
 from hil.codecs.field import Field
-from hil.core.compiled import BLOCKS, STATE
+from hil.core.compiled import BLOCKS
 from hil.core.controller import Controller
 from hil.core.structs import Struct
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
@@ -125,8 +125,8 @@ class CompiledTick(Struct):
         self.wires, self.why = wires_of(nodes)
         self.tick: Any = self.c  # the struct in C
         self.tick.n, self.tick.m, self.tick.channels = n, m, channels
-        for kind, block in self.make_arrays(STATE, sizes).items():
-            count, whole, kept = BLOCKS[kind]
+        for kind, (count, whole, kept) in BLOCKS.items():
+            block = self.kept_blocks[kind]
             setattr(self.tick, count, len(block))
             setattr(self.tick, whole, self.pointer(kind, block))
             setattr(self.tick, kept, self.pointer(kind, np.zeros_like(block)))

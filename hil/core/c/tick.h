@@ -1,5 +1,6 @@
 /* Structs and functions of the tick in C: sensing, the torques that are sent, the tick, its row. Constants are those of
-   SHARED in hil.core.compiled. Python reads this file as it stands, so it has no preprocessor lines. */
+   SHARED in hil.core.compiled. Python reads this file as it stands, so it has no preprocessor lines. It makes the arrays
+   whose comment begins with their size in brackets; those that are `kept` stay as they are until a tick is complete. */
 
 /* Sensing: what it remembers, what it reads, and its verdicts. */
 
@@ -41,7 +42,24 @@ typedef struct { /* the windows in which the motion is compared with the model: 
   int beyond, lacking, windows, stopped, halved;
   double window_elapsed, half_elapsed, quick_elapsed;
   sense_verdict verdict;
-  /* ARRAYS of tracking */
+  double *moved, *half_moved, *later_moved; /* [n] sum of v - v- in this window, in its first half and in the rest */
+  double *quick_moved;                      /* [n] the same in the short window */
+  double *sent, *half_sent, *quick_sent;    /* [m] integral of the torques sent in it, its first half, the short one */
+  double *made;                             /* [m] integral of the torques that the drives report */
+  double *least, *most;                     /* [m] smallest and largest torque sent in this window */
+  double *where;                            /* [m] positions at its middle, at its end the way since then */
+  double *quick_last, *quick_before;        /* [m] mean torques of the last two short windows */
+  double *before_u, *before_d;              /* [m] mean torque and d of the window before */
+  double *d, *allowed;                      /* [m] d of this window, and its limits */
+  double *came;                             /* [m] by how much d has changed at once */
+  double *floors;                           /* [m] largest d by errors of the samples; NaN: none is known yet */
+  double *scratch;                          /* [2 m] */
+  double *halves;                           /* [4 m] d, then u, of both halves */
+  double *last, *last_allowed;              /* [windows] d of the last windows and its limits, the oldest first */
+  long long *arrivals;                      /* [2 m] states of the motors after short windows, then after long ones */
+  long long *after;                         /* [m] the same after this window */
+  int *unproved;                            /* [m] whether stage zero has not proved the motor */
+  int *stands;                              /* [m] whether the joint stands still */
 } tracking;
 
 typedef struct { /* hil.sensing.sensing.Sensing */
@@ -63,7 +81,32 @@ typedef struct { /* hil.sensing.sensing.Sensing */
   double residual;       /* largest disagreement of redundant measurements */
   int verdicts, placed;  /* placed: whether `predicted` has the displacements of this tick */
   sense_verdict *verdict;
-  /* ARRAYS of sensing */
+  double *q, *v;                       /* [n] the last finite state */
+  double *step_q, *step_v;             /* [n] the start point of the solver */
+  double *carried_q;                   /* [n] its coordinates now */
+  double *estimate_q, *estimate_v;     /* [n] the state of this tick */
+  double *law_q, *law_v;               /* [n] the state that the law gets */
+  double *innovation;                  /* [n] v - v- */
+  double *command;                     /* [m] torques in the frames that were sent last */
+  double *position, *velocity, *torque; /* [channels] the last sample of each node */
+  long long *sample_time;              /* [channels] when it was received */
+  double *accepted_position, *accepted_velocity; /* [channels] the last one that was plausible */
+  long long *accepted_time;            /* [channels] when that was measured */
+  long long *seen, *received;          /* [channels] when the last one that was looked at was measured, and received */
+  long long *rejected;                 /* [channels] samples in a row that were not plausible */
+  double *travel;                      /* [channels] motion of the model while the encoder stands still */
+  long long *still_since;              /* [channels] since when it does */
+  double *scale_start;                 /* [channels] position at the beginning of the window of the scale */
+  double *scale_moved, *scale_path;    /* [channels] way and path since then, by the speeds */
+  long long *scale_since, *scale_beyond; /* [channels] its beginning, and windows in a row that differ */
+  double *track_position, *track_rate; /* [channels] of the filter of the speeds */
+  long long *track_time;               /* [channels] when it was computed */
+  double *rates, *before;              /* [channels] speeds of the last two samples */
+  double *expected, *predicted;        /* [channels] speeds and displacements at the start point of the solver */
+  double *displacements, *speeds, *ages; /* [channels] now */
+  double *slack;                       /* [channels] error of the displacement by its age */
+  double *misfits;                     /* [channels] */
+  long long *syncs, *commands;         /* [asked] when the last ones were sent, the newest first */
 } sensing;
 
 int sense_read(sensing *s, double t, long long now, long long due, int free, long long sync, long long command);
@@ -76,7 +119,7 @@ typedef struct { /* hil.core.controller.Controller: the law's own memory, then t
   int sent_at, inputs; /* where the memory has what the drives got last */
   double period;       /* with which it changes once per period [s]; NaN: it is integrated over time */
   const double *rate;  /* of the last command */
-  /* ARRAYS of law_memory */
+  double *values, *start; /* [memory] the memory, and what it starts with */
 } law_memory;
 
 void memory_integrate(law_memory *l, double elapsed);
@@ -88,7 +131,11 @@ typedef struct { /* hil.safety.limits.Limits */
   int m, timed;   /* timed: whether `now` tells how much time has passed; if not, it is one period */
   double period;  /* of the loop: the longest time that counts [s] */
   long long last; /* when the last torques were computed [ns]; 0 before the first */
-  /* ARRAYS of limits */
+  double *largest, *steepest; /* [m] limits of size and rate */
+  double *wanted, *allowed;   /* [m] torques that are wanted, and within the limits */
+  double *goals;              /* [m] */
+  double *previous;           /* [m] torques of the last tick */
+  int *clamped;               /* [m] whether a limit has changed them */
 } limits;
 
 void limits_apply(limits *l, long long now, const double *held);
@@ -104,7 +151,30 @@ typedef struct { /* hil.safety.pose_hold.PoseHold */
   double stop_rate, stop_decay;                     /* of a stop [1/s]; what a period leaves of a speed */
   double spring, slowing, wall, wall_damping;       /* while a hand guides the machine */
   double blind_time, blind_share;                   /* of a motor that is braked blindly */
-  /* ARRAYS of pose */
+  double *q, *v;                       /* [n] the state of the tick */
+  double *back;                        /* [n] -v */
+  double *y, *rates;                   /* [m] displacements and speeds of the motors */
+  int *usable, *driven;                /* [m] whether these may be used; whether the drive makes its torque */
+  double *inertia;                     /* [m m] W, column by column */
+  double *held;                        /* [m] torques that hold the pose by the model */
+  double *torques;                     /* [m] those of this tick */
+  double *scratch;                     /* [m] */
+  double *torque_limits;               /* [m] of the drives */
+  double *anchor, *next_anchor;        /* [m] positions that are held */
+  double *away, *away_speed;           /* [m] motion from them that other torques cause on purpose */
+  double *integral, *learned;          /* [m] of the error, before and after this tick */
+  double *bias, *next_bias, *largest;  /* [m] its torque, and the largest one */
+  double *at_release;                  /* [m] `held` when the pose was held last */
+  double *weighs;                      /* [m] smallest torque by gravity that the bias follows */
+  double *grip, *guide_limits;         /* [m] torque at which the spring slips, and the largest one in the hand */
+  double *lower, *upper;               /* [m] where the walls begin */
+  double *path, *path_speed;           /* [m] y_r and its speed in a stop */
+  double *next_path, *next_speed;      /* [m] the same after this tick */
+  int *followed;                       /* [m] whether the motor has followed it */
+  int *blind;                          /* [m] whether its measurement is not trusted any more */
+  double *blind_rate, *next_blind;     /* [m] its speed by the model then */
+  double *sound_pose;                  /* [n] the last pose that can be trusted */
+  double *sound_rates;                 /* [m] the last speeds that can be */
 } pose;
 
 enum { HELD, NO_EQUATIONS }; /* there are torques, or the model has no equations of motion */
@@ -114,7 +184,10 @@ int pose_weigh(pose *p);
 typedef struct { /* hil.safety.ladder.Ladder */
   int m, still_ticks;
   double left, fastest, next_fastest; /* largest speed of any joint in the stop [joint unit/s] */
-  /* ARRAYS of ladder */
+  double *speeds;            /* [m] of the joints in this tick */
+  double *slow, *noise;      /* [m] below which a joint stands, and below which a speed is noise */
+  int *sound;                /* [m] whether the speed may be used */
+  int *still, *next_still;   /* [m] ticks in a row in which the joint stands */
 } ladder;
 
 int ladder_watch(ladder *l);
@@ -132,7 +205,21 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   tick_call round;                                /* -> whether the present round contradicts the model */
   int shows, drive;                               /* the last finding, and the drive */
   double response;                                /* of that drive: the share of its torque that acts */
-  /* ARRAYS of proof */
+  double *inertia, *projector;      /* [m m] W at the first pose, and W W^+; row by row */
+  double *noise, *speed_step;       /* [m] error of a difference of two speeds as a torque; steps of the speeds */
+  double *turns;                    /* [m] 1 where a displacement turns the pose of the others */
+  double *most_travel, *travel;     /* [m] largest motion that the test explains, and the motion */
+  int *loaded;                      /* [m] whether the axis carries so much that a torque that is missing shows */
+  double *test, *torques;           /* [m] torque of this round, and with the sign of this tick */
+  double *pushed, *accelerations;   /* [m] accelerations that these cause */
+  double *away, *away_speed;        /* [m] motion that they have caused, up to this tick */
+  double *ahead, *ahead_speed;      /* [m] up to the next one */
+  double *changes, *impulses;       /* [m] change of the speed, and impulse sent, over the ticks that are judged */
+  double *means, *spreads;          /* [m] mean torque that holds, and spread of those sent */
+  double *explained;                /* [m] what this drive alone explains of the squares of what is not explained */
+  double *share, *doubt;            /* [m] torque that acts as a share of that sent, and its doubt */
+  double *late_doubt;               /* [m] the same where the torque may act late */
+  int *driven;                      /* [m] whether the rest drives the axis */
 } proof;
 
 int proof_add(proof *p, long long now, double elapsed, const double *positions, const double *speeds,
@@ -197,7 +284,9 @@ typedef struct { /* hil.safety.torques.TorqueSource */
   proof *proof;            /* 0: the drives are never tested */
   tick_encoding *encoding; /* of each drive; 0: `carry` rounds torques, as where no frame of these carries one */
   tick_call carry;         /* torques -> those in the frames that send them */
-  /* ARRAYS of torque_source */
+  double *torques; /* [m] that are sent */
+  double *rest;    /* [m] what the frames have left out up to now */
+  double *unsent;  /* [m] the same with this tick */
 } torque_source;
 
 int torques_find(torque_source *s, double elapsed, double decay);
@@ -241,8 +330,16 @@ typedef struct {
   /* state in one block each, kept until a tick is complete */
   double *numbers, *kept_numbers;
   long long *times, *kept_times;
-  /* ARRAYS of STATE */
-  /* ARRAYS of tick */
+  double *carried;                               /* [kept m] torques in the frames that were sent last */
+  double *position, *velocity, *torque;          /* [kept channels] the last sample of each node */
+  double *next_torque;                           /* [kept channels] torque of its next one */
+  double *wrapped, *added;                       /* [kept channels] hil.drives.wire.Unwrapping */
+  double *gauges;                                /* [kept gauges] in the order of hil.drives.settings.GAUGES, by node */
+  long long *due, *began, *written;              /* [kept 1] of this tick; when torques were sent last */
+  long long *alive;                              /* [kept m] last sign of life of each drive; 0: none */
+  long long *sample_time;                        /* [kept channels] when the last sample was received */
+  double *raw;                                   /* [m] torques in the frames of this tick */
+  double *silences;                              /* [m] time since the last sign of life [s]; 0 before the first */
   unsigned mute; /* buses on which no command is sent: `tick_mute` */
   const char *trouble;
   const int *failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */
