@@ -12,7 +12,7 @@ NEVER = -(1 << 31)  # [ns] time of what has not come; no clock of a run shows it
 
 
 class Found(IntEnum):
-    """What sensing finds wrong; `hil.sensing.sensing` has a sentence for each."""
+    """What sensing finds wrong; `hil.sensing.sensing.FINDINGS` says what each means."""
 
     POSITION = 0  # a position that is not finite
     VELOCITY = 1  # a velocity that is not finite

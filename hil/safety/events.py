@@ -30,25 +30,35 @@ class Origin(Enum):
     OPERATOR = 130
 
 
+class Doubt(Enum):
+    """What of a drive an event puts in doubt; by it the drive leaves the loop, or is treated in the controlled stop."""
+
+    NOTHING = "nothing"
+    ENCODER = "encoder"  # its measurements are not used any more
+    TORQUE = "torque"  # its torque may not hold the axis: its brake closes at once
+    AXIS = "axis"  # its brake closes as soon as the axis stands, before those of the others
+    REACH = "reach"  # the loop may not hear it any more: it brakes by itself
+
+
 class EventKind(Enum):
-    """Every kind of event: its reaction, its origin, and its meaning."""
+    """Every kind of event: its reaction, its origin, its meaning, and what it puts in doubt of the drive."""
 
     MISSED = (Reaction.NOTE, Origin.RIG, "no sample in the last period and a half")
     STALE = (Reaction.STOP, Origin.RIG, "the last sample is stale")
-    LOST = (Reaction.STOP, Origin.RIG, "samples have stopped")
-    DRIVE_FAULT = (Reaction.STOP, Origin.RIG, "the drive reports a fault")
+    LOST = (Reaction.STOP, Origin.RIG, "samples have stopped", Doubt.REACH)
+    DRIVE_FAULT = (Reaction.STOP, Origin.RIG, "the drive reports a fault", Doubt.AXIS)
     DRIVE_STATE = (Reaction.STOP, Origin.RIG, "the drive is no longer enabled")
-    HEARTBEAT = (Reaction.STOP, Origin.RIG, "the drive's heartbeat has stopped")
+    HEARTBEAT = (Reaction.STOP, Origin.RIG, "the drive's heartbeat has stopped", Doubt.REACH)
     REJECTED = (Reaction.NOTE, Origin.RIG, "an invalid frame was dropped")
     IMPLAUSIBLE = (Reaction.NOTE, Origin.RIG, "an implausible sample was dropped")
-    ENCODER = (Reaction.STOP, Origin.RIG, "the encoder is not plausible")
-    TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model")
+    ENCODER = (Reaction.STOP, Origin.RIG, "the encoder is not plausible", Doubt.ENCODER)
+    TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model", Doubt.TORQUE)
     REVERSED = (
         Reaction.STOP,
         Origin.RIG,
         "its torque acts the wrong way: check sign, the order of its phases, and the polarity that is set in the drive",
     )
-    TORQUELESS = (Reaction.STOP, Origin.RIG, "it falls as if its motor made no torque")
+    TORQUELESS = (Reaction.STOP, Origin.RIG, "it falls as if its motor made no torque", Doubt.TORQUE)
     RESPONSE = (
         Reaction.STOP,
         Origin.RIG,
@@ -65,7 +75,7 @@ class EventKind(Enum):
     LOAD = (Reaction.WARN, Origin.NOBODY, "the machine carries a load that is not in its model")
     OUTLIER = (Reaction.WARN, Origin.NOBODY, "the estimator left out readings far from their prediction")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")
-    POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits")
+    POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits", Doubt.AXIS)
     SPEED = (Reaction.STOP, Origin.TASK, "the joint is faster than its speed limit")
     RUNAWAY = (Reaction.DISABLE, Origin.TASK, "the joint is faster than 1.2 times its speed limit")
     CLAMPED = (Reaction.WARN, Origin.TASK, "the torque was clamped in more than half of the last 0.5 s")
@@ -78,7 +88,7 @@ class EventKind(Enum):
     SUPPLY = (Reaction.WARN, Origin.NOBODY, "its bus voltage is unusual, and the drive may switch off by itself")
     DRIVE_WARNING = (Reaction.WARN, Origin.NOBODY, "the drive itself warns, and may switch off by itself")
     OVERLOAD = (Reaction.WARN, Origin.NOBODY, "its motor is loaded for long, and the drive may limit its torque")
-    BUS = (Reaction.STOP, Origin.RIG, "the bus is down")
+    BUS = (Reaction.STOP, Origin.RIG, "the bus is down", Doubt.REACH)
     BUS_PASSIVE = (Reaction.STOP, Origin.RIG, "the bus has many errors")
     STOPS_OTHERWISE = (Reaction.WARN, Origin.NOBODY, "it is not certain how the drive stops by itself")
     BUS_WARNING = (Reaction.WARN, Origin.RIG, "the bus has errors")
@@ -112,8 +122,8 @@ class EventKind(Enum):
     VIEW = (Reaction.WARN, Origin.NOBODY, "the live page has ended; the run continues")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")
 
-    def __init__(self, reaction: Reaction, origin: Origin, meaning: str) -> None:
-        self.reaction, self.origin, self.meaning = reaction, origin, meaning
+    def __init__(self, reaction: Reaction, origin: Origin, meaning: str, doubt: Doubt = Doubt.NOTHING) -> None:
+        self.reaction, self.origin, self.meaning, self.doubt = reaction, origin, meaning, doubt
 
 
 def kind_of(finding: Implausibility) -> EventKind:

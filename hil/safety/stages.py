@@ -49,7 +49,7 @@ class Stages:
 
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
         self._rig, self._controller, self.monitor = rig, controller, monitor
-        self._limits, self.plan = limits, plan
+        self.limits, self.plan = limits, plan
         self.ladder = rig.ladder  # the step of each drive
         self._count = len(rig.drives)
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
@@ -149,7 +149,7 @@ class Stages:
         self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)
         self._task += in_task * tick.elapsed
         # a stop may use all that the limits allow
-        self.monitor.ordinary(tick, () if self.mode is Phase.STOPPING else self._limits.clamped, count)
+        self.monitor.ordinary(tick, () if self.mode is Phase.STOPPING else self.limits.clamped, count)
 
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""
@@ -199,7 +199,7 @@ class Stages:
             return np.zeros(self._count)
         torques = self.torques.limit(steps=self.mode is not Phase.FULL)
         if source.torques is not Torques.STOP or self._corrects:  # a stop may use all that the limits allow
-            self.monitor.torques(now, self._limits.clamped)
+            self.monitor.torques(now, self.limits.clamped)
         self._brakes_held = self._brakes_may_hold(now)
         self._controller.sent(torques, moves=not (mode in STANDING or self._brakes_held))
         return torques if self.test is None else self.test.correction * torques
@@ -284,7 +284,7 @@ class Stages:
             self.pose.begin(reading.positions)
             if self.test is not None:
                 self.test.begin(reading)
-            self._limits.begin(hold)  # the drives make these torques from the instant that they are enabled
+            self.limits.begin(hold)  # the drives make these torques from the instant that they are enabled
             self._rig.begin_enable(hold)
             self._enter(Phase.ENABLING, now)
 
@@ -297,7 +297,7 @@ class Stages:
             self._react(tick.began)
         # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
         waits = np.array([drive.condition is not Condition.ENABLED for drive in self._rig.drives])
-        np.copyto(self.torques.wanted, self._limits.previous, where=waits)
+        np.copyto(self.torques.wanted, self.limits.previous, where=waits)
 
     def _after_zero(self, tick: Tick, reading: Reading) -> None:
         if self._since(tick.began) < self.plan.time_in_zero or not self._tested:
@@ -351,7 +351,7 @@ class Stages:
     def _after_stop(self, tick: Tick, reading: Reading) -> None:
         ladder = self.ladder
         ladder.brake_doubtful(tick.began)
-        self._watch.brake_blind(tick.began, self._since(tick.began), self._limits.previous)
+        self._watch.brake_blind(tick.began, self._since(tick.began), self.limits.previous)
         if ladder.all_ended(tick.began):
             self._close_brakes(tick.began)
         elif self._since(tick.began) >= self.plan.safety.stop_time:
@@ -378,7 +378,7 @@ class Stages:
 
     def _disable(self, tick: Tick, reading: Reading) -> None:
         now = tick.began
-        self._limits.forget()
+        self.limits.forget()
         self.confirmed = self._rig.disable()
         if self.confirmed:
             self._enter(Phase.OVER, now)

@@ -7,7 +7,7 @@ from hil.drives.base import Condition, Feedback
 from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick
 from hil.safety.drive_test import DriveRig
-from hil.safety.events import EventKind, kind_of
+from hil.safety.events import Doubt, EventKind, kind_of
 from hil.safety.ladder import STILL, Rung
 from hil.safety.monitor import Monitor
 from hil.safety.plan import ENDING, WORKING, Phase
@@ -16,12 +16,6 @@ from hil.safety.pose_hold import PoseHold
 RESTING = 0.05  # [share of torque_limit] a torque holds a joint if it differs by less from that of the model
 BLIND_TIME = 0.05  # [s] longest time for which an axis without a trusted encoder is braked by the model alone
 FIRST_SAMPLES = 1.0  # [s] time limit for the first sample of every node
-
-DOUBTFUL = frozenset({EventKind.POSITION, EventKind.DRIVE_FAULT})
-"""Events after which the brake of an axis closes as soon as the axis stands, before those of the others."""
-
-OUT_OF_REACH = frozenset({EventKind.LOST, EventKind.HEARTBEAT})
-"""Events after which a drive brakes by itself: the loop does not hear it any more."""
 
 
 class Watch:
@@ -101,20 +95,23 @@ class Watch:
             return
         for event in events[self._judged :]:
             for number, drive in enumerate(drives):
-                if event.subject == drive.settings.bus and event.kind is EventKind.BUS:
-                    ladder.ramp(number, now, must=False)
-                if event.subject != drive.settings.name:
-                    continue
-                if event.kind is EventKind.ENCODER:
-                    ladder.distrust(number)
-                    self._pose.distrust(number)
-                elif event.kind in (EventKind.TRACKING, EventKind.TORQUELESS):  # its torque may not hold it
-                    ladder.brake(number, now, must=True)
-                elif event.kind in DOUBTFUL:
-                    ladder.doubtful.add(number)
-                elif event.kind in OUT_OF_REACH:
-                    ladder.ramp(number, now, must=False)
+                concerned = drive.settings.bus if event.kind is EventKind.BUS else drive.settings.name
+                if event.subject == concerned:
+                    self._doubt(event.kind.doubt, number, now)
         self._judged = len(events)
+
+    def _doubt(self, doubt: Doubt, number: int, now: int) -> None:
+        ladder = self._rig.ladder
+        match doubt:
+            case Doubt.ENCODER:
+                ladder.distrust(number)
+                self._pose.distrust(number)
+            case Doubt.TORQUE:
+                ladder.brake(number, now, must=True)
+            case Doubt.AXIS:
+                ladder.doubtful.add(number)
+            case Doubt.REACH:
+                ladder.ramp(number, now, must=False)
 
     def brake_blind(self, now: int, since: float, torques: Sequence[float]) -> None:
         """Closes the brakes of axes without a trusted encoder that stand by the model, and are held.

@@ -9,7 +9,8 @@ instead, with the torques that were sent; the safety rules limit how old a sampl
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,22 +37,56 @@ SAMPLE = "position", "velocity", "torque", "sample_time"  # arrays of the fields
 NO_SAMPLE = Sample(math.nan, math.nan, math.nan, NEVER)
 
 
-SENTENCES = {
-    Found.POSITION: "position is not a finite number ({0})",
-    Found.VELOCITY: "velocity is not a finite number ({0})",
-    Found.JUMP: "encoder jumped: {0:+.4g} {unit} in {1:.3g} ms, at most {2:.3g} {unit} are possible",
-    Found.STUCK: "encoder stands still at {0:.6g} {unit} for {1:.3g} s while the model moves by {2:.3g} {unit} "
-    "(the encoder is stuck, or the joint is blocked)",
-    Found.SCALE: "its position moves by {0:+.3g} {unit} in {1:.2g} s, its speed says {2:+.3g} {unit} (check counts per "
-    "turn, unit and sign of the speed, in the drive and in the config)",
-    Found.CONTRADICTION: "encoders contradict each other: residual {0:+.3g} {unit}, at most {1:.3g} is possible",
-    Found.LOST: "its motion shows nothing of the {0:+.3g} that was sent (no power, safe torque off, a wrong mode, or a "
-    "coupling that slips)",
-    Found.AGAINST: "it moves against the {0:+.3g} that was sent, unless a load drives it; it was not proved before",
-    Found.NOT_MADE: "it reports {0:+.3g} where {1:+.3g} was sent (no power, safe torque off, a wrong mode, or a wrong "
-    "rated torque or range table)",
-    Found.DISTURBANCE: "its motion needs {0:+.3g} more than the torque sent, at most {1:.3g} is allowed: {cause}",
-    Found.CHANGE: "its motion needs {0:+.3g} more than {1:g} s before: {cause}",
+class FindingKind(NamedTuple):
+    """What a finding of sensing says, and what it means for the drive."""
+
+    sentence: str  # with the numbers of the verdict, the unit of the channel and the cause
+    motion: bool = False  # whether the machine does not move as its model predicts; if not, a sample is wrong
+    by_model: bool = False  # whether only the model contradicts it
+    torqueless: bool = False  # whether none of the drive's torque arrives
+    reversed: bool = False  # whether the drive's torque acts the wrong way
+    remedy: str = ""  # what to check where it stops the machine
+
+
+REMEDY = (
+    "check torque constant, rated_torque, range table, gear and coupling of the drive, and the load in the model; "
+    "or raise hil.safety.tracking"
+)
+
+_of_motion = partial(FindingKind, motion=True, by_model=True)
+
+FINDINGS = {
+    Found.POSITION: FindingKind("position is not a finite number ({0})"),
+    Found.VELOCITY: FindingKind("velocity is not a finite number ({0})"),
+    Found.JUMP: FindingKind("encoder jumped: {0:+.4g} {unit} in {1:.3g} ms, at most {2:.3g} {unit} are possible"),
+    Found.STUCK: FindingKind(
+        "encoder stands still at {0:.6g} {unit} for {1:.3g} s while the model moves by {2:.3g} {unit} (the encoder is "
+        "stuck, or the joint is blocked)",
+        by_model=True,
+    ),
+    Found.SCALE: FindingKind(
+        "its position moves by {0:+.3g} {unit} in {1:.2g} s, its speed says {2:+.3g} {unit} (check counts per turn, "
+        "unit and sign of the speed, in the drive and in the config)"
+    ),
+    Found.CONTRADICTION: FindingKind(
+        "encoders contradict each other: residual {0:+.3g} {unit}, at most {1:.3g} is possible"
+    ),
+    Found.LOST: _of_motion(
+        "its motion shows nothing of the {0:+.3g} that was sent (no power, safe torque off, a wrong mode, or a "
+        "coupling that slips)",
+        torqueless=True,
+    ),
+    Found.AGAINST: _of_motion(
+        "it moves against the {0:+.3g} that was sent, unless a load drives it; it was not proved before", reversed=True
+    ),
+    Found.NOT_MADE: _of_motion(
+        "it reports {0:+.3g} where {1:+.3g} was sent (no power, safe torque off, a wrong mode, or a wrong rated torque "
+        "or range table)"
+    ),
+    Found.DISTURBANCE: _of_motion(
+        "its motion needs {0:+.3g} more than the torque sent, at most {1:.3g} is allowed: {cause}", remedy=REMEDY
+    ),
+    Found.CHANGE: _of_motion("its motion needs {0:+.3g} more than {1:g} s before: {cause}", remedy=REMEDY),
 }
 
 CAUSES = {
@@ -62,29 +97,16 @@ CAUSES = {
     Cause.LOAD: "a load that the model does not have",
 }
 
-REMEDY = (
-    "check torque constant, rated_torque, range table, gear and coupling of the drive, and the load in the model; "
-    "or raise hil.safety.tracking"
-)
-
 
 def implausibility(verdict: Any, names: Sequence[str], units: Sequence[str]) -> Implausibility:
     """The finding of a `sense_verdict`; `names` and `units` are those of the channels."""
-    found, channel, stops = Found(verdict.found), verdict.channel, bool(verdict.stops)
-    numbers, motion = list(verdict.numbers), found >= Found.LOST
-    cause, unit = CAUSES[Cause(verdict.cause)].format(*numbers), "" if motion else units[channel]
-    reason = SENTENCES[found].format(*numbers, unit=unit, cause=cause)
-    if found is Found.DISTURBANCE or (found is Found.CHANGE and stops):
-        reason += f": {REMEDY}"
-    return Implausibility(
-        names[channel],
-        reason,
-        stops,
-        motion,
-        by_model=motion or found is Found.STUCK,
-        torqueless=found is Found.LOST,
-        reversed=found is Found.AGAINST,
-    )
+    kind, channel, stops = FINDINGS[Found(verdict.found)], verdict.channel, bool(verdict.stops)
+    numbers = list(verdict.numbers)
+    cause, unit = CAUSES[Cause(verdict.cause)].format(*numbers), "" if kind.motion else units[channel]
+    reason = kind.sentence.format(*numbers, unit=unit, cause=cause)
+    if stops and kind.remedy:
+        reason += f": {kind.remedy}"
+    return Implausibility(names[channel], reason, stops, kind.motion, kind.by_model, kind.torqueless, kind.reversed)
 
 
 class Sensing:

@@ -49,7 +49,7 @@ class Counted(HilRun):
         super()._log(tick, reading, sent, times)
         in_c, mode = self.rig.in_c, self.stages.mode.value
         self.decided[mode] += in_c.decided
-        self.limited += in_c.decided and mode == "stopping" and any(in_c.clamped)
+        self.limited += in_c.decided and mode == "stopping" and any(self.stages.limits.clamped)
 
 
 @cache
