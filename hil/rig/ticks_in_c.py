@@ -21,7 +21,7 @@ from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick
 from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, socket_buses
-from hil.safety.plan import WORKING, Phase, Stage
+from hil.safety.plan import WORKING, Phase
 from hil.safety.stages import Stages
 from servoctl.types import Array
 
@@ -63,7 +63,6 @@ class TicksInC:
         # torques of the last tick, and those in the frames that were sent last, shape (m,) [actuator units]
         self.torques, self.carried = self._torques.arrays["torques"], machine.arrays["carried"]
         machine.take_torques(stages.torques, stages.ladder)
-        self._tick.ramp_time, self._tick.stays = stages.plan.safety.ramp_time, stages.plan.stage is Stage.RAMP
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._last: dict[int, tuple[str, Frame]] = {}

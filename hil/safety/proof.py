@@ -171,7 +171,7 @@ class TorqueProof:
         self._most = np.zeros(len(drives))
         self.struct = Struct("proof", {"m": len(drives), "m m": len(drives) ** 2}, Calls())  # what C computes with
         c, x = self.struct.c, self.struct.arrays
-        c.m, c.period, c.certain, c.judged = len(drives), period, CERTAIN, JUDGED
+        c.m, c.period, c.reversed, c.certain, c.judged = len(drives), period, REVERSED, CERTAIN, JUDGED
         # largest number of periods after which a torque shows
         c.late, c.lag = LATE + math.ceil(plan.lag / period), period + plan.lag
         c.quarter, c.round_tick = 1, -1

@@ -102,7 +102,8 @@ class Stages:
                 end = self._opening_time if opens else plan.time_in_zero if tested else inf
                 return Source(Torques.HOLD, end, learns=plan.stands, tests=not tested, moves=not opens)
             case Phase.RAMP:
-                return Source(Torques.BLEND, plan.safety.ramp_time + plan.duration if plan.stage is Stage.RAMP else inf)
+                time = plan.safety.ramp_time
+                return Source(Torques.BLEND, time + plan.duration if plan.stage is Stage.RAMP else time, ramp_time=time)
             case Phase.FULL:
                 return Source(Torques.LAW)
             case Phase.FLOAT:
@@ -210,8 +211,7 @@ class Stages:
         if source.torques is Torques.STOP and self._corrects:  # a drive has driven the machine, which has hardly moved
             firm = since < CATCH * self.monitor.bounds.period
             source = Source(Torques.CATCH, firmer=FIRMER if firm else 0.0)
-        share = min(1.0, since / self.plan.safety.ramp_time) if source.torques is Torques.BLEND else 0.0
-        return self.torques.find(source, self.law_torques, tick.elapsed / SECOND, share)
+        return self.torques.find(source, self.law_torques, tick.elapsed / SECOND, since)
 
     def _brakes_may_hold(self, now: int) -> bool:
         """Whether a brake may still hold the machine though its drive is enabled."""

@@ -27,6 +27,7 @@ class Source(NamedTuple):
     learns: bool = False  # whether the integral of the pose runs
     tests: bool = False  # whether the test of the drives goes on
     moves: bool = True  # whether torques move the machine: not while brakes open
+    ramp_time: float = inf  # [s] time in which the torques of `BLEND` become those of the law
     firmer: float = 0.0  # what the damping of `CATCH` has more, as a share of the usual one
 
 
@@ -62,24 +63,24 @@ class TorqueSource:
     def take(self, source: Source, steps: bool) -> None:
         """Takes the source of the next ticks; `steps`: whether the steps of the wire count, where they can."""
         c = self.struct.c
-        c.kind, c.learns, c.tests, c.firmer = source.torques, source.learns, source.tests, source.firmer
-        c.steps = steps and self._in_steps
+        c.kind, c.learns, c.tests = source.torques, source.learns, source.tests
+        c.ramp_time, c.firmer, c.steps = source.ramp_time, source.firmer, steps and self._in_steps
 
-    def find(self, source: Source, law: Array, elapsed: float, share: float = 0.0) -> Array:
+    def find(self, source: Source, law: Array, elapsed: float, since: float = 0.0) -> Array:
         """The torques of a source at the state that the pose has: `wanted`, which may be changed before `limit`.
 
         Args:
             law: Torques of the law.
             elapsed: Time since the last tick [s].
-            share: That of the law in a blend.
+            since: Time in the stage [s].
 
         Raises:
             PlantError: The model has no equations of motion there.
         """
         self.wanted[:] = law
         self.take(source, steps=True)
-        self.struct.c.share = share
-        self._pose.require(self.struct.functions.torques_find(self.struct.c, elapsed, self._pose.decay(elapsed)))
+        decay = self._pose.decay(elapsed)
+        self._pose.require(self.struct.functions.torques_find(self.struct.c, since, elapsed, decay))
         return self.wanted
 
     def limit(self, steps: bool = True) -> Array:

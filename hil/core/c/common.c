@@ -17,6 +17,15 @@ static int all_finite(const double *values, int count)
   return 1;
 }
 
+static void copy(double *to, const double *from, int count) { memcpy(to, from, count * sizeof *to); }
+
+/* Evaluates a function on its buffers; returns its first result. */
+static const double *evaluate(const tick_call *call)
+{
+  call->function((const double **)call->arguments, call->results);
+  return call->results[0];
+}
+
 /* As Python's max and min, also for NaN and signed zeros. */
 static double larger(double a, double b) { return b > a ? b : a; }
 static double smaller(double a, double b) { return b < a ? b : a; }

@@ -13,17 +13,16 @@ static double product(const double *W, int m, int i, const double *x)
 static int weigh(pose *p, const double *q, const double *v)
 {
   double **in = p->hold.arguments;
-  size_t size = p->n * sizeof *q;
-  if (v || !p->at_rest || memcmp(in[1], q, size)) {
+  if (v || !p->at_rest || memcmp(in[1], q, p->n * sizeof *q)) {
     in[0][0] = p->t;
-    memcpy(in[1], q, size);
-    if (v) memcpy(in[2], v, size);
-    else memset(in[2], 0, size);
-    p->hold.function((const double **)in, p->hold.results);
+    copy(in[1], q, p->n);
+    if (v) copy(in[2], v, p->n);
+    else memset(in[2], 0, p->n * sizeof *q);
+    evaluate(&p->hold);
     p->at_rest = !v;
   }
-  memcpy(p->held, p->hold.results[0], p->m * sizeof *q);
-  memcpy(p->inertia, p->hold.results[2], p->m * p->m * sizeof *q);
+  copy(p->held, p->hold.results[0], p->m);
+  copy(p->inertia, p->hold.results[2], p->m * p->m);
   if (all_finite(p->held, p->m)) return HELD;
   p->at_rest = 0;
   return NO_EQUATIONS;
@@ -41,7 +40,7 @@ static void learn(pose *p)
     p->scratch[i] = p->integral_gain * p->learned[i];
   }
   for (int i = 0; i < m; ++i) within = within && fabs(product(p->inertia, m, i, p->scratch)) <= p->largest[i];
-  if (!within) memcpy(p->learned, p->integral, m * sizeof *p->learned);
+  if (!within) copy(p->learned, p->integral, m);
 }
 
 /* Torques that hold the pose, in `torques`, with a motion `away` from it that other torques cause on purpose; if it is not
@@ -52,10 +51,10 @@ static int pose_stand(pose *p, int learns)
   double *x = p->scratch;
   if (weigh(p, p->q, 0)) return NO_EQUATIONS;
   if (!p->known) {
-    memcpy(p->torques, p->held, m * sizeof *x);
+    copy(p->torques, p->held, m);
     return HELD;
   }
-  memcpy(p->learned, p->integral, m * sizeof *x);
+  copy(p->learned, p->integral, m);
   if (learns) learn(p);
   for (int i = 0; i < m; ++i) x[i] = p->integral_gain * p->learned[i];
   for (int i = 0; i < m; ++i) p->next_bias[i] = product(p->inertia, m, i, x);
@@ -67,11 +66,10 @@ static int pose_stand(pose *p, int learns)
 
 static void pose_keep_stand(pose *p)
 {
-  size_t size = p->m * sizeof *p->bias;
   if (!p->known) return;
-  memcpy(p->integral, p->learned, size);
-  memcpy(p->bias, p->next_bias, size);
-  memcpy(p->at_release, p->held, size);
+  copy(p->integral, p->learned, p->m);
+  copy(p->bias, p->next_bias, p->m);
+  copy(p->at_release, p->held, p->m);
 }
 
 /* Torques in the hand of somebody, in `torques`; without a pose that was held, those that carry the machine. */
@@ -80,7 +78,7 @@ static int pose_guide(pose *p)
   int m = p->m, follows = p->known;
   double *x = p->scratch, *u = p->held, most = 1.0;
   if (weigh(p, p->q, 0)) return NO_EQUATIONS;
-  memcpy(p->next_anchor, p->anchor, m * sizeof *x);
+  copy(p->next_anchor, p->anchor, m);
   for (int i = 0; i < m; ++i) x[i] = p->anchor[i] - p->y[i];
   for (int i = 0; i < m; ++i) most = larger(most, fabs(p->spring * product(p->inertia, m, i, x)) / p->grip[i]);
   for (int i = 0; i < m && follows; ++i) {
@@ -99,7 +97,7 @@ static int pose_guide(pose *p)
   return HELD;
 }
 
-static void pose_keep_guide(pose *p) { memcpy(p->anchor, p->next_anchor, p->m * sizeof *p->anchor); }
+static void pose_keep_guide(pose *p) { copy(p->anchor, p->next_anchor, p->m); }
 
 /* What cancels gravity and Coriolis forces, in `held`, and W; without a sound measurement, gravity at the last sound pose,
    and nothing if there was none. */
@@ -108,7 +106,7 @@ static int pose_balance(pose *p)
   if (p->sound) {
     for (int j = 0; j < p->n; ++j) p->back[j] = -p->v[j];
     if (weigh(p, p->q, p->back)) return NO_EQUATIONS;
-    memcpy(p->scratch, p->held, p->m * sizeof *p->held);
+    copy(p->scratch, p->held, p->m);
     if (weigh(p, p->q, p->v)) return NO_EQUATIONS;
     for (int i = 0; i < p->m; ++i) p->held[i] = (p->held[i] + p->scratch[i]) / 2.0; /* even in v: friction is odd */
     if (all_finite(p->inertia, p->m * p->m)) return HELD;
@@ -137,7 +135,7 @@ static int pose_stop(pose *p, double decay, double elapsed, const double *sent, 
   double *x = p->scratch, s = p->stop_rate;
   if (pose_balance(p)) return NO_EQUATIONS;
   for (int i = 0; i < m; ++i) all = all && p->usable[i];
-  if (!all) p->others.function((const double **)p->others.arguments, p->others.results);
+  if (!all) evaluate(&p->others);
   for (int i = 0; i < m; ++i) {
     double y = p->y[i], rate = p->rates[i], speed = p->path_speed[i];
     int anew = limited || !p->followed[i];
@@ -146,7 +144,7 @@ static int pose_stop(pose *p, double decay, double elapsed, const double *sent, 
     x[i] = p->stiffness * (p->next_path[i] - y) + p->damping * (p->next_speed[i] - rate) - s * p->next_speed[i];
     if (!p->usable[i]) x[i] = 0.0;
   }
-  memcpy(p->next_blind, p->blind_rate, m * sizeof *x);
+  copy(p->next_blind, p->blind_rate, m);
   for (int i = 0; i < m; ++i)
     p->torques[i] = p->blind[i] && p->driven[i] ? stop_blindly(p, i, elapsed, sent) : p->held[i] + product(p->inertia, m, i, x);
   return HELD;
@@ -154,10 +152,9 @@ static int pose_stop(pose *p, double decay, double elapsed, const double *sent, 
 
 static void pose_keep_stop(pose *p)
 {
-  size_t size = p->m * sizeof *p->path;
-  memcpy(p->path, p->next_path, size);
-  memcpy(p->path_speed, p->next_speed, size);
-  memcpy(p->blind_rate, p->next_blind, size);
+  copy(p->path, p->next_path, p->m);
+  copy(p->path_speed, p->next_speed, p->m);
+  copy(p->blind_rate, p->next_blind, p->m);
   memcpy(p->followed, p->usable, p->m * sizeof *p->followed);
 }
 

@@ -16,6 +16,6 @@ void memory_take(law_memory *l, const double *sent, int moves)
   if (!further) return;
   if (moves && all_finite(l->rate + own, further))
     for (int i = own; i < l->count; ++i) l->values[i] += l->period * l->rate[i];
-  else memcpy(l->values + own, l->start + own, further * sizeof *sent);
-  memcpy(l->values + l->sent_at, sent, l->inputs * sizeof *sent);
+  else copy(l->values + own, l->start + own, further);
+  copy(l->values + l->sent_at, sent, l->inputs);
 }

@@ -27,7 +27,7 @@ static void scale_together(limits *l, const double *held, double elapsed)
 void limits_apply(limits *l, long long now, const double *held)
 {
   double elapsed = l->timed ? smaller(seconds(now - l->last), l->period) : l->period;
-  memcpy(l->allowed, l->wanted, l->m * sizeof *l->allowed);
+  copy(l->allowed, l->wanted, l->m);
   if (held) scale_together(l, held, elapsed);
   for (int i = 0; i < l->m; ++i) {
     double torque = l->allowed[i], last = l->previous[i], step = l->steepest[i] * elapsed, most = l->largest[i];
@@ -48,7 +48,7 @@ static int limits_bind(const limits *l)
 /* The torques of `limits_apply` are sent. */
 void limits_keep(limits *l, long long now)
 {
-  memcpy(l->previous, l->allowed, l->m * sizeof *l->allowed);
+  copy(l->previous, l->allowed, l->m);
   for (int i = 0; i < l->m; ++i) l->clamped[i] = l->allowed[i] != l->wanted[i];
   l->last = now;
 }

@@ -25,9 +25,8 @@ static void find_positions(sensing *s, const double *q, double *there)
     for (int j = c->first_factor; j < c->first_factor + c->factors; ++j) there[i] += s->factor[j] * q[s->factor_index[j]];
   }
   if (s->linear) return;
-  memcpy(s->positions.arguments[0], q, s->n * sizeof *q);
-  s->positions.function((const double **)s->positions.arguments, s->positions.results);
-  memcpy(there, s->positions.results[0], s->channels * sizeof *q);
+  copy(s->positions.arguments[0], q, s->n);
+  copy(there, evaluate(&s->positions), s->channels);
 }
 
 /* The displacements at the start point of the solver, computed once in a tick. */
@@ -40,14 +39,7 @@ static const double *predicted_positions(sensing *s)
 
 static void add_verdict(sensing *s, int found, int channel, int stops, double a, double b, double c)
 {
-  sense_verdict *verdict = &s->verdict[s->verdicts++];
-  verdict->found = found;
-  verdict->channel = channel;
-  verdict->stops = stops;
-  verdict->cause = CAUSE_NONE;
-  verdict->numbers[0] = a;
-  verdict->numbers[1] = b;
-  verdict->numbers[2] = c;
+  s->verdict[s->verdicts++] = (sense_verdict){found, channel, stops, CAUSE_NONE, {a, b, c}};
 }
 
 /* Largest motion between two samples, by the speed limit or, without one, by the fastest of the speeds. */

@@ -11,11 +11,10 @@ static const double *predict(sensing *s, double t, double h, const double *q, co
   double **in = call->arguments;
   in[0][0] = t;
   in[0][1] = h;
-  memcpy(in[1], q, n * sizeof *q);
-  memcpy(in[1] + n, v, n * sizeof *q);
-  memcpy(in[2], u, s->m * sizeof *q);
-  call->function((const double **)in, call->results);
-  return call->results[0];
+  copy(in[1], q, n);
+  copy(in[1] + n, v, n);
+  copy(in[2], u, s->m);
+  return evaluate(call);
 }
 
 /* Remembers when a SYNC or the first of the commands was sent, the newest first. */
@@ -32,15 +31,15 @@ static double find_start(sensing *s, double t, double elapsed, int free)
 {
   int n = s->n;
   const double *ahead;
-  memcpy(s->step_q, s->q, n * sizeof *s->q);
-  memcpy(s->step_v, s->v, n * sizeof *s->v);
+  copy(s->step_q, s->q, n);
+  copy(s->step_v, s->v, n);
   for (int i = 0; i < s->channels; ++i) s->expected[i] = NAN;
   s->placed = 0;
   if (!s->predicts || !free || !(elapsed > 0.0)) return elapsed;
   ahead = predict(s, t - elapsed, elapsed, s->q, s->v, s->command);
   if (!all_finite(ahead, 2 * n)) return elapsed;
-  memcpy(s->step_q, ahead, n * sizeof *ahead);
-  memcpy(s->step_v, ahead + n, n * sizeof *ahead);
+  copy(s->step_q, ahead, n);
+  copy(s->step_v, ahead + n, n);
   for (int i = 0; i < s->channels && s->constant; ++i) {
     const sense_channel *c = &s->channel[i];
     s->expected[i] = 0.0;
@@ -49,10 +48,9 @@ static double find_start(sensing *s, double t, double elapsed, int free)
   }
   if (!s->constant) {
     s->speeds_at.arguments[0][0] = t;
-    memcpy(s->speeds_at.arguments[1], s->step_q, n * sizeof *ahead);
-    memcpy(s->speeds_at.arguments[2], s->step_v, n * sizeof *ahead);
-    s->speeds_at.function((const double **)s->speeds_at.arguments, s->speeds_at.results);
-    memcpy(s->expected, s->speeds_at.results[0], s->channels * sizeof *ahead);
+    copy(s->speeds_at.arguments[1], s->step_q, n);
+    copy(s->speeds_at.arguments[2], s->step_v, n);
+    copy(s->expected, evaluate(&s->speeds_at), s->channels);
   }
   return 0.0;
 }
@@ -92,13 +90,12 @@ static const double *solve(sensing *s, double t, double carry)
   double *x = s->coordinates.arguments[0];
   x[0] = t;
   x[1] = carry;
-  memcpy(x + 2, s->step_q, n * sizeof *x);
-  memcpy(x + 2 + n, s->step_v, n * sizeof *x);
-  memcpy(x + 2 + 2 * n, s->displacements, m * sizeof *x);
-  memcpy(x + 2 + 2 * n + m, s->speeds, m * sizeof *x);
-  memcpy(x + 2 + 2 * n + 2 * m, s->slack, m * sizeof *x);
-  s->coordinates.function((const double **)s->coordinates.arguments, s->coordinates.results);
-  return s->coordinates.results[0];
+  copy(x + 2, s->step_q, n);
+  copy(x + 2 + n, s->step_v, n);
+  copy(x + 2 + 2 * n, s->displacements, m);
+  copy(x + 2 + 2 * n + m, s->speeds, m);
+  copy(x + 2 + 2 * n + 2 * m, s->slack, m);
+  return evaluate(&s->coordinates);
 }
 
 /* Whether displacements that are measured more than once contradict each other; two ticks in a row stop the machine.
@@ -134,8 +131,8 @@ static void find_law_state(sensing *s, double t, double late, int free)
     q = predict(s, t, s->ahead, q, v, s->command);
     v = q + n;
   }
-  memcpy(s->law_q, q, n * sizeof *q);
-  memcpy(s->law_v, v, n * sizeof *v);
+  copy(s->law_q, q, n);
+  copy(s->law_v, v, n);
   for (int i = 0; i < n && s->evenly && !leads; ++i) s->law_q[i] -= late * v[i];
 }
 
@@ -164,12 +161,12 @@ int sense_read(sensing *s, double t, long long now, long long due, int free, lon
       if (s->displacements[i] != s->displacements[i]) s->displacements[i] = s->predicted[i];
   }
   estimate = solve(s, t, carry);
-  memcpy(s->estimate_q, estimate, n * sizeof *estimate);
-  memcpy(s->estimate_v, estimate + n, n * sizeof *estimate);
+  copy(s->estimate_q, estimate, n);
+  copy(s->estimate_v, estimate + n, n);
   finite = all_finite(estimate, 2 * n);
   if (complete && contradicts(s, estimate + 2 * n)) { /* which sample is wrong is not known: the prediction goes on */
     for (int j = 0; j < n; ++j) s->estimate_q[j] = s->step_q[j] + carry * s->step_v[j];
-    memcpy(s->estimate_v, s->step_v, n * sizeof *estimate);
+    copy(s->estimate_v, s->step_v, n);
   }
   if (s->tracking) {
     for (int j = 0; j < n; ++j) s->innovation[j] = s->estimate_v[j] - s->step_v[j];
@@ -178,8 +175,8 @@ int sense_read(sensing *s, double t, long long now, long long due, int free, lon
       s->verdict[s->verdicts++] = s->tracking->verdict;
   }
   if (finite) {
-    memcpy(s->q, s->estimate_q, n * sizeof *estimate);
-    memcpy(s->v, s->estimate_v, n * sizeof *estimate);
+    copy(s->q, s->estimate_q, n);
+    copy(s->v, s->estimate_v, n);
     s->now = now;
   }
   s->residual = 0.0;

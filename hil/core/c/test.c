@@ -1,8 +1,8 @@
 /* The test of the drives, tick by tick: whether a motor drives its axis while it moves, and the torques of a round. */
 
-/* While an axis moves, a response below the first is that of the wrong polarity, below the second that of a motor without
-   torque, and above the last one that of a torque that is too large. */
-static const double WRONG = -0.15, TORQUELESS = 0.3, EXCESS = 1.6;
+/* While an axis moves, a response below the first is that of a motor without torque, and above the second that of a torque
+   that is too large. */
+static const double TORQUELESS = 0.3, EXCESS = 1.6;
 
 static const int SPANS[] = {2, 4, 8, 16, 32, 64}; /* ticks over which an axis is judged: the first two at every tick, */
 enum { EACH = 2, IN_TURN = 4 };                   /* the others in turn, one at each tick: a tick has little time */
@@ -32,11 +32,10 @@ int proof_add(proof *p, long long now, double elapsed, const double *positions, 
               const double *held)
 {
   double oldest = 0.0;
-  size_t size = p->m * sizeof *positions;
   p->rows[now * (5 * p->m + 1)] = elapsed;
-  memcpy(past(p, now, POSITION_AT), positions, size);
-  memcpy(past(p, now, MEASURED_AT), speeds, size);
-  memcpy(past(p, now, HELD_AT), held, size);
+  copy(past(p, now, POSITION_AT), positions, p->m);
+  copy(past(p, now, MEASURED_AT), speeds, p->m);
+  copy(past(p, now, HELD_AT), held, p->m);
   for (int i = 0; i < p->m; ++i) oldest = larger(oldest, ages[i]);
   for (int i = 0; i < p->m; ++i) {
     double before = now ? past(p, now - 1, MEASURED_AT)[i] : speeds[i];
@@ -44,8 +43,8 @@ int proof_add(proof *p, long long now, double elapsed, const double *positions, 
     past(p, now, SPEED_AT)[i] = speeds[i] + (share < 1.0 ? share : 1.0) * (before - speeds[i]);
   }
   if (all_finite(positions, p->m) && all_finite(speeds, p->m)) return 1;
-  memcpy(past(p, now, SPEED_AT), past(p, now - 1, SPEED_AT), size);
-  memcpy(past(p, now, MEASURED_AT), past(p, now - 1, MEASURED_AT), size);
+  copy(past(p, now, SPEED_AT), past(p, now - 1, SPEED_AT), p->m);
+  copy(past(p, now, MEASURED_AT), past(p, now - 1, MEASURED_AT), p->m);
   return 0;
 }
 
@@ -160,7 +159,7 @@ static int find_driven(proof *p, long long now)
       lowest = smaller(lowest, low);
       highest = larger(highest, high);
     }
-    if (p->share[least] > -MOST_REVERSED && lowest < WRONG) return shows(p, SHOWS_REVERSED, least);
+    if (p->share[least] > -MOST_REVERSED && lowest < p->reversed) return shows(p, SHOWS_REVERSED, least);
     if (highest > EXCESS) return shows(p, SHOWS_EXCESS, most);
     if (ticks > SPANS[0] && p->loaded[least] && lowest < TORQUELESS) return shows(p, SHOWS_NOTHING, least);
   }
@@ -184,10 +183,11 @@ static int find_moved(proof *p, long long now)
 static int round_contradicts(proof *p, long long now)
 {
   long long samples = p->samples;
+  int contradicts;
   p->samples = now + 1;
-  p->round.function((const double **)p->round.arguments, p->round.results);
+  contradicts = *evaluate(&p->round) != 0.0;
   p->samples = samples;
-  return p->round.results[0][0] != 0.0;
+  return contradicts;
 }
 
 /* Judges the ticks up to this one: what they show of a drive; SHOWS_ROUND: the present round is over, or shows it. Up to its
@@ -227,4 +227,4 @@ static void proof_keep(proof *p)
 }
 
 /* Remembers what the last tick that was added sends. */
-static void proof_sent(proof *p, const double *torques) { memcpy(past(p, p->samples - 1, SENT_AT), torques, p->m * sizeof *torques); }
+static void proof_sent(proof *p, const double *torques) { copy(past(p, p->samples - 1, SENT_AT), torques, p->m); }

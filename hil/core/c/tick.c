@@ -41,7 +41,7 @@ int tick_sense(tick *k, long long now)
 /* Begins a tick: what is taken from now on can be undone. */
 void tick_begin(tick *k, long long began)
 {
-  memcpy(k->kept_numbers, k->numbers, k->doubles * sizeof *k->numbers);
+  copy(k->kept_numbers, k->numbers, k->doubles);
   memcpy(k->kept_times, k->times, k->integers * sizeof *k->times);
   k->trouble = 0;
   *k->began = began;
@@ -50,7 +50,7 @@ void tick_begin(tick *k, long long began)
 /* State as before the tick. */
 void tick_undo(tick *k)
 {
-  memcpy(k->numbers, k->kept_numbers, k->doubles * sizeof *k->numbers);
+  copy(k->numbers, k->kept_numbers, k->doubles);
   memcpy(k->times, k->kept_times, k->integers * sizeof *k->times);
 }
 
@@ -63,7 +63,7 @@ int tick_act(tick *k)
     k->raw[i] = tick_encode(&k->encoding[i], torque);
     if (!is_finite(k->raw[i])) return give_back(k, "a torque that no frame carries");
   }
-  memcpy(k->carried, k->raw, k->m * sizeof *k->raw);
+  copy(k->carried, k->raw, k->m);
   return 0;
 }
 
@@ -82,22 +82,20 @@ static int find_torques(tick *k, double elapsed)
 {
   torque_source *s = k->source;
   pose *p = s->pose;
-  size_t size = k->m * sizeof *p->y;
   double since = seconds(*k->began - k->entered);
-  memcpy(s->limits->wanted, k->law.results[0], size);
+  copy(s->limits->wanted, k->law.results[0], k->m);
   if (s->kind == LAW) return 0;
-  s->share = s->kind == BLEND ? smaller(1.0, since / k->ramp_time) : 0.0;
-  if (since >= k->end || (s->share == 1.0 && !k->stays)) return give_back(k, 0);
-  memcpy(p->q, k->law_q, k->n * sizeof *p->q);
-  memcpy(p->v, k->law_v, k->n * sizeof *p->v);
-  memcpy(p->y, k->displacements, size);
-  memcpy(p->rates, k->rates, size);
-  memcpy(k->ladder->speeds, k->rates, size);
+  if (since >= k->end) return give_back(k, 0);
+  copy(p->q, k->law_q, k->n);
+  copy(p->v, k->law_v, k->n);
+  copy(p->y, k->displacements, k->m);
+  copy(p->rates, k->rates, k->m);
+  copy(k->ladder->speeds, k->rates, k->m);
   p->known = p->sound = 1;
   for (int i = 0; i < k->m; ++i) k->ladder->sound[i] = p->usable[i] = p->driven[i] = 1;
   if (s->kind == STOP && ladder_watch(k->ladder)) return give_back(k, 0);
   if (s->tests && prove(k, elapsed)) return GIVEN_BACK;
-  return torques_find(s, elapsed, p->stop_decay) ? give_back(k, "a pose that the model cannot hold") : 0;
+  return torques_find(s, since, elapsed, p->stop_decay) ? give_back(k, "a pose that the model cannot hold") : 0;
 }
 
 /* Remembers what this tick sends. */
@@ -107,8 +105,8 @@ static void keep_torques(tick *k, long long now)
   if (s->tests) ++s->proof->samples;
   torques_keep(s, now);
   if (s->kind == STOP) ladder_keep(k->ladder);
-  memcpy(s->pose->sound_pose, k->law_q, k->n * sizeof *k->law_q);
-  memcpy(s->pose->sound_rates, k->rates, k->m * sizeof *k->rates);
+  copy(s->pose->sound_pose, k->law_q, k->n);
+  copy(s->pose->sound_rates, k->rates, k->m);
   s->pose->is_sound = 1;
 }
 
@@ -125,11 +123,11 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     if (value < each->lower || value > each->upper) return give_back(k, each->broken);
   }
   k->law.arguments[0][0] = task_time;
-  memcpy(x, k->law_q, n * sizeof *x);
-  memcpy(x + n, k->law_v, n * sizeof *x);
-  memcpy(x + 2 * n, k->memory->values, k->memory->count * sizeof *x);
+  copy(x, k->law_q, n);
+  copy(x + n, k->law_v, n);
+  copy(x + 2 * n, k->memory->values, k->memory->count);
   if (k->estimates) x[2 * n + k->elapsed_at] = elapsed;
-  k->law.function((const double **)k->law.arguments, k->law.results);
+  evaluate(&k->law);
   if (!(row[k->status_start] >= 0.0 && row[k->status_start] < 64.0)) return give_back(k, "the law's status");
   if ((s->kind == LAW || s->kind == BLEND) && k->stops >> (int)row[k->status_start] & 1)
     return give_back(k, "the law's status");
@@ -178,20 +176,18 @@ static void count_times(const tick *k, tick_log *g, const tick_times *when)
   log_count(g->write, when->written - when->decided);
 }
 
-static void put(double *place, const double *values, int count) { memcpy(place, values, count * sizeof *values); }
-
 /* Counts a tick and writes its row, without the columns of the simulated plant and of live gains. */
 void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
 {
   double *state = g->numbers + 1, *command = state + g->state;
   g->numbers[0] = seconds(when->began);
-  put(state, k->law.arguments[1], g->state);
-  put(command, k->law.results[0], g->command);
-  put(command + g->inputs, k->source->torques, k->m);
+  copy(state, k->law.arguments[1], g->state);
+  copy(command, k->law.results[0], g->command);
+  copy(command + g->inputs, k->source->torques, k->m);
   for (int i = 0; i < g->disturbances && g->stage != g->task; ++i) command[g->disturbance + i] = NAN;
   g->values.arguments[0][0] = when->task_time;
-  put(g->values.arguments[2], k->law.arguments[2], g->parameters); /* live gains may have changed them */
-  g->values.function((const double **)g->values.arguments, g->values.results);
+  copy(g->values.arguments[2], k->law.arguments[2], g->parameters); /* live gains may have changed them */
+  evaluate(&g->values);
   g->times[0] = seconds(when->elapsed);
   g->times[1] = when->task_time;
   g->times[2] = seconds(when->began - when->deadline);

@@ -201,7 +201,8 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   int m, together;                                /* together: whether motors are redundant */
   int quarter, late, judged, round_tick;          /* of a round, in ticks; round_tick: -1: there is none */
   long long samples, room;                        /* rows that are written, and for which there is memory */
-  double period, certain, lag, *rows;             /* lag: after which speeds show a torque [s]; rows of hil.safety.axis_motion */
+  double period, lag, *rows;                      /* lag: after which speeds show a torque [s]; rows of hil.safety.axis_motion */
+  double reversed, certain;                       /* hil.safety.proof.REVERSED and CERTAIN */
   tick_call round;                                /* -> whether the present round contradicts the model */
   int shows, drive;                               /* the last finding, and the drive */
   double response;                                /* of that drive: the share of its torque that acts */
@@ -278,7 +279,7 @@ typedef struct { /* how a torque is sent */
 typedef struct { /* hil.safety.torques.TorqueSource */
   int m, kind;                        /* kind: hil.core.constants.Torques */
   int stands, learns, tests, steps;   /* whether a pose is held, its integral runs, the drives are tested; steps of the wire */
-  double share, firmer;               /* of the law in a blend; what the damping of CATCH has more, as a share */
+  double ramp_time, firmer;           /* of a blend [s]; what the damping of CATCH has more, as a share */
   limits *limits;
   pose *pose;
   proof *proof;            /* 0: the drives are never tested */
@@ -289,7 +290,7 @@ typedef struct { /* hil.safety.torques.TorqueSource */
   double *unsent;  /* [m] the same with this tick */
 } torque_source;
 
-int torques_find(torque_source *s, double elapsed, double decay);
+int torques_find(torque_source *s, double since, double elapsed, double decay);
 void torques_limit(torque_source *s, long long now);
 void torques_keep(torque_source *s, long long now);
 
@@ -321,8 +322,8 @@ typedef struct {
   law_memory *memory;
   /* settings */
   int free; /* whether torques alone move the machine */
-  int stays, moves; /* whether the stage goes on after the blend; whether torques move the machine: not while brakes open */
-  double end, ramp_time; /* time in the stage from which on Python decides, and time of the blend [s] */
+  int moves;         /* whether torques move the machine: not while brakes open */
+  double end;        /* time in the stage from which on Python decides [s] */
   long long entered; /* when the stage began [ns] */
   int estimates, elapsed_at; /* whether the law gets the time since the tick before, and where in its memory */
   int status_start;

@@ -23,10 +23,11 @@ static int stand(torque_source *s)
 }
 
 /* Torques of the source, in `wanted` of the limits, which has those of the law; not 0 where the model gives none. The state
-   is in the pose. Nothing is remembered before `torques_keep`. */
-int torques_find(torque_source *s, double elapsed, double decay)
+   is in the pose. `since`: time in the stage, `elapsed`: time since the last tick [s]; `decay`: what that leaves of a speed
+   in a stop. Nothing is remembered before `torques_keep`. */
+int torques_find(torque_source *s, double since, double elapsed, double decay)
 {
-  double *wanted = s->limits->wanted;
+  double *wanted = s->limits->wanted, share = s->kind == BLEND ? smaller(1.0, since / s->ramp_time) : 0.0;
   int none = s->kind == LAW     ? HELD
              : s->kind == GUIDE ? pose_guide(s->pose)
              : s->kind == STOP  ? pose_stop(s->pose, decay, elapsed, s->limits->previous, limits_bind(s->limits))
@@ -36,7 +37,7 @@ int torques_find(torque_source *s, double elapsed, double decay)
   for (int i = 0; i < s->m; ++i) {
     double torque = s->pose->torques[i];
     if (s->kind == HOLD) torque = 0.0 + torque + (s->tests ? s->proof->torques[i] : 0.0);
-    wanted[i] = s->kind == BLEND ? (1.0 - s->share) * torque + s->share * wanted[i] : torque;
+    wanted[i] = s->kind == BLEND ? (1.0 - share) * torque + share * wanted[i] : torque;
   }
   return HELD;
 }
@@ -49,7 +50,7 @@ static void in_steps(torque_source *s)
   for (int i = 0; i < s->m; ++i) asked[i] = smaller(larger(s->limits->allowed[i] + s->rest[i], -most[i]), most[i]);
   for (int i = 0; i < s->m && s->encoding; ++i) carried[i] = tick_encode(&s->encoding[i], asked[i]);
   if (!s->encoding || !all_finite(carried, s->m))
-    s->carry.function((const double **)s->carry.arguments, s->carry.results);
+    evaluate(&s->carry);
   for (int i = 0; i < s->m; ++i) { /* the torque in the frame of a limit may be above it, by rounding alone */
     s->torques[i] = smaller(larger(carried[i], -most[i]), most[i]);
     s->unsent[i] = asked[i] - s->torques[i];
@@ -61,7 +62,7 @@ void torques_limit(torque_source *s, long long now)
 {
   limits_apply(s->limits, now, s->kind == STOP ? s->pose->held : 0);
   if (s->steps) in_steps(s);
-  else memcpy(s->torques, s->limits->allowed, s->m * sizeof *s->torques);
+  else copy(s->torques, s->limits->allowed, s->m);
 }
 
 /* The torques of `torques_limit` are sent. */
@@ -71,7 +72,7 @@ void torques_keep(torque_source *s, long long now)
   if (s->kind == GUIDE) pose_keep_guide(s->pose);
   else if (s->kind == STOP) pose_keep_stop(s->pose);
   else if (s->kind != LAW && s->stands) pose_keep_stand(s->pose);
-  if (s->steps) memcpy(s->rest, s->unsent, s->m * sizeof *s->rest);
+  if (s->steps) copy(s->rest, s->unsent, s->m);
   if (!s->tests) return;
   proof_sent(s->proof, s->torques);
   proof_keep(s->proof);

@@ -38,13 +38,7 @@ void track_begin(tracking *w)
 
 static int add_finding(tracking *w, int found, int motor, int stops, double a, double b)
 {
-  w->verdict.found = found;
-  w->verdict.channel = motor;
-  w->verdict.stops = stops;
-  w->verdict.numbers[0] = a;
-  w->verdict.numbers[1] = b;
-  w->verdict.numbers[2] = 0.0;
-  w->verdict.cause = CAUSE_NONE;
+  w->verdict = (sense_verdict){found, motor, stops, CAUSE_NONE, {a, b, 0.0}};
   return 1;
 }
 
@@ -53,19 +47,17 @@ static const double *disturbance(tracking *w, double t, const double *q, const d
 {
   double **in = w->disturbance.arguments;
   in[0][0] = t;
-  memcpy(in[1], q, w->n * sizeof *q); /* in[2], the velocity, stays 0 */
+  copy(in[1], q, w->n); /* in[2], the velocity, stays 0 */
   for (int j = 0; j < w->n; ++j) in[4][j] = moved[j] / elapsed;
-  w->disturbance.function((const double **)in, w->disturbance.results);
-  return w->disturbance.results[0];
+  return evaluate(&w->disturbance);
 }
 
 /* The largest d that errors of the samples alone can cause at this pose: up to 0.5 ms. */
 static const double *find_floors(tracking *w, double t, const double *q)
 {
   w->floor.arguments[0][0] = t;
-  memcpy(w->floor.arguments[1], q, w->n * sizeof *q);
-  w->floor.function((const double **)w->floor.arguments, w->floor.results);
-  return w->floor.results[0];
+  copy(w->floor.arguments[1], q, w->n);
+  return evaluate(&w->floor);
 }
 
 /* Index of the largest value; that of the first NaN if there is one. */
@@ -138,8 +130,8 @@ static int find_cause(tracking *w, double t, const double *q, const double *d)
   int m = w->m;
   double later = w->window_elapsed - w->half_elapsed, *first = w->halves, *second = w->halves + 2 * m;
   for (int j = 0; j < w->n; ++j) w->later_moved[j] = w->moved[j] - w->half_moved[j];
-  memcpy(first, disturbance(w, t, q, w->half_moved, w->half_elapsed), m * sizeof *d);
-  memcpy(second, disturbance(w, t, q, w->later_moved, later), m * sizeof *d);
+  copy(first, disturbance(w, t, q, w->half_moved, w->half_elapsed), m);
+  copy(second, disturbance(w, t, q, w->later_moved, later), m);
   for (int i = 0; i < m; ++i) {
     first[m + i] = w->half_sent[i] / w->half_elapsed;
     second[m + i] = (w->sent[i] - w->half_sent[i]) / later;
@@ -247,14 +239,14 @@ static int judge_arrivals(tracking *w, int is_long, double t, const double *q, c
   int m = w->m, named, unknown = 0;
   const double *d = disturbance(w, t, q, moved, elapsed);
   for (int i = 0; i < m; ++i) unknown = unknown || w->floors[i] != w->floors[i];
-  if (unknown) memcpy(w->floors, find_floors(w, t, q), m * sizeof *d);
+  if (unknown) copy(w->floors, find_floors(w, t, q), m);
   named = track_arrivals(w, is_long, elapsed, sent, speeds);
   if (named >= 0) { /* the pose may be another one than that of the floors */
-    memcpy(w->floors, find_floors(w, t, q), m * sizeof *d);
+    copy(w->floors, find_floors(w, t, q), m);
     named = track_arrivals(w, is_long, elapsed, sent, speeds);
   }
   memcpy(w->arrivals + (is_long ? m : 0), w->after, m * sizeof *w->after);
-  if (!is_long) memcpy(w->quick_before, w->quick_last, m * sizeof *d);
+  if (!is_long) copy(w->quick_before, w->quick_last, m);
   for (int i = 0; i < m; ++i) {
     double u = sent[i] / elapsed;
     if (!is_long) w->quick_last[i] = u;
@@ -311,14 +303,14 @@ static int judge_level(tracking *w, double t, const double *q, const double *d, 
 static void keep_window(tracking *w, const double *d, const double *allowed)
 {
   int m = w->m;
-  size_t size = m * sizeof *d;
   if (w->windows == WINDOWS) {
-    memmove(w->last, w->last + m, (WINDOWS - 1) * size);
-    memmove(w->last_allowed, w->last_allowed + m, (WINDOWS - 1) * size);
+    size_t size = (WINDOWS - 1) * m * sizeof *d;
+    memmove(w->last, w->last + m, size);
+    memmove(w->last_allowed, w->last_allowed + m, size);
     --w->windows;
   }
-  memcpy(w->last + w->windows * m, d, size);
-  memcpy(w->last_allowed + w->windows * m, allowed, size);
+  copy(w->last + w->windows * m, d, m);
+  copy(w->last_allowed + w->windows * m, allowed, m);
   ++w->windows;
 }
 
@@ -339,8 +331,8 @@ static int judge_change(tracking *w, double t, const double *q, const double *d,
   double *last = w->scratch, *then = w->scratch + m;
   for (int i = 0; i < m; ++i) w->allowed[i] = (w->share + w->rate_model * used + w->lag * swing) * w->limits[i];
   if (before >= 0) {
-    memcpy(last, w->last + before * m, m * sizeof *d);
-    memcpy(then, w->last_allowed + before * m, m * sizeof *d);
+    copy(last, w->last + before * m, m);
+    copy(then, w->last_allowed + before * m, m);
   }
   for (int back = IN_A_ROW; before > 0; ++back, --before) {
     const double *reference = w->last + (before - 1) * m;
@@ -363,7 +355,7 @@ static int end_window(tracking *w, double t, const double *q, const double *posi
   int m = w->m, found;
   double used = -INFINITY, swing = -INFINITY, *d = w->d;
   lost = judge_arrivals(w, 1, t, q, w->moved, w->window_elapsed, w->sent, speeds) || lost;
-  memcpy(d, w->disturbance.results[0], m * sizeof *d);
+  copy(d, w->disturbance.results[0], m);
   for (int i = 0; i < m; ++i) {
     used = larger(used, larger(w->most[i], -w->least[i]) / w->limits[i]);
     swing = larger(swing, (w->most[i] - w->least[i]) / w->limits[i]);
@@ -404,9 +396,9 @@ int track_judge(tracking *w, double t, double elapsed, const double *q, const do
   if (!w->halved && w->window_elapsed >= w->window / 2.0) {
     w->halved = 1;
     w->half_elapsed = w->window_elapsed;
-    memcpy(w->half_moved, w->moved, w->n * sizeof *u);
-    memcpy(w->half_sent, w->sent, w->m * sizeof *u);
-    if (positions) memcpy(w->where, positions, w->m * sizeof *u);
+    copy(w->half_moved, w->moved, w->n);
+    copy(w->half_sent, w->sent, w->m);
+    if (positions) copy(w->where, positions, w->m);
   }
   if (w->quick_elapsed >= w->quick) {
     lost = judge_arrivals(w, 0, t, q, w->quick_moved, w->quick_elapsed, w->quick_sent, speeds);
