@@ -153,7 +153,7 @@ class CanRig(DriveRig):
     def _take_over(self) -> bool:
         """Whether C measures the next tick."""
         if self.off or not self._in_loop:
-            self.take_back()
+            self.in_c.store()
             return False
         return self.in_c.take_over(self._moves_freely, self._written)
 
@@ -161,10 +161,6 @@ class CanRig(DriveRig):
     def _in_loop(self) -> bool:
         """Whether every drive makes the torque of the loop."""
         return all([rung is Rung.LOOP for rung in self.ladder.rungs])
-
-    def take_back(self) -> None:
-        """The state of nodes and sensing is in Python from now on."""
-        self.in_c.store()
 
     def listen(self) -> Reading:
         """The state of the machine after the end of a run, when nothing is sent any more."""
@@ -214,7 +210,7 @@ class CanRig(DriveRig):
                 self._written = in_c.written
                 return
             in_c.store()
-        mute = self._take_back()
+        mute = self._drop_waiting()
         gets = [
             not self.off and self.ladder.holds(number) and drive.settings.bus not in mute
             for number, drive in enumerate(self.drives)
@@ -239,8 +235,8 @@ class CanRig(DriveRig):
         if self._asks:
             self._dispatch.keep_alive()
 
-    def _take_back(self) -> list[str]:
-        """Mute buses; what waits on them is dropped."""
+    def _drop_waiting(self) -> list[str]:
+        """Drops the frames that wait in the controllers of mute buses; returns these buses."""
         mute = self.in_c.mute(self._written) if self._mutes else []
         for bus in mute:
             self.switch_off.attempt("", partial(self._dispatch.take_back, bus))
@@ -267,7 +263,7 @@ class CanRig(DriveRig):
         return self._enabling is None or self._enabling.advance()
 
     def watch_unproved(self, numbers: Sequence[int]) -> None:
-        self.take_back()
+        self.in_c.store()
         if self._sensing.tracking is not None:
             self._sensing.tracking.unproved = numbers
             self._sensing.tracking.begin()
@@ -284,7 +280,7 @@ class CanRig(DriveRig):
         oldest = monitor.bounds.stale_age / SECOND
         stale = [drive for drive, age in zip(self.drives, ages, strict=False) if age >= oldest]
         if stale:
-            self.take_back()
+            self.in_c.store()
         for drive in stale:
             drive.out_of_touch()
         monitor.rejections(self.clock.now())
@@ -297,7 +293,7 @@ class CanRig(DriveRig):
             monitor.buses(now, self._dispatch.healths())
 
     def disable(self) -> bool:
-        self.take_back()
+        self.in_c.store()
         self.off = True
         if self._enabling is not None:
             self.switch_off.attempt("", self._enabling.abandon)
@@ -309,7 +305,7 @@ class CanRig(DriveRig):
         Every way out of the loop calls it. Drives that were not switched off before brake by themselves first, where
         they can. It does nothing after `disable` has returned True.
         """
-        self.take_back()
+        self.in_c.store()
         if not self.sends or (self.off and self.switch_off.confirmed):
             return
         if not self.off:
@@ -317,7 +313,7 @@ class CanRig(DriveRig):
         end = self.clock.now() + nanoseconds(OFF_TIME)
         while self.clock.now() < end and not self.disable():
             self._listen()
-            self._take_back()
+            self._drop_waiting()
 
     def _brake_down(self) -> None:
         """Lets every drive that may be on brake by itself, at most for the longest time that one may take."""
