@@ -64,7 +64,7 @@ def hand_of(setup: RigSetup, duration: float) -> Motion:
     """The motion of a hand that moves every axis of the machine in a time [s], and ends at the start pose."""
     from scipy.interpolate import CubicSpline
 
-    model, displacements, start = setup.loop.system.model.plain, setup.sensing.displacements, setup.start
+    model, displacements, start = setup.model.plain, setup.sensing.displacements, setup.start
     drives, sweeps = setup.settings.drives, []
     limits, stops = [drive.position_limits for drive in drives], [drive.stops for drive in drives]
     pairs = zip(stops, limits, strict=True)
@@ -72,7 +72,7 @@ def hand_of(setup: RigSetup, duration: float) -> Motion:
         (low if isfinite(low) else lower, high if isfinite(high) else upper) for (low, high), (lower, upper) in pairs
     ]
     for axis, (lower, upper) in enumerate(limits):
-        here = float(displacements(model.plant, start.q)[axis])
+        here = float(setup.positions(start.q)[axis])
         reach = REACH * (upper - lower)
         low, high = stops[axis]
         ends = [
@@ -256,7 +256,7 @@ def simulated_system(setup: RigSetup) -> System:
     """
     values = setup.settings.values.emulation
     overrides = [f"plant.parameters.{name}={value}" for name, value in values.parameters.items()]
-    if friction_of(setup.run.system.model.plant) is not None and (values.coulomb_friction or values.viscous_friction):
+    if friction_of(setup.plant) is not None and (values.coulomb_friction or values.viscous_friction):
         overrides.append("plant.friction=")  # the drives' friction is all that the machine has
     if not overrides:
         return setup.run.system

@@ -163,7 +163,7 @@ def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
 
 def _starts_in_motion(loaded: LoadedConfig, setup: RigSetup) -> list[str]:
     """Notes on holonomic rows that move at the start of the task, so that a machine at rest cannot begin it."""
-    model, tolerance, notes = setup.loop.system.model, setup.settings.values.safety.engage_tolerance, []
+    model, tolerance, notes = setup.model, setup.settings.values.safety.engage_tolerance, []
     names, (_, units, _) = [entry.name for entry in loaded.config.task], model.row_units
     groups = {row.name: row.group for row in model.task_rows}
     for row, (_, rate) in setup.task_errors(0.0, setup.start.q, setup.start.v).items():

@@ -18,6 +18,8 @@ from hil.sensing.gravity import GravityCompensation, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.run import Run
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
@@ -56,6 +58,46 @@ class RigSetup:
     def loop(self) -> Loop:
         return self.run.loop
 
+    @property
+    def model(self) -> Model:
+        """The plant with its task."""
+        return self.run.system.model
+
+    @property
+    def plant(self) -> Plant:
+        return self.model.plant
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Units of the displacements of the drives' joints, then of those of encoder nodes."""
+        return self.sensing.displacements.units
+
+    @cached_property
+    def torque_limits(self) -> Array:
+        """Of the drives, shape (m,) [actuator units]."""
+        return np.array([drive.torque_limit for drive in self.settings.drives])
+
+    @cached_property
+    def speed_limits(self) -> Array:
+        """Of the drives, shape (m,) [joint units/s]."""
+        return np.array([drive.speed_limit for drive in self.settings.drives])
+
+    def positions(self, q: Array) -> Array:
+        """Displacements of the drives' joints at a pose, shape (m,) [joint units]."""
+        return self.sensing.displacements(self.plant, q)[: len(self.drives)]
+
+    def speeds(self, state: State) -> Array:
+        """Speeds of the drives' joints in a state, shape (m,) [joint units/s]."""
+        return self.sensing.displacements.rates(self.plant, state.q, state.v, state.t)[: len(self.drives)]
+
+    def within_limits(self, state: State) -> bool:
+        """Whether every joint is within the limits of its drive."""
+        if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
+            return False
+        lower, upper = np.array([drive.position_limits for drive in self.settings.drives]).T
+        y, rates = self.positions(state.q), np.abs(self.speeds(state))
+        return bool(((lower <= y) & (y <= upper) & (rates <= self.speed_limits)).all())
+
     @cached_property
     def task_states(self) -> list[State]:
         """States of the model while the law does the task, evenly in time, the start first.
@@ -63,12 +105,11 @@ class RigSetup:
         They end where a run would: where the law has no torque, or a joint is beyond its limits.
         """
         duration, period = self.run.settings.duration, self.settings.values.period
-        ticks = TICKS if self.run.system.model.opaque is None else TICKS_IN_NUMPY
+        ticks = TICKS if self.model.opaque is None else TICKS_IN_NUMPY
         step = max(period, duration / ticks)
         count = int(duration / step)
         controller, start = Controller(self.run.loop), self.start
-        limits = np.array([drive.torque_limit for drive in self.settings.drives])
-        states, q, v = [start], start.q, start.v
+        limits, states, q, v = self.torque_limits, [start], start.q, start.v
         for k in range(count):
             t = k * step
             torques = controller.command(t, q, v)
@@ -80,7 +121,7 @@ class RigSetup:
             q, v = self.prediction(t, step, q, v, torques)
             if (k + 1) % max(1, count // POSES) == 0:
                 state = State(t + step, q, v)
-                if not within_limits(self, state):
+                if not self.within_limits(state):
                     break
                 states.append(state)
         return states
@@ -105,14 +146,14 @@ class RigSetup:
     def task_errors(self, t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
         """Task row of priority 1 -> its violation and rate; the rate is NaN where the row has none."""
         system = self.loop.system
-        return task_errors(system.model, State(max(t, ENGAGE_TIME), q, v), system.acting.low_priority_rows)
+        return task_errors(self.model, State(max(t, ENGAGE_TIME), q, v), system.acting.low_priority_rows)
 
     def plan(self, stage: Stage, duration: float | None) -> RunPlan:
         """The plan for the stages of a run.
 
         `stage`: last stage. `duration`: time in the last stage [s]; None: that of the config.
         """
-        safety, model, law = self.settings.values.safety, self.loop.system.model, self.loop.system.acting
+        safety, law = self.settings.values.safety, self.loop.system.acting
         guided, held = stage is Stage.FLOAT, self.gravity_compensation(0.0, self.start.q).u
         nodes = (*self.drives, *self.sensors)
         return RunPlan(
@@ -124,17 +165,7 @@ class RigSetup:
             hold=self.gravity_compensation,
             errors=self.task_errors,
             stops_on=law.stops_on,
-            resolved=resolved_steps(model, self.sensing, nodes, self.settings.values, self.start),
+            resolved=resolved_steps(self.model, self.sensing, nodes, self.settings.values, self.start),
             guiding=guiding_of(safety, self.drives, held) if guided else None,
-            proof=proof_plan(self.settings.values, model.plant, self.drives, self.sensing),
+            proof=proof_plan(self.settings.values, self.plant, self.drives, self.sensing),
         )
-
-
-def within_limits(setup: RigSetup, state: State) -> bool:
-    """Whether every joint is within the limits of its drive."""
-    plant, measured, drives = setup.run.system.model.plant, setup.sensing.displacements, setup.settings.drives
-    if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
-        return False
-    speeds, lower, upper = np.array([(drive.speed_limit, *drive.position_limits) for drive in drives]).T
-    y, rates = measured(plant, state.q)[: len(drives)], measured.rates(plant, state.q, state.v, state.t)[: len(drives)]
-    return bool(((lower <= y) & (y <= upper) & (np.abs(rates) <= speeds)).all())

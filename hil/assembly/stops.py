@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hil.assembly.setup import POSES, RigSetup, within_limits
+from hil.assembly.setup import POSES, RigSetup
 from hil.core.constants import Torques
 from hil.loop import Reading
 from hil.safety.ladder import LEFT, NOISE, STILL
@@ -48,24 +48,24 @@ def states_within_limits(setup: RigSetup) -> list[State]:
     """Poses at rest within the position limits of the drives, as far as the machine can reach them from its start."""
     random, found = np.random.default_rng(0), [setup.start]
     lower, upper = np.array([drive.position_limits for drive in setup.settings.drives]).T
-    channels, plant, m = setup.sensing.displacements, setup.run.system.model.plant, len(lower)
-    t, rest, nothing = setup.start.t, setup.start.v, [0.0] * len(channels.channels)
+    channels, m, t, rest = setup.sensing.displacements, len(lower), setup.start.t, setup.start.v
+    nothing = [0.0] * len(channels.channels)
     for _ in range(POSES):
         q, goal = setup.start.q, random.uniform(lower, upper)
-        begin = channels(plant, q)
+        begin = setup.positions(q)
         for share in np.linspace(0.1, 1.0, 10):
-            y = channels(plant, q)  # encoders on the machine do not choose the pose
-            y[:m] = begin[:m] + share * (goal - begin[:m])
+            y = channels(setup.plant, q)  # encoders on the machine do not choose the pose
+            y[:m] = begin + share * (goal - begin)
             q = setup.sensing.coordinates(t, 0.0, q, rest, y.tolist(), nothing, nothing).q
         q = _settled(setup, t, q) if setup.sensors else q
-        if within_limits(setup, State(t, q, rest)):
+        if setup.within_limits(State(t, q, rest)):
             found.append(State(t, q, rest))
     return found
 
 
 def _settled(setup: RigSetup, t: float, q: Array) -> Array:
     """The pose in which what hangs on the motors by springs, or freely, rests while the motors are held."""
-    rest, H = np.zeros(len(q)), setup.sensing.displacements.jacobian(setup.run.system.model.plant, q, t)
+    rest, H = np.zeros(len(q)), setup.sensing.displacements.jacobian(setup.plant, q, t)
     held = np.linalg.svd(H[: len(setup.settings.drives)])
     free = held[2][int((held[1] > DIFFERENCE * held[1].max()).sum()) :].T
 
@@ -86,7 +86,7 @@ def fall(setup: RigSetup, states: Iterable[State]) -> Fall | None:
     free = [i for i, drive in enumerate(drives) if not drive.brake]
     if not free:
         return None  # whether anything moves with every joint held is judged at the start pose
-    speeds = np.array([drives[i].speed_limit for i in free])
+    speeds = setup.speed_limits[free]
 
     def urge(state: State) -> float:
         return float((np.abs(_let_go(setup, state.t, state.q, np.zeros(len(state.q)), free)[1]) / speeds).max())
@@ -100,16 +100,16 @@ def fall(setup: RigSetup, states: Iterable[State]) -> Fall | None:
 
 
 def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> Fall | None:
-    drives, plant, displacements = setup.settings.drives, setup.run.system.model.plant, setup.sensing.displacements
+    drives, begin = setup.settings.drives, setup.positions(start.q)
     braked, t, q, v = len(free) < len(drives), start.t, start.q, np.zeros(len(start.q))
-    torques, begin = np.zeros(len(drives)), displacements(plant, q)
+    torques = np.zeros(len(drives))
     for k in range(round(FALL_TIME / STEP)):
         if braked:
             torques = _let_go(setup, t, q, v, free)[0]
         q, v = setup.prediction(t, STEP, q, v, torques)
         if not (np.isfinite(q).all() and np.isfinite(v).all()):
             return None
-        travels, speeds = displacements(plant, q) - begin, displacements.rates(plant, q, v, t)
+        travels, speeds = setup.positions(q) - begin, setup.speeds(State(t, q, v))
         for i in free:
             lower, upper = drives[i].position_limits
             if abs(speeds[i]) > FAST * drives[i].speed_limit or abs(travels[i]) > FAST * (upper - lower):
@@ -140,7 +140,7 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
     if found is None:
         return
     drive = setup.settings.drives[found.drive]
-    unit = setup.sensing.displacements.units[found.drive]
+    unit = setup.units[found.drive]
     free = ", ".join(each.name for each in setup.settings.drives if not each.brake)
     where = "hil.drives" if setup.run.loaded is None else setup.run.loaded.where("hil", "drives")
     raise ConfigError(
@@ -158,7 +158,7 @@ def refuse_shaking(setup: RigSetup) -> None:
     Raises ConfigError: the damping is unstable at the period of the loop.
     """
     loaded, guiding = setup.run.loaded, setup.plan(Stage.FLOAT, None).guiding
-    spacing = drives_spacing(loaded, setup.run.system.model.plant)
+    spacing = drives_spacing(loaded, setup.plant)
     if loaded is None or guiding is None or spacing is None or spacing.h is None:
         return
     longest = spacing.longest(RowFeedback(0.0, guiding.damping, has_rate=False))
@@ -173,7 +173,7 @@ def refuse_shaking(setup: RigSetup) -> None:
 
 def in_words(setup: RigSetup, state: State) -> str:
     """The pose of a state."""
-    coordinates = setup.run.system.model.plant.coordinates
+    coordinates = setup.plant.coordinates
     values = zip(coordinates, state.q.tolist(), coordinates.values(), strict=True)
     return ", ".join(f"{name} = {value:.4g} {unit or '1'}" for name, value, unit in values)
 
@@ -196,10 +196,9 @@ class Stop(NamedTuple):
 def describe_stops(setup: RigSetup) -> list[str]:
     """A sentence per drive: from which speed its joint comes to rest, where, how soon, and how far on."""
     lines, late = [], []
-    displacements, stop_time = setup.sensing.displacements, setup.settings.values.safety.stop_time
-    task = stops_of_task(setup)
+    stop_time, task = setup.settings.values.safety.stop_time, stops_of_task(setup)
     poses = [*setup.task_states, *states_within_limits(setup)]
-    for i, (drive, unit) in enumerate(zip(setup.settings.drives, displacements.units, strict=False)):
+    for i, (drive, unit) in enumerate(zip(setup.settings.drives, setup.units, strict=False)):
         hardest = stop_from(setup, _hardest(setup, poses, i))
         in_task = max(task, key=lambda stop: abs(stop.speeds[i]))
         lines.append(
@@ -222,7 +221,7 @@ def describe_stops(setup: RigSetup) -> list[str]:
 def describe_drops(setup: RigSetup) -> list[str]:
     """A sentence per drive whose torque ends before its brake is closed: how far its axis falls at most in the task."""
     lines = []
-    for i, (drive, unit) in enumerate(zip(setup.drives, setup.sensing.displacements.units, strict=False)):
+    for i, (drive, unit) in enumerate(zip(setup.drives, setup.units, strict=False)):
         if not drive.settings.brake or drive.holds_while_braking:
             continue
         time, poses = drive.settings.brake_time, setup.task_states
@@ -241,8 +240,8 @@ def describe_silence(setup: RigSetup) -> list[str]:
 
     The last torque acts until the watchdog has run out. Then the drive brakes by its ramp, or lets the joint go.
     """
-    lines, far, units = [], [], setup.sensing.displacements.units
-    for i, (drive, unit) in enumerate(zip(setup.drives, units, strict=False)):
+    lines, far = [], []
+    for i, (drive, unit) in enumerate(zip(setup.drives, setup.units, strict=False)):
         if not drive.watchdog:
             continue
         settings, (way, then) = drive.settings, _without_bus(setup, i, unit)
@@ -263,7 +262,7 @@ def describe_silence(setup: RigSetup) -> list[str]:
 def _without_bus(setup: RigSetup, i: int, unit: str) -> tuple[float, str]:
     """Way of a joint after its bus is cut, from the worst state of the task, and what ends it."""
     drive, settings, states = setup.drives[i], setup.drives[i].settings, setup.task_states
-    rates, silence, closing = np.array([_rates(setup, state)[i] for state in states]), settings.watchdog, 0.0
+    rates, silence, closing = np.array([setup.speeds(state)[i] for state in states]), settings.watchdog, 0.0
     changes = np.gradient(rates, [state.t for state in states]) if len(states) > 1 else np.zeros(1)
     later = rates + np.outer([0.0, 1.0], changes) * silence  # the last torque may be that of a slower acceleration
     ways = (rates + later) / 2 * silence
@@ -282,10 +281,9 @@ def _without_bus(setup: RigSetup, i: int, unit: str) -> tuple[float, str]:
 
 def stops_of_task(setup: RigSetup) -> list[Stop]:
     """Stops from the states of the task in which a joint is fastest by its speed limit."""
-    limits = np.array([drive.speed_limit for drive in setup.settings.drives])
 
     def share(state: State) -> float:
-        return float((np.abs(_rates(setup, state)) / limits).max())
+        return float((np.abs(setup.speeds(state)) / setup.speed_limits).max())
 
     return [stop_from(setup, state) for state in sorted(setup.task_states, key=share, reverse=True)[:FASTEST]]
 
@@ -293,11 +291,6 @@ def stops_of_task(setup: RigSetup) -> list[Stop]:
 def _sentence(stop: Stop, i: int, unit: str) -> str:
     rest = f"at rest after {stop.times[i]:.2g} s" if np.isfinite(stop.times[i]) else "not at rest in that time"
     return f"from {abs(stop.speeds[i]):.3g} {unit}/s {rest} and {stop.travels[i]:.2g} {unit}"
-
-
-def _rates(setup: RigSetup, state: State) -> Array:
-    rates = setup.sensing.displacements.rates(setup.loop.system.model.plant, state.q, state.v, state.t)
-    return rates[: len(setup.drives)]
 
 
 def _hardest(setup: RigSetup, poses: Sequence[State], i: int) -> State:
@@ -311,8 +304,7 @@ def _hardest(setup: RigSetup, poses: Sequence[State], i: int) -> State:
     hold, pose = min(held, key=lambda each: braking(each[0].u, float(each[0].inertia[i, i])))
     away = -1.0 if hold.u[i] > 0.0 else 1.0
     v = away * setup.sensing.coordinates.inverse(pose.t, pose.q)[:, i]
-    limits = np.array([drive.speed_limit for drive in drives])
-    shares = np.abs(_rates(setup, State(pose.t, pose.q, v))) / limits
+    shares = np.abs(setup.speeds(State(pose.t, pose.q, v))) / setup.speed_limits
     return State(pose.t, pose.q, v / max(float(shares.max()), 1e-12))
 
 
@@ -320,17 +312,15 @@ def stop_from(setup: RigSetup, start: State) -> Stop:
     """The controlled stop from a state, by the model."""
     values, drives, hold = setup.settings.values, setup.settings.drives, setup.gravity_compensation
     pose, limits = PoseHold(hold, drives, values.period, setup.stop_rate, t=start.t), Limits(drives, values.period)
-    displacements, plant, m = setup.sensing.displacements, setup.loop.system.model.plant, len(drives)
-    sound, driven, t = [True] * len(displacements.channels), [True] * m, start.t
+    sound, driven, t, m = [True] * len(setup.units), [True] * len(drives), start.t, len(drives)
     braking, stop, law = TorqueSource(pose, limits), Source(Torques.STOP), np.zeros(m)
-    speed_limits, q, v = np.array([drive.speed_limit for drive in drives]), start.q, start.v
-    most = np.array([drive.torque_limit for drive in drives])
+    speed_limits, most, q, v = setup.speed_limits, setup.torque_limits, start.q, start.v
     limits.begin(np.clip(pose.gravity(q).u, -most, most))
-    begin, first = displacements(plant, q)[:m], _rates(setup, start)
+    begin, first = setup.positions(q), setup.speeds(start)
     times, travels, largest, fastest = np.full(m, np.inf), np.zeros(m), np.abs(first), float(np.abs(first).max())
     still = np.maximum(NOISE * speed_limits, np.minimum(STILL * speed_limits, LEFT * fastest))
     for k in range(round(LONGEST * values.safety.stop_time / values.period)):
-        y, rates = displacements(plant, q)[:m], _rates(setup, State(t, q, v))
+        y, rates = setup.positions(q), setup.speeds(State(t, q, v))
         travels, largest = np.maximum(travels, np.abs(y - begin)), np.maximum(largest, np.abs(rates))
         slow = np.abs(rates) < still
         times = np.where(slow, np.minimum(times, k * values.period), np.inf)

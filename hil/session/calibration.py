@@ -40,7 +40,7 @@ def refuse_unreadable(setup: RigSetup) -> None:
 
 def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:
     """What the operator does, one line each."""
-    units = setup.loop.system.model.plant.coordinates.items()
+    units = setup.plant.coordinates.items()
     pose = ", ".join(f"{name} {x:.4g} {unit}" for (name, unit), x in zip(units, setup.start.q, strict=True))
     names = ", ".join(drive.settings.name for drive in setup.drives)
     every, stops = all(drive.settings.has_stops for drive in setup.drives), _stops(setup)
@@ -62,7 +62,7 @@ def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:
 def _stops(setup: RigSetup) -> str:
     """The stops of the drives, in words; empty if there are none."""
     words = []
-    for drive, unit in zip(setup.drives, setup.sensing.displacements.units, strict=False):
+    for drive, unit in zip(setup.drives, setup.units, strict=False):
         known = [f"{stop:.4g} {unit}" for stop in drive.settings.stops if np.isfinite(stop)]
         words += [f"{drive.settings.name} at {' and '.join(known)}"] if known else []
     return ", ".join(words)
@@ -80,7 +80,7 @@ class HandCalibration:
         """Drive and reason for each drive whose calibration is refused."""
         setup, safety = self._setup, self._setup.settings.values.safety
         calibrator = Calibrator(
-            setup.loop.system.model.plain, setup.sensing, setup.start, [drive.settings for drive in setup.drives],
+            setup.model.plain, setup.sensing, setup.start, [drive.settings for drive in setup.drives],
             safety.residual_tolerance, min(settings.start_tolerance for settings in self._motion.settings),
             setup.settings.values.period,
         )  # fmt: skip

@@ -38,8 +38,8 @@ def _tested(setup: RigSetup) -> list[str]:
         f"config and model: the gains are stable at {1e3 * values.period:g} ms, the bus is loaded to at most "
         f"{100 * load:.0f} %, the law's limits are within those of the drives"
     ]
-    limits = np.array([drive.settings.torque_limit for drive in drives])
-    shares = np.max([np.abs(setup.gravity_compensation(at.t, at.q).u) / limits for at in setup.task_states], axis=0)
+    held = [np.abs(setup.gravity_compensation(at.t, at.q).u) for at in setup.task_states]
+    shares = np.max(held, axis=0) / setup.torque_limits
     worst = int(np.argmax(shares))
     if shares[worst] > 0.0:
         tested.append(
@@ -69,7 +69,7 @@ def _tested(setup: RigSetup) -> list[str]:
     tolerances = [drive.settings.start_tolerance for drive in drives]
     within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
     tested.append(f"in this run, before anything is enabled: the encoders show the start pose within {within}")
-    proof = proof_plan(values, setup.loop.system.model.plant, drives, setup.sensing)
+    proof = proof_plan(values, setup.plant, drives, setup.sensing)
     most = ", ".join(dict.fromkeys(f"{a:g} {unit}" for a, unit in zip(proof.travel, proof.units, strict=True)))
     tested.append(
         f"in this run, in stage zero: sign and scale of each torque and position, by a motion of at most {most}; "
@@ -80,7 +80,7 @@ def _tested(setup: RigSetup) -> list[str]:
 
 def zero_torques(setup: RigSetup) -> str:
     """The largest torque of each drive in stage zero, and what it is made of."""
-    drives, start, plant = setup.settings.drives, setup.start, setup.loop.system.model.plant
+    drives, start, plant = setup.settings.drives, setup.start, setup.plant
     friction = friction_of(plant)
     dry = np.zeros(len(drives)) if friction is None else np.array(friction.coulomb)
     limits = zero_limits(drives, setup.gravity_compensation(start.t, start.q).u, dry)
@@ -97,14 +97,13 @@ def zero_torques(setup: RigSetup) -> str:
 def _energy(setup: RigSetup) -> float:
     """Largest kinetic energy at the start pose with every axis at its speed_limit, whatever the signs [J]."""
     inertia = np.abs(setup.gravity_compensation(setup.start.t, setup.start.q).inertia)
-    speeds = np.array([drive.speed_limit for drive in setup.settings.drives])
-    return float(speeds @ inertia @ speeds) / 2
+    return float(setup.speed_limits @ inertia @ setup.speed_limits) / 2
 
 
 def _untested(setup: RigSetup) -> dict[str, str]:
     """Drive -> why its watchdog is not tested."""
     hold = setup.gravity_compensation(setup.start.t, setup.start.q)
-    motions = let_go(hold, setup.sensing.displacements.units)
+    motions = let_go(hold, setup.units)
     reasons = {d.settings.name: untested(d, each) for d, each in zip(setup.drives, motions, strict=True)}
     return {name: reason for name, reason in reasons.items() if reason}
 
@@ -199,7 +198,7 @@ def in_shadow(setup: RigSetup) -> list[str]:
 
 def describe(setup: RigSetup) -> list[str]:
     """One sentence per bus, drive and encoder node, then on the accuracy of the coordinates and on the watchdogs."""
-    settings, plant = setup.settings, setup.run.system.model.plant
+    settings, plant = setup.settings, setup.plant
     values, safety = settings.values, settings.values.safety
     lines = [f"period {1e3 * values.period:g} ms ({1 / values.period:.6g} Hz)"]
     for name, load in settings.loads.items():
@@ -211,7 +210,7 @@ def describe(setup: RigSetup) -> list[str]:
             lines.append(f"encoder {each.name}: {where}, resolution {quantum[0]:.3g} {plant.coordinates[each.name]}")
             continue
         unit, drive, number = plant.actuators[each.name], node.settings, setup.drives.index(node)
-        joint = setup.sensing.displacements.units[number]
+        joint = setup.units[number]
         lower, upper = drive.position_limits
         lines.append(
             f"drive {each.name}: {where}, gear {each.gear:g}, |u| <= {drive.torque_limit:g} {unit} in steps of "

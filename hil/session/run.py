@@ -108,7 +108,7 @@ class HilRun:
         self.controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
         # where the innovations are in the command part of a row; None: there is no estimator
         self._innovation = setup.loop.layout.slices.get("estimate.innovation")
-        self._outliers = OutlierBursts(list(setup.loop.system.model.plant.coordinates))
+        self._outliers = OutlierBursts(list(setup.plant.coordinates))
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
 
@@ -207,13 +207,13 @@ class HilRun:
         if not isinstance(self.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
         setup, settings, values = self.setup, self.setup.settings, self.setup.settings.values
-        model, names = setup.loop.system.model, ("config", "torque_limits", "stages", "lockstep", "emulated")
+        model, names = setup.model, ("config", "torque_limits", "stages", "lockstep", "emulated")
         about: dict[str, Any] = {name: self.facts[name] for name in names}
         if (guiding := self.plan.guiding) is not None:
             about["torque_limits"] = dict(zip(model.plant.actuators, guiding.limits, strict=True))
         about |= {
             "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
-            "position_units": dict(zip(model.plant.actuators, setup.sensing.displacements.units, strict=False)),
+            "position_units": dict(zip(model.plant.actuators, setup.units, strict=False)),
             "units": dict(self.logbook.units), "period": values.period,
             "ramp": values.live_ramp, "stage": self.stage.name.lower(),
             "statuses": {status.code: status.value for status in Status},
@@ -388,7 +388,7 @@ class HilRun:
         self.reporter.pass_on()
         trajectory = self._close_folder(self._summary(buses) | more)
         if (folder := self.recorder.path) is not None:
-            save_drawing(trajectory, self.setup.loop.system.model, folder)
+            save_drawing(trajectory, self.setup.model, folder)
         code, events = self.monitor.exit_code, tuple(self.monitor.events)
         if self._hand is None:
             return RunResult(code, events, self.unconfirmed, trajectory)
