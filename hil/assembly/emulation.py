@@ -260,9 +260,8 @@ def simulated_system(setup: RigSetup) -> System:
         overrides.append("plant.friction=")  # the drives' friction is all that the machine has
     if not overrides:
         return setup.run.system
-    assert setup.run.loaded is not None
     try:
-        return make_run(setup.run.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
+        return make_run(setup.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
     except ServoctlError as error:
         raise ConfigError(f"hil.emulation.parameters: {error}") from error
 

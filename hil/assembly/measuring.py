@@ -1,5 +1,4 @@
-"""How the nodes of a config measure, whether the start pose is allowed, what holds the machine there, how its drives
-are tested, and how they brake by themselves."""
+"""How the nodes of a config measure, how its drives are tested, and how they brake by themselves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,25 +9,17 @@ import numpy as np
 
 from hil.assembly.settings import HilSettings
 from hil.drives.base import Drive, Node
-from hil.drives.settings import RUNAWAY, DriveSettings, Quantity
+from hil.drives.settings import DriveSettings, Quantity
 from hil.safety.drive_test import LetGo
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
 from hil.sensing.channels import Channel
-from hil.sensing.gravity import (
-    GravityCompensation,
-    Hold,
-    StaticBalance,
-    accelerations,
-    falls_without_torque,
-    task_errors,
-)
+from hil.sensing.gravity import Hold, accelerations, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
+from servoctl.assembly.run import Run
 from servoctl.config.hil import Hil, Safety
-from servoctl.config.load import LoadedConfig
-from servoctl.errors import ConfigError
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -59,21 +50,22 @@ def position_noise(values: Hil, nodes: Sequence[Node], inverse: Array) -> Array:
 
 
 def make_sensing(
-    model: Model,
-    drives: Sequence[Drive],
-    sensors: Sequence[Node],
+    run: Run,
     start: State,
     values: Hil,
+    drives: Sequence[Drive],
+    sensors: Sequence[Node],
     prediction: Prediction,
     engine: str,
-    rank_tolerance: float,
-    estimated: bool = False,  # whether the law works with an estimate of the disturbance
 ) -> Sensing:
     """Builds what computes q and v from the samples of a run.
 
     Raises ConfigError if a node fits no actuator or coordinate, or a degree of freedom is not measured. PlantError if
     the displacements of the motors are not known, or not conjugate to the actuators.
     """
+    model, rank_tolerance = run.system.model, run.system.passive.rank_tolerance
+    # whether the law works with an estimate of the disturbance
+    estimated = run.system.estimator is not None and run.system.estimator.has_model
     nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
     # what friction, or an error of the model that the law meets by its estimate, may take from the model's torques
     missing = values.safety.tracking + (ESTIMATED if estimated else 0.0)
@@ -163,7 +155,7 @@ def resolved_steps(
     return steps
 
 
-def _speed_steps(values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Array:
+def speed_steps(values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Array:
     """Steps in which speeds are seen, shape (nodes,) [joint unit/s]: those of the wire, or of a filtered position."""
     visible = np.array([node.visible() for node in nodes])
     speeds = np.array([node.quantum()[1] for node in nodes])
@@ -185,7 +177,7 @@ def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sens
     _, speeds, torques = np.array([drive.quantum() for drive in drives]).T
     period, differenced = values.period, np.isnan(speeds) | sensing.filtered
     filters = np.array(sensing.filter_times[: len(drives)])
-    by_positions, steps = bool(differenced.any()), _speed_steps(values, drives, sensing)
+    by_positions, steps = bool(differenced.any()), speed_steps(values, drives, sensing)
     # a filtered speed lags by tau - T/2: see `c/samples.c`
     lag = max(0.0, float(filters[differenced].max()) - period / 2) if by_positions else 0.0
     return ProofPlan(
@@ -212,80 +204,6 @@ def let_go(hold: Hold, units: Sequence[str]) -> list[LetGo]:
 
 def _travel(units: Sequence[str]) -> np.ndarray:
     return np.array([TRAVEL.get(unit, TURN) for unit in units])
-
-
-def check_limits(
-    loaded: LoadedConfig, settings: HilSettings, nodes: Sequence[Node], sensing: Sensing, displacements: Array
-) -> None:
-    """Refuses limits that a drive would pass at once: its start pose, or what one step of its encoder looks like.
-
-    `nodes`: drives in the plant's order, then encoder nodes, in the order of `sensing`; `displacements`: theirs at the
-    start pose [joint unit].
-
-    Raises ConfigError for such drives.
-    """
-    order, problems = [drive.actuator for drive in settings.values.drives], []
-    steps, units = _speed_steps(settings.values, nodes, sensing).tolist(), sensing.displacements.units
-    finer = "raise hil.velocity_filter" if sensing.filtered else "take a finer encoder, or another gear"
-    for drive, position, step, unit in zip(settings.drives, displacements, steps, units, strict=False):
-        path, (lower, upper) = ("hil", "drives", order.index(drive.name)), drive.position_limits
-        if not lower <= position <= upper:
-            problems.append(
-                f"{loaded.where(*path, 'position_limits')}: {drive.name} is at {position:.4g} {unit} in the start "
-                f"pose, outside {lower:.4g} to {upper:.4g} {unit} (correct the pose or the limits; 'offset' is the "
-                "motor's zero)"
-            )
-        if step > RUNAWAY * drive.speed_limit:
-            problems.append(
-                f"{loaded.where(*path, 'speed_limit')}: one step of {drive.name} looks like {step:.3g} {unit}/s, and "
-                f"from {RUNAWAY:g} times {drive.speed_limit:g} {unit}/s on the drives go off (raise it, or {finer})"
-            )
-    if problems:
-        raise ConfigError(problems)
-
-
-def check_fall(
-    loaded: LoadedConfig,
-    settings: HilSettings,
-    model: Model,
-    compensation: GravityCompensation,
-    start: State,
-    tolerance: float,  # rank tolerance of the passive constraints
-    balance: StaticBalance,  # how the machine falls
-) -> str:
-    """A note on what holds a machine that falls without torque; ConfigError if neither brakes nor motors hold it."""
-    where = loaded.where("hil", "drives")
-    falls = (
-        "without torque the machine falls from its start pose "
-        f"({balance.coordinate}: {balance.acceleration:.3g} {model.plant.coordinates[balance.coordinate] or '1'}/s^2)"
-    )
-    braked = [i for i, drive in enumerate(settings.drives) if drive.brake]
-    with_brakes = falls_without_torque(model, start.t, start.q, tolerance, braked)
-    if with_brakes.falls:
-        free = ", ".join(drive.name for drive in settings.drives if not drive.brake)
-        still = f"; with its brakes closed {with_brakes.coordinate} still falls" if braked else ""
-        raise ConfigError(
-            f"{where}: {falls}{still}; without a brake: {free} (set brake: true where the motor has one)"
-            if free
-            else f"{where}: {falls}{still} (no brake can hold it: choose a start pose that holds by itself)"
-        )
-    hold = compensation(start.t, start.q)
-    if not hold.holds:
-        raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
-    units = list(model.plant.actuators.values())
-    weak = [
-        f"{drive.name} ({torque:.4g} {unit}, torque_limit is {drive.torque_limit:g})"
-        for drive, torque, unit in zip(settings.drives, hold.u.tolist(), units, strict=True)
-        if not abs(torque) <= drive.torque_limit
-    ]
-    if weak:
-        raise ConfigError(
-            f"{where}: {falls}, and holding it there takes more than the limit of {', '.join(weak)} (raise it, or "
-            "choose another start pose)"
-        )
-    strongest = int(np.abs(hold.u).argmax())
-    unit = units[strongest]
-    return f"{falls}: its brakes hold it, then its motors with at most {abs(hold.u[strongest]):.3g} {unit}"
 
 
 HEADROOM = 1.5  # while a hand guides, each drive may make at least this times the torque that holds the start pose

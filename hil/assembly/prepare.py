@@ -1,22 +1,23 @@
 """Turns a config into everything that a run on drives needs, before anything is sent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import check_fall, check_limits, make_sensing, position_noise, with_decelerations
+from hil.assembly.measuring import make_sensing, position_noise, speed_steps, with_decelerations
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup
-from hil.assembly.stops import refuse_fall
+from hil.assembly.stops import check_fall, refuse_fall
 from hil.bus.open import is_loopback
-from hil.drives.base import Drive, Node
+from hil.drives.base import Node
+from hil.drives.settings import RUNAWAY
 from hil.safety import SafetyBounds
 from hil.safety.plan import START_AT_REST
 from hil.safety.rules import assumption_rules, rules_of
-from hil.sensing.gravity import GravityCompensation, falls_without_torque
+from hil.sensing.gravity import GravityCompensation
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.context import Context
@@ -31,7 +32,6 @@ from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import NOISE
-from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.simulation.engine_choice import take_engine_at_once
@@ -65,48 +65,25 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     settings = hil_settings(loaded, model.plant)
     values = settings.values
     live_gains = LiveGains(loaded, model, run.system.law)
-    notes = [*run.warnings, *_check_gains(loaded, run)]
+    warnings = [*run.warnings, *_check_gains(loaded, run)]
     on_vm = take_engine_at_once(run.loop, engine)
-    notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
-    notes += ["hil.tick has no effect: C computes every tick (remove it)"] if values.tick else []
+    warnings += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     tolerance = run.system.passive.rank_tolerance
     compensation = GravityCompensation(model, tolerance, engine)
     settings = with_decelerations(settings, compensation(start.t, start.q))
     drives, sensors = settings.build()
-    notes += _beyond_file(loaded, settings, model.plant)
-    notes += _unreadable(settings, drives)
-    notes += [f"{drive.settings.name}: {drive.assumption}" for drive in drives if drive.assumption]
     prediction = Prediction(model, tolerance, engine)
     try:
-        estimator = run.system.estimator
-        estimated = estimator is not None and estimator.has_model
-        sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance, estimated)
+        sensing = make_sensing(run, start, values, drives, sensors, prediction, engine)
     except ConfigError as error:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
     run = _with_noise(run, values, (*drives, *sensors), sensing)
-    check_limits(loaded, settings, (*drives, *sensors), sensing, sensing.displacements(model.plant, start.q))
-    balance = falls_without_torque(model, start.t, start.q, tolerance)
-    if balance.falls:
-        notes.append(check_fall(loaded, settings, model, compensation, start, tolerance, balance))
-    unwatched = ", ".join(drive.settings.name for drive in drives if not drive.watchdog)
-    if unwatched:
-        notes.append(f"{unwatched}: no watchdog in the drive: it keeps its last torque when the loop dies")
-    safety = values.safety
-    if safety.drive_watchdog > LONGEST_WATCHDOG:
-        notes.append(
-            f"{loaded.where('hil', 'safety', 'drive_watchdog')}: {safety.drive_watchdog:g} s: drives keep their last "
-            f"torque for this time when the loop dies (usual: at most {LONGEST_WATCHDOG:g} s)"
-        )
-    bounds = SafetyBounds(values.period, safety)
-    rules = rules_of(drives, sensors, bounds, sensing.displacements.units)
+    rules = rules_of(drives, sensors, SafetyBounds(values.period, values.safety), sensing.displacements.units)
     rules += assumption_rules(drives, _real_buses(settings))
-    setup = RigSetup(
-        run, settings, start, drives, sensors, sensing, prediction,
-        gravity_compensation=compensation, falls=balance.falls, bounds=bounds, rules=rules, live_gains=live_gains,
-        notes=tuple(notes),
-    )  # fmt: skip
-    setup = replace(setup, notes=(*notes, *_starts_in_motion(loaded, setup)))
+    setup = RigSetup(run, settings, start, drives, sensors, sensing, prediction, compensation, rules, live_gains)
+    _check_limits(setup)
+    setup = replace(setup, notes=(*warnings, *(note for notes in NOTES for note in notes(setup))))
     if not all(drive.brake for drive in settings.drives):
         refuse_fall(setup, setup.task_states, "the task leads")
     return setup
@@ -161,19 +138,42 @@ def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
     return warnings
 
 
-def _starts_in_motion(loaded: LoadedConfig, setup: RigSetup) -> list[str]:
+def _check_limits(setup: RigSetup) -> None:
+    """Refuses limits that a drive would pass at once: its start pose, or what one step of its encoder looks like.
+
+    Raises ConfigError for such drives.
+    """
+    loaded, settings, values = setup.loaded, setup.settings, setup.settings.values
+    order, problems = [drive.actuator for drive in values.drives], []
+    positions, steps = setup.positions(setup.start.q), speed_steps(values, setup.drives, setup.sensing).tolist()
+    finer = "raise hil.velocity_filter" if setup.sensing.filtered else "take a finer encoder, or another gear"
+    for drive, position, step, unit in zip(settings.drives, positions, steps, setup.units, strict=False):
+        path, (lower, upper) = ("hil", "drives", order.index(drive.name)), drive.position_limits
+        if not lower <= position <= upper:
+            problems.append(
+                f"{loaded.where(*path, 'position_limits')}: {drive.name} is at {position:.4g} {unit} in the start "
+                f"pose, outside {lower:.4g} to {upper:.4g} {unit} (correct the pose or the limits; 'offset' is the "
+                "motor's zero)"
+            )
+        if step > RUNAWAY * drive.speed_limit:
+            problems.append(
+                f"{loaded.where(*path, 'speed_limit')}: one step of {drive.name} looks like {step:.3g} {unit}/s, and "
+                f"from {RUNAWAY:g} times {drive.speed_limit:g} {unit}/s on the drives go off (raise it, or {finer})"
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _starts_in_motion(setup: RigSetup) -> Iterator[str]:
     """Notes on holonomic rows that move at the start of the task, so that a machine at rest cannot begin it."""
-    model, tolerance, notes = setup.model, setup.settings.values.safety.engage_tolerance, []
+    loaded, model, tolerance = setup.loaded, setup.model, setup.settings.values.safety.engage_tolerance
     names, (_, units, _) = [entry.name for entry in loaded.config.task], model.row_units
     groups = {row.name: row.group for row in model.task_rows}
     for row, (_, rate) in setup.task_errors(0.0, setup.start.q, setup.start.v).items():
         if abs(rate) >= tolerance:  # NaN: the row has none
             place = loaded.where("task", names.index(groups[row])) + (f": {row}" if row != groups[row] else "")
             speed = f"{abs(rate):.3g} {units[row]}/s" if row in units else f"{abs(rate):.3g} 1/s"
-            notes.append(
-                f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
-            )
-    return notes
+            yield f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
 
 
 def _real_buses(settings: HilSettings) -> set[str]:
@@ -181,13 +181,14 @@ def _real_buses(settings: HilSettings) -> set[str]:
     return {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
 
 
-def _beyond_file(loaded: LoadedConfig, settings: HilSettings, plant: Plant) -> list[str]:
+def _beyond_file(setup: RigSetup) -> Iterator[str]:
     """A note on the drives that may leave the limits of the robot's file, which stop nothing on drives."""
+    loaded, plant = setup.loaded, setup.plant
     if not isinstance(plant, Robot):
-        return []
+        return
     law, places, wider = loaded.config.law, joint_limits(plant.tree), []
     limited = isinstance(law, LawConfig) and law.limits is not None
-    for drive in settings.drives:
+    for drive in setup.settings.drives:
         name, (lower, upper) = drive.name, drive.position_limits
         least, most = places[name]
         speed, effort = plant.tree.velocity(name), None if limited else plant.tree.joint(name).effort
@@ -199,20 +200,42 @@ def _beyond_file(loaded: LoadedConfig, settings: HilSettings, plant: Plant) -> l
         if effort is not None and drive.torque_limit > (strongest := max(map(abs, effort))):
             parts.append(f"torque_limit {drive.torque_limit:g} ({strongest:g})")
         wider += [f"{name} {', '.join(parts)}"] if parts else []
-    if not wider:
-        return []
-    where, beyond = loaded.where("hil", "drives"), "; ".join(wider)
-    return [f"{where}: beyond the limits of the robot's file, which stop no drive: {beyond} (narrow them)"]
+    if wider:
+        where, beyond = loaded.where("hil", "drives"), "; ".join(wider)
+        yield f"{where}: beyond the limits of the robot's file, which stop no drive: {beyond} (narrow them)"
 
 
-def _unreadable(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
+def _unreadable(setup: RigSetup) -> Iterator[str]:
     """Notes on settings that cannot be read from drives on real buses, one per protocol."""
-    real = _real_buses(settings)
-    names: dict[str, list[str]] = {}
-    for drive in drives:
+    real, names = _real_buses(setup.settings), dict[str, list[str]]()
+    for drive in setup.drives:
         if drive.unverified and drive.settings.bus in real:
             names.setdefault(drive.unverified, []).append(drive.settings.name)
-    return [f"{', '.join(drives)}: {note}" for note, drives in names.items()]
+    return (f"{', '.join(drives)}: {note}" for note, drives in names.items())
+
+
+def _watchdogs(setup: RigSetup) -> Iterator[str]:
+    """Notes on drives that go on when the loop dies, and for how long the others do."""
+    unwatched = ", ".join(drive.settings.name for drive in setup.drives if not drive.watchdog)
+    if unwatched:
+        yield f"{unwatched}: no watchdog in the drive: it keeps its last torque when the loop dies"
+    if (time := setup.settings.values.safety.drive_watchdog) > LONGEST_WATCHDOG:
+        yield (
+            f"{setup.loaded.where('hil', 'safety', 'drive_watchdog')}: {time:g} s: drives keep their last torque for "
+            f"this time when the loop dies (usual: at most {LONGEST_WATCHDOG:g} s)"
+        )
+
+
+NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
+    lambda setup: ["hil.tick has no effect: C computes every tick (remove it)"] if setup.settings.values.tick else [],
+    _beyond_file,
+    _unreadable,
+    lambda setup: [f"{drive.settings.name}: {drive.assumption}" for drive in setup.drives if drive.assumption],
+    check_fall,
+    _watchdogs,
+    _starts_in_motion,
+)
+"""What the operator should know before a run, in order."""
 
 
 def _with_line(loaded: LoadedConfig, problem: str) -> str:

@@ -1,5 +1,6 @@
 """Everything that a run on drives needs, and the states of its task by the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,10 +15,11 @@ from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
 from hil.safety.pose_hold import FASTEST_POLE
 from hil.safety.rules import Rule
-from hil.sensing.gravity import GravityCompensation, task_errors
+from hil.sensing.gravity import GravityCompensation, StaticBalance, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.run import Run
+from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
@@ -48,11 +50,29 @@ class RigSetup:
     sensing: Sensing  # computes q and v from samples
     prediction: Prediction  # predicts the state at which a torque acts
     gravity_compensation: GravityCompensation  # computes the torques that hold a pose
-    falls: bool  # whether the machine moves from rest without torque
-    bounds: SafetyBounds  # limits beyond which an event is reported
     rules: tuple[Rule, ...]  # what is judged at every tick
     live_gains: LiveGains  # gains that the operator may change
-    notes: tuple[str, ...]  # what the operator should know before the run
+    notes: tuple[str, ...] = ()  # what the operator should know before the run
+
+    @property
+    def loaded(self) -> LoadedConfig:
+        assert self.run.loaded is not None
+        return self.run.loaded
+
+    @property
+    def bounds(self) -> SafetyBounds:
+        """Limits beyond which an event is reported."""
+        return SafetyBounds(self.settings.values.period, self.settings.values.safety)
+
+    @cached_property
+    def balance(self) -> StaticBalance:
+        """How the machine moves from rest without torque."""
+        return self.balance_with(())
+
+    def balance_with(self, braked: Sequence[int]) -> StaticBalance:
+        """The same with closed brakes of the drives with these numbers."""
+        start, tolerance = self.start, self.run.system.passive.rank_tolerance
+        return falls_without_torque(self.model, start.t, start.q, tolerance, braked)
 
     @property
     def loop(self) -> Loop:
@@ -128,7 +148,7 @@ class RigSetup:
 
     @property
     def seed(self) -> int:
-        return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
+        return self.loaded.config.run.seed
 
     @property
     def stop_rate(self) -> float:
@@ -161,7 +181,7 @@ class RigSetup:
             duration=self.run.settings.duration if duration is None else duration,
             safety=safety,
             stop_rate=self.stop_rate,
-            stands=self.falls or guided,
+            stands=self.balance.falls or guided,
             hold=self.gravity_compensation,
             errors=self.task_errors,
             stops_on=law.stops_on,

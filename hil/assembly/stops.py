@@ -7,7 +7,7 @@ Design: a machine that hangs, or rests on springs, leaves its rest with the task
 or not: it counts as falling where a joint without a brake gets fast by its speed limit, or crosses much of its range.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -129,6 +129,45 @@ def _let_go(setup: RigSetup, t: float, q: Array, v: Array, free: Sequence[int]) 
     return torques, (accelerations + reach @ torques)[list(free)]
 
 
+def check_fall(setup: RigSetup) -> Iterator[str]:
+    """A note on what holds a machine that falls without torque; ConfigError if neither brakes nor motors hold it."""
+    balance, drives, start = setup.balance, setup.settings.drives, setup.start
+    if not balance.falls:
+        return
+    where = setup.loaded.where("hil", "drives")
+    falls = (
+        "without torque the machine falls from its start pose "
+        f"({balance.coordinate}: {balance.acceleration:.3g} {setup.plant.coordinates[balance.coordinate] or '1'}/s^2)"
+    )
+    braked = [i for i, drive in enumerate(drives) if drive.brake]
+    with_brakes = setup.balance_with(braked)
+    if with_brakes.falls:
+        free = ", ".join(drive.name for drive in drives if not drive.brake)
+        still = f"; with its brakes closed {with_brakes.coordinate} still falls" if braked else ""
+        raise ConfigError(
+            f"{where}: {falls}{still}; without a brake: {free} (set brake: true where the motor has one)"
+            if free
+            else f"{where}: {falls}{still} (no brake can hold it: choose a start pose that holds by itself)"
+        )
+    hold = setup.gravity_compensation(start.t, start.q)
+    if not hold.holds:
+        raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
+    units = list(setup.plant.actuators.values())
+    weak = [
+        f"{drive.name} ({torque:.4g} {unit}, torque_limit is {drive.torque_limit:g})"
+        for drive, torque, unit in zip(drives, hold.u.tolist(), units, strict=True)
+        if not abs(torque) <= drive.torque_limit
+    ]
+    if weak:
+        raise ConfigError(
+            f"{where}: {falls}, and holding it there takes more than the limit of {', '.join(weak)} (raise it, or "
+            "choose another start pose)"
+        )
+    strongest = int(np.abs(hold.u).argmax())
+    unit = units[strongest]
+    yield f"{falls}: its brakes hold it, then its motors with at most {abs(hold.u[strongest]):.3g} {unit}"
+
+
 def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
     """Refuses a machine that falls from one of these poses.
 
@@ -142,7 +181,7 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
     drive = setup.settings.drives[found.drive]
     unit = setup.units[found.drive]
     free = ", ".join(each.name for each in setup.settings.drives if not each.brake)
-    where = "hil.drives" if setup.run.loaded is None else setup.run.loaded.where("hil", "drives")
+    where = setup.loaded.where("hil", "drives")
     raise ConfigError(
         f"{where}: {drive.name}: without torque it falls from {in_words(setup, found.start)}, where {when}: after "
         f"{found.after:.2g} s it has moved by {found.travel:.3g} {unit} and has {found.speed:.3g} {unit}/s; without a "
@@ -157,9 +196,9 @@ def refuse_shaking(setup: RigSetup) -> None:
 
     Raises ConfigError: the damping is unstable at the period of the loop.
     """
-    loaded, guiding = setup.run.loaded, setup.plan(Stage.FLOAT, None).guiding
+    loaded, guiding = setup.loaded, setup.plan(Stage.FLOAT, None).guiding
     spacing = drives_spacing(loaded, setup.plant)
-    if loaded is None or guiding is None or spacing is None or spacing.h is None:
+    if guiding is None or spacing is None or spacing.h is None:
         return
     longest = spacing.longest(RowFeedback(0.0, guiding.damping, has_rate=False))
     if longest > spacing.h:

@@ -172,8 +172,7 @@ class HilRun:
         self.logbook = Logbook(setup, self.machine, self.controller, environment.truth is not None)
         self.recorder: Recorder | InMemory = InMemory(self.logbook.units, self.facts)
         if out is not None:
-            text = "" if setup.run.loaded is None else setup.run.loaded.text
-            self.recorder = Recorder(out, self.logbook.units, self.facts, text, environment.lockstep)
+            self.recorder = Recorder(out, self.logbook.units, self.facts, setup.loaded.text, environment.lockstep)
         self.reporter = Reporter(self.monitor, self.recorder, environment.clock)
         try:
             self._connect()
