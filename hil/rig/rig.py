@@ -84,7 +84,6 @@ class CanRig(DriveRig):
         self.bring_up = BringUp(dispatch, nanoseconds(values.period))
         self._enabling: Handshake | None = None
         self._guided = False
-        self._began, self._written = 0, -1
 
     @property
     def clock(self) -> Clock:
@@ -125,18 +124,18 @@ class CanRig(DriveRig):
         """
         in_c, dispatch, taken = self.in_c, self._dispatch, False
         if in_c.begun is not None:  # on the sockets
-            if not in_c.finish(self._began + wait, self._missing):
+            if not in_c.finish(in_c.began + wait, self._missing):
                 self._sense(due)
             return in_c.reading()
         if in_c.sockets is not None:
             in_c.store()  # C did not begin this tick
         else:
             taken = self._take_over()
-        began = self._began = self.clock.now()
+        began = in_c.began = self.clock.now()
         if self._truth is not None:
             self.true = self._truth()
         if taken:  # C gets each frame from Python
-            in_c.begin(began, due)
+            in_c.begin(due)
             dispatch.taker = in_c.take
         try:
             if self._asks:
@@ -155,7 +154,7 @@ class CanRig(DriveRig):
         if self.off or not self._in_loop:
             self.in_c.store()
             return False
-        return self.in_c.take_over(self._moves_freely, self._written)
+        return self.in_c.take_over(self._moves_freely)
 
     @property
     def _in_loop(self) -> bool:
@@ -164,19 +163,19 @@ class CanRig(DriveRig):
 
     def listen(self) -> Reading:
         """The state of the machine after the end of a run, when nothing is sent any more."""
-        self._began = self.clock.now()
+        began = self.in_c.began = self.clock.now()
         self.in_c.torques[:] = self.in_c.carried[:] = 0.0
         if self._truth is not None:
             self.true = self._truth()
         self._dispatch.drain()
-        self._sense(self._began)
+        self._sense(began)
         return self.in_c.reading()
 
     def _missing(self) -> str | None:
         """Name of a bus on which a sample of this tick is still missing."""
         if self.in_c.loaded:
             return self.in_c.missing()
-        began, written = self._began, self._written
+        began, written = self.in_c.began, self.in_c.written
         for node, name, synced in self._awaited:
             sample = node.sample
             if sample is None or sample.time < (began if synced else written):
@@ -185,8 +184,9 @@ class CanRig(DriveRig):
 
     def _sense(self, due: int) -> None:
         """Computes the state of the machine from the samples that the nodes have."""
-        asked = (self._began, self._written) if self._asks else (NEVER, NEVER)
-        self.in_c.sense_samples(self.clock.now(), due, self._moves_freely, *asked)
+        if not self._asks:
+            self.in_c.began = self.in_c.written = NEVER
+        self.in_c.sense_samples(self.clock.now(), due, self._moves_freely)
 
     @property
     def present(self) -> tuple[int, float]:
@@ -207,7 +207,6 @@ class CanRig(DriveRig):
         in_c.torques[:] = command
         if in_c.loaded:
             if self._in_loop and in_c.act(self.clock.now()):
-                self._written = in_c.written
                 return
             in_c.store()
         mute = self._drop_waiting()
@@ -216,7 +215,7 @@ class CanRig(DriveRig):
             for number, drive in enumerate(self.drives)
         ]
         in_c.torques[:], in_c.carried[:] = np.where(gets, [command, self.carried(command)], 0.0)
-        self._written = self.clock.now()  # a reply to the first torque may come before the last one is sent
+        in_c.written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled, asked = self._dispatch.send, Condition.ENABLED, set[str]()
             for drive, rung, torque in zip(self.drives, self.ladder.rungs, command.tolist(), strict=True):
@@ -237,7 +236,7 @@ class CanRig(DriveRig):
 
     def _drop_waiting(self) -> list[str]:
         """Drops the frames that wait in the controllers of mute buses; returns these buses."""
-        mute = self.in_c.mute(self._written) if self._mutes else []
+        mute = self.in_c.mute() if self._mutes else []
         for bus in mute:
             self.switch_off.attempt("", partial(self._dispatch.take_back, bus))
         return mute
@@ -328,17 +327,12 @@ class CanRig(DriveRig):
             ladder.watch([each.velocity for each in samples], [now - each.time < FRESH for each in samples])
 
     def _listen(self) -> None:
-        self._written = self.clock.now()
+        self.in_c.written = self.clock.now()
         self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
 
     # Ticks in C.
 
-    def begin(
-        self,
-        machine: CompiledTick,
-        stages: Stages,
-        record: Callable[[memoryview], None],
-    ) -> None:
+    def begin(self, machine: CompiledTick, stages: Stages, record: Callable[[memoryview], None]) -> None:
         """Connects what C does of each tick.
 
         Args:
@@ -353,12 +347,6 @@ class CanRig(DriveRig):
 
     def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
         """Does ticks in C, as `TicksInC.go_ahead`."""
-        in_c = self.in_c
-        if in_c.sockets is None or not self._take_over():
+        if self.in_c.sockets is None or not self._take_over():
             return Ahead()
-        ahead = in_c.go_ahead(most, deadline, live)
-        if ahead.ticks:
-            self._written = in_c.written
-        if ahead.began is not None:
-            self._began = ahead.began
-        return ahead
+        return self.in_c.go_ahead(most, deadline, live)

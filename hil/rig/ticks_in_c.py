@@ -67,6 +67,7 @@ class TicksInC:
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._last: dict[int, tuple[str, Frame]] = {}
         self._received: list[tuple[int, str, Frame]] = []
+        self.written = -1
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0
 
@@ -86,12 +87,28 @@ class TicksInC:
             duration = self._stages.plan.duration
             self.sockets = SocketTicks(machine, buses, clock, log, rings, period, wait, duration)
 
-    def take_over(self, free: bool, written: int) -> bool:
+    @property
+    def began(self) -> int:
+        """When the present tick began [ns], and with it SYNC was sent; `NEVER`: nothing is asked for."""
+        return int(self._x["began"][0])
+
+    @began.setter
+    def began(self, moment: int) -> None:
+        self._x["began"][0] = moment
+
+    @property
+    def written(self) -> int:
+        """When the first of the last torques was sent [ns]; -1: none was, `NEVER`: nothing is asked for."""
+        return int(self._x["written"][0])
+
+    @written.setter
+    def written(self, moment: int) -> None:
+        self._x["written"][0] = moment
+
+    def take_over(self, free: bool) -> bool:
         """Whether C measures the next tick; it gets the state, or gives it back.
 
-        Args:
-            free: Whether torques alone move the machine.
-            written: When the last torques were sent [ns].
+        `free`: whether torques alone move the machine.
         """
         measures = bool(self.machine.wires) and self._stages.mode in WORKING and self._dispatch.healthy
         if self.loaded and not measures:
@@ -101,7 +118,7 @@ class TicksInC:
             if self._pause:
                 self._pause -= 1
             else:
-                self._load(written)
+                self._load()
         return self.loaded
 
     def _renew(self) -> None:
@@ -121,7 +138,7 @@ class TicksInC:
         stages.torques.take(source, stages.mode is not Phase.FULL)
         return True
 
-    def _load(self, written: int) -> None:
+    def _load(self) -> None:
         """Gives the state to C, if every node has sent a sample and every drive works without a complaint."""
         machine = self.machine
         if not in_order(machine.drives, machine.nodes):
@@ -129,7 +146,6 @@ class TicksInC:
         machine.load()
         commands = zip(machine.drives, machine.take_commands(), strict=True)
         self._encoded = [(drive.settings.bus, like, read) for drive, (like, read) in commands]
-        self._x["written"][0] = written
         self._torques.c.encoding = self._tick.encoding
         self._last.clear()
         if self.sockets is not None:
@@ -153,10 +169,10 @@ class TicksInC:
 
     # Measure.
 
-    def begin(self, began: int, due: int) -> None:
-        """Begins a tick that gets each frame from Python."""
+    def begin(self, due: int) -> None:
+        """Begins a tick that gets each frame from Python; it was due at this time [ns]."""
         self._x["due"][0] = due
-        self._functions.tick_begin(self._tick, began)
+        self._functions.tick_begin(self._tick, self.began)
         self._received.clear()
 
     def take(self, bus: str, frame: Frame) -> None:
@@ -188,28 +204,20 @@ class TicksInC:
             self._last.pop(message, None)  # so that the order is that of arrival
             self._last[message] = (bus, frame)
 
-    def sense_samples(self, now: int, due: int, free: bool, sync: int, command: int) -> None:
+    def sense_samples(self, now: int, due: int, free: bool) -> None:
         """Computes the state of the machine from the samples that the nodes have.
 
         Args:
             due: When the tick was due [ns].
             free: Whether torques alone have moved the machine.
-            sync: When SYNC was sent last [ns]; `NEVER`: nothing is asked for.
-            command: When the first of the last commands was sent [ns], or `NEVER`.
         """
-        x, self._tick.free = self._x, free
-        x["due"][0], x["began"][0], x["written"][0] = due, sync, command
+        self._x["due"][0], self._tick.free = due, free
         self.machine.load()
         self._functions.tick_sense(self._tick, now)
         self.machine.raise_failure()
 
-    def mute(self, written: int) -> list[str]:
-        """Buses on which no command may be sent, by what the nodes know: `tick_mute` in `hil/core/c/tick.c`.
-
-        Args:
-            written: When the last commands were sent [ns].
-        """
-        self._x["written"][0] = written
+    def mute(self) -> list[str]:
+        """Buses on which no command may be sent, by what the nodes know: `tick_mute` in `hil/core/c/tick.c`."""
         self.machine.load()
         buses = self._functions.tick_mute(self._tick)
         return [name for number, name in enumerate(self._names) if buses >> number & 1]
@@ -272,7 +280,7 @@ class TicksInC:
             self._count()
             return False
         if self.sockets is None:
-            self._x["written"][0] = now
+            self.written = now
             for bus, like, encoded in self._encoded:
                 identity, data = encoded()
                 self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
@@ -287,11 +295,6 @@ class TicksInC:
         refused = self.sockets.act()
         self._fail(self.sockets)
         return refused
-
-    @property
-    def written(self) -> int:
-        """When C sent torques last [ns]."""
-        return int(self._x["written"][0])
 
     # Ticks on sockets.
 
@@ -315,7 +318,7 @@ class TicksInC:
             return Ahead(ticks)
         if end == READ or decides:
             self._count()
-        self.begun = end
+        self.begun, self.began = end, last.began
         return Ahead(ticks, last.began)
 
     def finish(self, deadline: int, missing: Callable[[], str | None]) -> bool:
