@@ -111,7 +111,6 @@ class MoteusDrive(TurnNode, TableDrive):
         super().__init__(settings, period)
         options = self._options
         self.bits = options.encoder_bits
-        self.farthest = max(1.0, *(abs(settings.motor(limit)) / TURN for limit in settings.position_limits))
         torque = Reads(codec.STATE_TORQUE, Quantity.TORQUE, joint_torque(settings))
         reads = (*self._turns(codec.STATE_POSITION, codec.STATE_VELOCITY), torque)
         self._command_id = codec.identifier(settings.node, options.source)

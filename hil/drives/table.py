@@ -13,6 +13,7 @@ from hil.drives.options import options_of
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import (
     COARSE,
+    SINGLE,
     TURN,
     Encoding,
     Feeds,
@@ -97,25 +98,29 @@ class TurnNode(TableNode):
     """A node whose frames hold turns of the motor in single precision."""
 
     bits: int | None  # per turn of its encoder; None: the config does not say
-    farthest = 1.0  # [turn] how far from zero the resolution counts where no bits are given
+    farthest = 1.0  # [turn] how far from zero its position may be, where single precision is coarsest
 
     def _turns(self, position: Field, velocity: Field) -> tuple[Reads, ...]:
         """The reads of both, from turns of the motor."""
         settings = self.settings
         self._turn = settings.sign * TURN / settings.gear  # [joint unit/turn]
         turn = (Operation.TIMES, self._turn)
+        if isinstance(settings, DriveSettings):
+            self.farthest = max(1.0, *(abs(settings.motor(limit)) / TURN for limit in settings.position_limits))
         return (
             Reads(position, Quantity.POSITION, (turn, (Operation.PLUS, settings.offset))),
             Reads(velocity, Quantity.VELOCITY, (turn,)),
         )
 
     def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: of the encoder, or of single precision; of speed near one turn per second."""
-        turn, torque = abs(self._turn), super().quantum()[2]
-        return turn * (2.0**-self.bits if self.bits else single_step(self.farthest)), turn * single_step(1.0), torque
+        """Smallest steps at the joint: of the encoder or of single precision; of speed near one turn per second."""
+        return self._step(self.bits or SINGLE), abs(self._turn) * single_step(1.0), super().quantum()[2]
 
     def visible(self) -> float:
-        return abs(self._turn) * 2.0 ** -(self.bits or COARSE)
+        return self._step(self.bits or COARSE)
+
+    def _step(self, bits: int) -> float:
+        return abs(self._turn) * max(2.0**-bits, single_step(self.farthest))
 
 
 class TableDrive(TableNode, Drive):

@@ -47,6 +47,7 @@ class Unwrapping:
 
 LARGEST_SINGLE = (2.0 - 2.0**-23) * 2.0**127  # largest finite number of single precision
 TURN = 2 * pi
+SINGLE = 23  # bits of a number in single precision, near one turn
 COARSE = 12  # bits per turn to assume of an encoder whose bits the config does not give
 Chain = tuple[tuple[Operation, float], ...]  # operations on a number, in order
 

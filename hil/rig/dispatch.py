@@ -42,6 +42,7 @@ class Dispatch:
         self.unknown = 0  # number of received frames with an id that no node uses
         # whether frames that command or feed a drive are sent; if not, nodes are only asked for samples
         self.commands = True
+        self.asks = True  # whether nodes are asked for samples, by SYNC or by the commands that they reply to
         # takes each received frame with the name of its bus, in place of the nodes; None: the nodes do
         self.taker: Callable[[str, Frame], None] | None = None
         self._due = 0
@@ -80,7 +81,7 @@ class Dispatch:
 
     def synchronise(self) -> None:
         """Sends SYNC on every bus with nodes that sample after SYNC."""
-        for bus in self._synced:
+        for bus in self._synced if self.asks else ():
             self.send(bus, SYNC)
 
     def keep_alive(self) -> None:
@@ -99,6 +100,7 @@ class Dispatch:
                 frame
                 for drive in drives
                 if not (drive.quiet or (shared and drive.shares_heartbeat))
+                and (self.asks or drive.feedback is not Feedback.REPLY)
                 for frame in drive.routine_frames()
             ]
             for frame in dict.fromkeys(frames) if frames else ():

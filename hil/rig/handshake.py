@@ -149,14 +149,18 @@ def _explained(node: Node, problem: str) -> str:
     return f"{node.settings.name}: {problem}" + (f"; {reason}" if reason else "")
 
 
+LATE_ATTEMPTS = 3  # how often samples must come late: the loop itself may stall
 SAMPLE_TIME = 0.5  # [s] time limit for a sample of each drive before the loop starts
 
 
 class BringUp:
-    """Brings nodes up before the loop starts, side by side; watchdogs are reset meanwhile, once per period [ns]."""
+    """Brings nodes up before the loop starts, side by side; watchdogs are reset meanwhile, once per period [ns].
 
-    def __init__(self, dispatch: Dispatch, period: int) -> None:
-        self._dispatch, self._clock, self._period = dispatch, dispatch.clock, period
+    `stale`: age at which a sample counts as stale [ns].
+    """
+
+    def __init__(self, dispatch: Dispatch, period: int, stale: int) -> None:
+        self._dispatch, self._clock, self._period, self._stale = dispatch, dispatch.clock, period, stale
         self._turn_end = 0
         self._cancelled = False
 
@@ -209,8 +213,31 @@ class BringUp:
                 self._turn()
                 check()
         self._perform({drive: drive.rearm() for drive in drives}, deadline)
-        # While the watchdog of a drive runs out, it is not asked for samples.
-        self._perform({drive: _sampled(drive) for drive in drives if drive.feedback is Feedback.REPLY}, deadline)
+        self._refuse_late([node for node in nodes if node.feedback is not Feedback.CYCLIC], deadline)
+
+    def _refuse_late(self, nodes: Sequence[Node], deadline: int) -> None:
+        """Refuses nodes whose first sample after a pause comes when it would be stale in the loop.
+
+        Samples have no number: in the loop, late ones that come at the pace of the questions look like new ones.
+        """
+        dispatch, clock, late = self._dispatch, self._clock, nodes
+        for _ in range(LATE_ATTEMPTS):
+            dispatch.asks, last = False, clock.now()
+            try:
+                while late and clock.now() < last + self._stale + 2 * self._period and not self._cancelled:
+                    self._turn()
+                    last = max([last, *(node.sample.time for node in late if node.sample is not None)])
+            finally:
+                dispatch.asks = True
+            asked = clock.now()
+            self._perform({node: _sampled(node) for node in nodes}, deadline)
+            after = {node: 0 if node.sample is None else node.sample.time - asked for node in late}
+            late = [node for node in late if after[node] > self._stale + self._period]
+        if late and not self._cancelled:
+            most = f"at most {self._stale / 1e6:g} ms is allowed (does an adapter or a gateway hold frames back?)"
+            what = "a sample comes {:.3g} ms after it is asked for"
+            told = [f"{node.settings.name}: {what.format(after[node] / 1e6)}, {most}" for node in late]
+            raise DriveError("\n".join(told))
 
     def _perform(self, steps: Mapping[Node, Steps], deadline: int, check: Callable[[], None] = lambda: None) -> None:
         """Runs a handshake with several nodes to its end; `check` raises at what must not happen meanwhile."""

@@ -81,7 +81,7 @@ class CanRig(DriveRig):
         response = np.divide(self._period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
         self.ladder = Ladder(self.drives, response)
         self._holding, self._let_go = hold.u.tolist(), let_go(hold, setup.units)
-        self.bring_up = BringUp(dispatch, nanoseconds(values.period))
+        self.bring_up = BringUp(dispatch, nanoseconds(values.period), setup.bounds.stale_age)
         self._enabling: Handshake | None = None
         self._guided = False
 

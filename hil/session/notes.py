@@ -1,5 +1,6 @@
 """Sentences for the operator: a rig in words for `servoctl check`, notes before a run, and the pre-flight list."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -119,6 +120,7 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
     left = [
         "the emergency stop cuts the power: press it once in stage zero",
         signs,
+        *_swapped(drives),
         "position_limits keep the machine clear of itself, of its cables and of people",
     ]
     braked = _listed([drive for drive in drives if drive.settings.brake])
@@ -141,6 +143,13 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
         "(hil.safety.tracking); servoctl identify finds them from a log"
     )
     return left
+
+
+def _swapped(drives: Sequence[Drive]) -> list[str]:
+    kinds = Counter((drive.settings.protocol, drive.settings.bus) for drive in drives)
+    alike = [drive for drive in drives if kinds[drive.settings.protocol, drive.settings.bus] > 1]
+    what = "each node moves its own axis: two whose nodes are swapped look sound if their axes are alike"
+    return [f"{_listed(alike)}: {what} (move them one by one with --calibrate)"] if alike else []
 
 
 def _stops(setup: RigSetup) -> list[str]:

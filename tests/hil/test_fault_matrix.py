@@ -43,7 +43,7 @@ def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: py
     played = [play(each) for each in (lossy, calm)]
     assert [(result.ended_by, result.problems) for result in played] == [("stale", ()), ("goes on", ())]
     monkeypatch.setattr(faults_run, "STALE", 0.0091)
-    assert play(lossy).problems == ("b was heard 8.46 ms before",)
+    assert play(lossy).problems == ("b was heard 8.33 ms before",)
     monkeypatch.setattr(faults_run, "STALE", 0.0015)  # one of its exchanges was lost: 6.6 ms
     assert any("was not heard for 6.6" in problem for problem in play(calm).problems)
 

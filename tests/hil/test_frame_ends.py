@@ -47,6 +47,16 @@ def test_single_precision_has_no_end_that_a_speed_could_reach(protocol: str) -> 
     assert isinstance(drive, Drive) and drive.ends(settings).speed == inf
 
 
+@pytest.mark.parametrize("protocol", ["odrive", "moteus"])
+def test_far_from_zero_a_position_is_as_coarse_as_single_precision(protocol: str) -> None:
+    """Neighbours of 10,000 turns are 2^-10 turns apart, more than a step of the encoder."""
+    far = np.float32(10_000.0)
+    for limit, turns in ((1.0, 2.0**-14), (2 * np.pi * 9_999 / GEAR, float(np.nextafter(far, 0) - far))):
+        options = {"encoder_bits": 14}
+        drive = build(drive_settings(protocol, options=options, offset=0.0, position_limits=(-limit, limit)), 0.002)
+        assert drive.quantum()[0] == drive.visible() == pytest.approx(abs(turns) * 2 * np.pi / GEAR)
+
+
 @pytest.mark.parametrize("protocol", FASTEST)
 def test_a_speed_limit_whose_runaway_no_frame_can_say_is_refused_with_the_largest_that_fits(protocol: str) -> None:
     _, options, speed, _ = FASTEST[protocol]

@@ -219,6 +219,7 @@ def test_the_pre_flight_list_says_what_is_tested_and_what_only_the_machine_shows
     assert "the watchdog of u1, u2, u3, u4, u5, u6 runs out once after 50 ms of silence" in tested
     assert "[ ] the emergency stop cuts the power" in only
     assert "[ ] signs and zeros: calibration.yaml is laid over" in only
+    assert "[ ] u1, u2, u3, u4, u5, u6: each node moves its own axis: two whose nodes are swapped look sound" in only
     assert "the brakes of u1, u2, u3, u4, u5, u6 hold the machine" in only
 
 
