@@ -60,27 +60,6 @@ def problems_of(file: Path, content: str | bytes) -> list[str]:
     return caught.value.problems
 
 
-def test_the_smallest_config_has_every_default(config_file: Path) -> None:
-    config = load_config(config_file).config
-    assert isinstance(config.law, LawConfig)
-    assert config.plant.passive.correction.baumgarte is not None
-    assert (config.plant.passive.correction.baumgarte.alpha, config.plant.passive.rank_tolerance) == (10.0, 1e-6)
-    assert (config.initial.q, config.initial.v, config.initial.project, config.initial.max_violation) == (
-        0,
-        0,
-        False,
-        1,
-    )
-    assert (config.law.kind, config.law.allocation, config.law.on_infeasible) == (
-        "constraint_following",
-        "minimum_norm",
-        "warn",
-    )
-    assert (config.law.rank_tolerance, config.law.residual_tolerance, config.law.damping) == (1e-10, 1e-8, 1.0)
-    assert (config.law.feedback_allocation, config.law.null_space, config.law.limits) == (None, None, None)
-    assert (config.run.integrator.method, config.run.integrator.step, config.run.seed) == ("rk4", 0.001, 0)
-
-
 # YAML
 
 
@@ -191,42 +170,58 @@ def test_all_problems_are_reported_at_once_in_the_order_of_lines(config_file: Pa
     ]
 
 
-def test_gains_are_a_number_a_list_or_a_mapping_by_task(config_file: Path) -> None:
-    law = "law: {correction: {second_order: {damping: [1, 2*pi], stiffness: {a: 3, b: 4}}}}\n"
-    config = load(config_file, law=law).config
-    assert isinstance(config.law, LawConfig)
-    assert config.law.correction is not None
-    assert config.law.correction.second_order is not None
-    assert config.law.correction.second_order.damping == (1.0, 2 * math.pi)
-    assert config.law.correction.second_order.stiffness == {"a": 3.0, "b": 4.0}
+OWN = "{name: a, holonomic: x}\n- {name: b, holonomic: y, correction: {p_feedback: {P: 1, rate: [2]}}}"
+CLASSES = (
+    "{name: a, class: 'my_task.py:Mine', parameters: {radius: 0.1, name: on, sizes: [1, 2*mm]}, "
+    "correction: {p_feedback: {P: [1, 2, 3]}}}\n- {name: b, class: package.module:Mine}"
+)
+READ: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "every default": ({}, {
+        "plant.passive.correction.baumgarte.alpha": 10.0, "plant.passive.rank_tolerance": 1e-6,
+        "initial.q": 0, "initial.v": 0, "initial.project": False, "initial.max_violation": 1,
+        "law.kind": "constraint_following", "law.allocation": "minimum_norm", "law.on_infeasible": "warn",
+        "law.rank_tolerance": 1e-10, "law.residual_tolerance": 1e-8, "law.damping": 1.0,
+        "law.feedback_allocation": None, "law.null_space": None, "law.limits": None,
+        "run.integrator.method": "rk4", "run.integrator.step": 0.001, "run.seed": 0,
+    }),
+    "gains are a number, a list or a mapping by task": (
+        {"law": CORRECTION.format("{second_order: {damping: [1, 2*pi], stiffness: {a: 3, b: 4}}}")},
+        {"law.correction.second_order.damping": (1.0, 2 * math.pi),
+         "law.correction.second_order.stiffness": {"a": 3.0, "b": 4.0}},
+    ),
+    "a mapping of gains may leave out tasks that have their own": (
+        {"task": f"task:\n- {OWN}\n", "law": CORRECTION.format("{baumgarte: {alpha: {a: 1}, beta: {a: 1}}}")},
+        {"task.1.correction.p_feedback.rate": (2.0,)},
+    ),
+    "a law without correction": ({"law": "law: {kind: constraint_following}\n"}, {"law.correction": None}),
+    "an open loop needs no task and takes inputs": (
+        {"task": "", "law": 'law: none\ninputs: {F: "sin(t)", G: 2, H: 1e-07}\n'},
+        {"law": "none", "task": (), "inputs": {"F": "sin(t)", "G": "2.0", "H": "1e-07"}},
+    ),
+    "a task of a class has parameters and a list of gains of any length": (
+        {"task": f"task:\n- {CLASSES}\n"},
+        {"task.0.parameters": {"radius": 0.1, "name": "on", "sizes": [1, "2*mm"]}, "task.1.parameters": {}},
+    ),
+    "adaptive integrators have tolerances and no step": (
+        {"run": "run: {duration: 1, integrator: {method: radau, step: null, rtol: 1e-6}}\n"},
+        {"run.integrator.step": None, "run.integrator.rtol": 1e-6, "run.integrator.atol": 1e-12},
+    ),
+    "a large seed keeps every digit": (
+        {"run": f"run: {{duration: 1, seed: {2**64 + 1}}}\n"}, {"run.seed": 2**64 + 1},
+    ),
+}  # fmt: skip
+"""What is read: parts of the config, and fields by their paths."""
 
 
-def test_a_mapping_of_gains_may_leave_out_tasks_that_have_their_own(config_file: Path) -> None:
-    task = "task:\n- {name: a, holonomic: x}\n- {name: b, holonomic: y, correction: {p_feedback: {P: 1, rate: [2]}}}\n"
-    config = load(config_file, task=task, law=CORRECTION.format("{baumgarte: {alpha: {a: 1}, beta: {a: 1}}}")).config
-    assert config.task[1].correction is not None
-    assert config.task[1].correction.p_feedback is not None
-    assert config.task[1].correction.p_feedback.rate == (2.0,)
-
-
-def test_a_law_without_correction_is_a_law_without_correction(config_file: Path) -> None:
-    config = load(config_file, law="law: {kind: constraint_following}\n").config
-    assert isinstance(config.law, LawConfig)
-    assert config.law.correction is None
-
-
-def test_an_open_loop_run_needs_no_task_and_takes_inputs(config_file: Path) -> None:
-    config = load(config_file, task="", law='law: none\ninputs: {F: "sin(t)", G: 2, H: 1e-07}\n').config
-    assert (config.law, config.task) == ("none", ())
-    assert config.inputs == {"F": "sin(t)", "G": "2.0", "H": "1e-07"}
-
-
-def test_a_class_task_has_parameters_and_a_list_of_gains_of_any_length(config_file: Path) -> None:
-    entry = "{name: a, class: 'my_task.py:Mine', parameters: {radius: 0.1, name: on, sizes: [1, 2*mm]}, correction: "
-    entry += "{p_feedback: {P: [1, 2, 3]}}}"
-    config = load(config_file, task=f"task: [{entry}, {{name: b, class: package.module:Mine}}]\n").config
-    assert config.task[0].parameters == {"radius": 0.1, "name": "on", "sizes": [1, "2*mm"]}
-    assert config.task[1].parameters == {}
+@pytest.mark.parametrize("what", READ)
+def test_fields_have_the_values_that_are_written_and_the_others_their_defaults(config_file: Path, what: str) -> None:
+    parts, fields = READ[what]
+    config: Any = load(config_file, **parts).config
+    for path, value in fields.items():
+        found = config
+        for key in path.split("."):
+            found = found[int(key)] if key.isdigit() else getattr(found, key)
+        assert found == value, path
 
 
 @pytest.mark.parametrize(
@@ -244,16 +239,6 @@ def test_a_class_task_has_parameters_and_a_list_of_gains_of_any_length(config_fi
 )
 def test_the_step_of_rk4_divides_the_period(config_file: Path, run: str, step: float) -> None:
     assert load(config_file, run=f"run: {run}\n").config.run.integrator.step == pytest.approx(step, rel=1e-15)
-
-
-def test_adaptive_integrators_have_tolerances_and_no_step(config_file: Path) -> None:
-    integrator = load(config_file, run="run: {duration: 1, integrator: {method: radau, step: null, rtol: 1e-6}}\n")
-    found = integrator.config.run.integrator
-    assert (found.step, found.rtol, found.atol) == (None, 1e-6, 1e-12)
-
-
-def test_a_large_seed_keeps_every_digit(config_file: Path) -> None:
-    assert load(config_file, run=f"run: {{duration: 1, seed: {2**64 + 1}}}\n").config.run.seed == 2**64 + 1
 
 
 def test_a_config_does_not_change_after_reading(config_file: Path) -> None:

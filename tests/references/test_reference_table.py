@@ -105,85 +105,59 @@ def test_missing_and_damaged_files_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.parquet") == "no row (rows of numbers are expected)"
 
 
-@pytest.mark.parametrize(
-    ("cell", "what"),
-    [
-        ("nan", "nan is not finite"),
-        ("-inf", "-inf is not finite"),
-        ("1e999", "inf is not finite"),
-        ("", "empty (a number is expected)"),
-        ("fast", "'fast' is not a number"),
-        ("1_000", "'1_000' is not a number"),
-        ("0x10", "'0x10' is not a number"),
-        ("٣", "'٣' is not a number"),
-        ("1 2", "'1 2' is not a number"),
-    ],
-)
-def test_cells_that_are_no_finite_numbers_are_named_by_row_and_column(tmp_path: Path, cell: str, what: str) -> None:
-    path = written(tmp_path, GOOD + f"2.5,{cell},3\n3,2,3\n")
-    assert problems(path) == [("file", f"path.csv: row 7, column 'x': {what}")]
-    assert problems(path, columns=("y",)) == []
-
-
-def test_a_time_that_is_not_finite_is_named(tmp_path: Path) -> None:
-    assert problems(written(tmp_path, GOOD + "inf,1,1\n")) == [
-        ("file", "path.csv: row 7, column 't': inf is not finite")
-    ]
-
-
-def test_only_the_first_wrong_cells_of_a_column_are_listed(tmp_path: Path) -> None:
-    found = problems(written(tmp_path, "t,x\n" + "".join(f"{i},?\n" for i in range(9))))
-    assert [what for _, what in found] == [
-        *(f"path.csv: row {i}, column 'x': '?' is not a number" for i in (2, 3, 4)),
-        "path.csv: column 'x': 6 more cells are wrong",
-    ]
-
-
-def test_times_that_do_not_increase_are_named(tmp_path: Path) -> None:
-    path = written(tmp_path, GOOD + "1.9,0,0\n1.9,0,0\n3,0,0\n")
-    more = "row 7: t = 1.9 follows 2, and 1 more such rows (times must increase from row to row)"
-    assert problems(path) == [("file", f"path.csv: {more}")]
-    path = written(tmp_path, GOOD + "2,0,0\n", "twice.csv")
-    assert problems(path) == [
-        ("file", "twice.csv: row 7: t = 2 follows 2 (times must increase from row to row)"),
-    ]
-    path = written(tmp_path, GOOD + "2.0000000000000004,0,0\n", "nearly.csv")
-    assert problems(path) == [
-        ("file", "nearly.csv: row 7: t = 2 follows 2 (times must increase from row to row)"),
-    ]
-
-
-def test_missing_columns_are_named_with_the_nearest(tmp_path: Path) -> None:
-    path = written(tmp_path, GOOD.replace("t,x,y", "Time,pos_x,pos_y"))
-    assert problems(path, time="time", columns=("posx", "z")) == [
-        ("time", "path.csv: there is no column 'time' (did you mean 'Time'?)"),
-        ("columns", "path.csv: there is no column 'posx' (did you mean 'pos_x'?)"),
-        ("columns", "path.csv: there is no column 'z' (known: Time, pos_x, pos_y)"),
-    ]
-    path = written(tmp_path, "t\n0\n1\n", "alone.csv")
-    assert problems(path) == [("columns", "alone.csv: no column besides 't' (a reference needs at least one)")]
-
-
-def test_too_few_rows_are_named_with_the_number_needed(tmp_path: Path) -> None:
-    assert problems(written(tmp_path, "t,x\n0,1\n")) == [
-        ("file", "path.csv: 1 row (a cubic spline needs at least 4)"),
-    ]
-    assert problems(written(tmp_path, GOOD), kind="quintic") == [
-        ("file", "path.csv: 5 rows (a quintic spline needs at least 6)"),
-    ]
-
-
-def test_periodic_columns_whose_ends_differ_are_named(tmp_path: Path) -> None:
-    differ = "column 'y' starts at 5 and ends at 9 (periodic needs equal first and last rows)"
-    assert problems(written(tmp_path, GOOD), extrapolate="periodic") == [("extrapolate", f"path.csv: {differ}")]
-    assert problems(written(tmp_path, GOOD), extrapolate="periodic", columns=("x",)) == []
-
-
 def quaternions(signs: list[float], norm: float = 1.0) -> str:
     rows = [
         f"{i},{sign * norm * math.sin(0.3 * i)},0,0,{sign * norm * math.cos(0.3 * i)}" for i, sign in enumerate(signs)
     ]
     return "\n".join(["t,qx,qy,qz,qw", *rows]) + "\n"
+
+
+ORDER = "(times must increase from row to row)"
+CELLS = {
+    "nan": "nan is not finite", "-inf": "-inf is not finite", "1e999": "inf is not finite",
+    "": "empty (a number is expected)", "fast": "'fast' is not a number", "1_000": "'1_000' is not a number",
+    "0x10": "'0x10' is not a number", "٣": "'٣' is not a number", "1 2": "'1 2' is not a number",
+}  # fmt: skip
+"""Text of a cell -> what is wrong with it."""
+
+WRONG: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
+    *((f"{GOOD}2.5,{cell},3\n3,2,3\n", {}, [("file", f"row 7, column 'x': {what}")]) for cell, what in CELLS.items()),
+    (f"{GOOD}2.5,fast,3\n3,2,3\n", {"columns": ("y",)}, []),
+    (f"{GOOD}inf,1,1\n", {}, [("file", "row 7, column 't': inf is not finite")]),
+    (
+        "t,x\n" + "".join(f"{i},?\n" for i in range(9)), {},
+        [*(("file", f"row {i}, column 'x': '?' is not a number") for i in (2, 3, 4)),
+         ("file", "column 'x': 6 more cells are wrong")],
+    ),
+    (f"{GOOD}1.9,0,0\n1.9,0,0\n3,0,0\n", {}, [("file", f"row 7: t = 1.9 follows 2, and 1 more such rows {ORDER}")]),
+    (f"{GOOD}2,0,0\n", {}, [("file", f"row 7: t = 2 follows 2 {ORDER}")]),
+    (f"{GOOD}2.0000000000000004,0,0\n", {}, [("file", f"row 7: t = 2 follows 2 {ORDER}")]),
+    (
+        GOOD.replace("t,x,y", "Time,pos_x,pos_y"), {"time": "time", "columns": ("posx", "z")},
+        [("time", "there is no column 'time' (did you mean 'Time'?)"),
+         ("columns", "there is no column 'posx' (did you mean 'pos_x'?)"),
+         ("columns", "there is no column 'z' (known: Time, pos_x, pos_y)")],
+    ),
+    ("t\n0\n1\n", {}, [("columns", "no column besides 't' (a reference needs at least one)")]),
+    ("t,x\n0,1\n", {}, [("file", "1 row (a cubic spline needs at least 4)")]),
+    (GOOD, {"kind": "quintic"}, [("file", "5 rows (a quintic spline needs at least 6)")]),
+    (
+        GOOD, {"extrapolate": "periodic"},
+        [("extrapolate", "column 'y' starts at 5 and ends at 9 (periodic needs equal first and last rows)")],
+    ),
+    (GOOD, {"extrapolate": "periodic", "columns": ("x",)}, []),
+    (
+        quaternions([1.0] * 6, norm=0.5), {},
+        [("columns", "row 2: the norm of qx, qy, qz, qw is 0.5 (1 is expected)")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "wanted", "said"), WRONG)
+def test_a_table_that_is_no_reference_is_refused_by_row_and_column(
+    tmp_path: Path, content: str, wanted: dict[str, object], said: list[tuple[str, str]]
+) -> None:
+    assert problems(written(tmp_path, content), **wanted) == [(field, f"path.csv: {what}") for field, what in said]
 
 
 def test_signs_of_quaternions_become_continuous(tmp_path: Path) -> None:
@@ -195,12 +169,6 @@ def test_signs_of_quaternions_become_continuous(tmp_path: Path) -> None:
         assert np.abs(mixed[1].value(t, column) - plain[1].value(t, column)).max() < 1e-14
     norm = np.sqrt(sum(np.asarray(mixed[1].value(t, column)) ** 2 for column in range(4)))
     assert np.abs(norm - 1).max() < 1e-2
-
-
-def test_quaternions_that_are_none_are_named(tmp_path: Path) -> None:
-    assert problems(written(tmp_path, quaternions([1.0] * 6, norm=0.5))) == [
-        ("columns", "path.csv: row 2: the norm of qx, qy, qz, qw is 0.5 (1 is expected)")
-    ]
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

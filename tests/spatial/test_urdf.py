@@ -144,22 +144,6 @@ def test_a_comment_may_mention_xacro(tmp_path: Path) -> None:
     assert read(tmp_path, comment + TWO_FINGERS.partition("?>")[2]).name == "hand"
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    assert problems(tmp_path, b"<robot>\xff\xfe</robot>") == [
-        "byte 7 is no text in UTF-8 (expected an XML file in UTF-8)"
-    ]
-
-
-def test_a_large_file_is_refused(tmp_path: Path) -> None:
-    large = robot(" " * 10_000_000)
-    assert problems(tmp_path, large) == ["the file is larger than 10 MB (meshes belong in files of their own)"]
-
-
-def test_a_robot_of_more_than_1000_links_is_refused(tmp_path: Path) -> None:
-    links = robot("".join(f'<link name="l{i}"/>' for i in range(1001)))
-    assert problems(tmp_path, links) == ["it has 1001 links (expected at most 1000)"]
-
-
 def test_a_path_without_a_readable_file_is_refused(tmp_path: Path) -> None:
     for path, what in {
         tmp_path: "it is a folder (expected an XML file)",
@@ -175,14 +159,6 @@ def test_a_path_without_a_readable_file_is_refused(tmp_path: Path) -> None:
 def test_a_path_with_a_null_character_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^'a\\x00b': it cannot be read: .*embedded null"):
         read_urdf("a\0b")
-
-
-def test_a_joint_without_type_parent_and_child_says_all_three(tmp_path: Path) -> None:
-    assert problems(tmp_path, robot('<link name="a"/><joint name="j"/>')) == [
-        "joint 'j': type: missing (expected one of fixed, revolute, continuous, prismatic)",
-        "joint 'j': parent: missing (expected <parent link=\"NAME\"/>)",
-        "joint 'j': child: missing (expected <child link=\"NAME\"/>)",
-    ]
 
 
 def chain(*pairs: str, links: str = "abc") -> str:
@@ -227,19 +203,6 @@ def test_joints_that_follow_each_other_are_refused_once(tmp_path: Path) -> None:
     ]
 
 
-def test_all_problems_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
-    content = robot(
-        '<link name="a"><inertial><mass value="-1"/><inertia ixx="1" iyy="1" izz="1"/></inertial></link>'
-        + JOINT.format(type="floating", inside='<origin xyz="0 0"/>')
-    )
-    assert problems(tmp_path, content) == [
-        "link 'a': mass: value: expected at least 0 kg, got -1",
-        "joint 'j': type: 'floating' is not supported (connect no joint there and give the robot `base: free`)",
-        "joint 'j': origin: xyz: expected 3 numbers, got 2: '0 0'",
-        "joint 'j': child: there is no link 'b' (known: a)",
-    ]
-
-
 BODIES = {
     ("1", "1 1 2.1"): (
         "no rigid body has this inertia: its principal moments are 1, 1, 2.1 kg m^2 "
@@ -266,11 +229,6 @@ def test_an_inertial_of_zeros_is_none(tmp_path: Path) -> None:
     inertial = '<mass value="0"/><inertia ixx="0" iyy="0" izz="0"/>'
     described = read(tmp_path, robot(f'<link name="a"><inertial>{inertial}</inertial></link>'))
     assert (described.links[0].inertial, described.notes) == (None, ())
-
-
-def test_one_note_names_at_most_six_joints(tmp_path: Path) -> None:
-    described = read(tmp_path, chain("ab", "bc", "cd", "de", "ef", "fg", "gh", "hi", links="abcdefghi"))
-    assert described.notes == ("ab, bc, cd, de, ef, fg and 2 more: no limits",)
 
 
 def meshed(address: str) -> str:
