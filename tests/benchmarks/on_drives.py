@@ -16,6 +16,7 @@ from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
 from tests.benchmarks.contest import Entry, Line, Results, Table
 from tests.hil.by_drivers import ticks
+from tests.hil.emulation import SHORT
 from tests.hil.socket_pair import on_pair
 
 CONFIG = "coordinated_robots"
@@ -73,10 +74,10 @@ def timed_run(
 
 def hil(quick: bool) -> Results:
     """A tick of six emulated CiA 402 drives in virtual time, against real time."""
-    duration, turns = (0.3, 1) if quick else (10.0, 3)
+    duration, turns, sets = (0.1, 1, SHORT) if quick else (10.0, 3, ())
     times = []
     for _ in range(turns):
-        setup = load(CONFIG)
+        setup = load(CONFIG, sets)
         times.append(timed_run(setup, in_lockstep(setup, "auto"), duration, None).tick_time(Phase.FULL))
     period = setup.settings.values.period
     entries = Entry("servoctl", sorted(times)[turns // 2]), Entry(f"real time, at {1 / period:.0f} Hz", period)
@@ -85,7 +86,7 @@ def hil(quick: bool) -> Results:
 
 def tick_c(quick: bool) -> Results:
     """Processor time of a tick of six axes on the wall clock at 400 Hz, in C and in Python, in turns."""
-    turns, duration = (1, 0.3) if quick else (3, 6.0)
+    turns, duration = (1, 0.1) if quick else (3, 6.0)
     times: dict[str, list[float]] = {"c": []} if quick else {"c": [], "python": []}
     for _ in range(turns):
         for kind, each in times.items():

@@ -1,5 +1,6 @@
 """Estimators: what they find, their gains, their limits and the outliers that they leave out."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from scipy.linalg import solve_discrete_are
 
 import servoctl as sc
+from servoctl.assembly.context import run_timing
+from servoctl.check.report import check
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.attached import (
     OUTLIER,
@@ -20,11 +23,16 @@ from servoctl.estimation.attached import (
 )
 from servoctl.estimation.estimator import Estimator, Gains, PositionNoise, alpha_beta_gains, low_pass_gains, model_gains
 from servoctl.estimation.outliers import Burst, OutlierBursts
+from servoctl.linear.convert import state_at
+from servoctl.linear.jacobians import local
+from servoctl.linear.sampled import LocalLoop
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.estimated import outlier_events
+from servoctl.simulation.simulate import simulate_loop
 from servoctl.types import Array, State
 from tests.rail_mass import written
 from tests.small_plants import Masses
@@ -381,3 +389,68 @@ def test_a_machine_far_from_its_model_is_one_event_of_its_run_and_an_exact_one_i
     assert left_out["in_row"] == 3 and "believed, not the model" in found[0]["text"]
     assert len(found) == 1
     assert 5.0 < left_out["sigmas"] < wrong["estimate.innovation.x1"].max()  # later readings were believed
+
+
+def test_the_linear_loop_has_the_poles_the_law_and_of_the_estimator(mass: Path) -> None:
+    """With an exact model they separate: a double pole at -10, and those of the steady filter."""
+    run = sc.load(mass, ["realism.delay=0.001", "estimation.noise.q=1e-6"], engine="vm")
+    state, memory = state_at(run)
+    found = np.array(LocalLoop(local(run, state, memory), run_timing(run.system, run.settings)).poles)
+    estimator = run.system.estimator
+    assert estimator is not None
+    gains = sc.Estimator(noise=1e-6).gains(["x"], 0.001)[0]
+    for z in poles(gains, 0.001):
+        assert np.abs(found - np.log(complex(z)) / 0.001).min() < 1e-3 * abs(np.log(complex(z))) / 0.001
+    slow = found[np.abs(found) < 20.0]
+    assert len(slow) == 2
+    assert np.mean(slow) == pytest.approx(-10.0, abs=0.1)  # holding over 1 ms parts and shifts a double pole
+
+
+@pytest.mark.parametrize("side", [0.97, 1.03])
+def test_check_gives_the_limit_that_a_run_has(mass: Path, side: float) -> None:
+    changes = ["realism.delay=0.001", "realism.quantisation.q=1e-7", "estimation.noise.q=1e-4"]
+    changes += ["estimation.disturbance=1e8", "initial.q.x=1e-4"]
+    text = mass.read_text().replace("x - 0.02*sin(3*t)", "x")
+    mass.write_text(text)
+    found = check(sc.load(mass, changes, engine="vm")).values["estimation"]["x"]
+    limit = found["largest_gain"]
+    assert 1.1 < limit < 9.0
+    # a lighter mass: inputs act 1/m times as much
+    more = [*changes, f"realism.parameter_error.m={1.0 / (side * limit) - 1.0}", "run.duration=1.5"]
+    x = np.abs(sc.load(mass, more, engine="vm").simulate()["q.x"])
+    grows = x[-300:].max() > 2.0 * x[500:800].max()
+    assert grows == (side > 1.0)
+
+
+def test_check_prints_the_gains(mass: Path) -> None:
+    text = str(check(sc.load(mass, engine="vm")))
+    assert "kind model, delay 0 s met by prediction" in text
+    assert "disturbance to" in text
+    assert "m/s^2 (1 sigma)" in text
+
+
+def test_check_prints_what_noise_of_the_positions_does_to_the_inputs() -> None:
+    noisy = ["run.period=0.001", "run.output_step=0.001", "run.duration=0.8", "realism.delay=0.001"]
+    noisy += ["realism.measured=q", "realism.noise.q=1e-4", "estimation.kind=model"]
+    said = check(sc.load("coordinated_robots", noisy, engine="vm"))
+    quiet = [*noisy[:4], "realism.measured=q", "realism.noise.q=1e-9", "estimation={kind: model, noise: {q: 1e-4}}"]
+    runs = [sc.load("coordinated_robots", changes, engine="vm").simulate() for changes in (noisy, quiet)]
+    measured = np.std((runs[0].u - runs[1].u)[200:], axis=0)
+    predicted = said.values["estimation"]["input_noise"]
+    assert np.array(list(predicted.values())) == pytest.approx(measured, rel=0.15)
+    assert "noise of the positions moves the inputs by (1 sigma): u1 0." in str(said)
+
+
+@pytest.mark.parametrize("side", [0.97, 1.03])
+def test_under_a_jitter_the_limit_is_that_of_the_longest_delay(mass: Path, side: float) -> None:
+    """The estimator counts on 1.5 ms; a machine whose every command acts after 2 ms must stay stable."""
+    changes = ["realism.delay=0.001", "realism.jitter=0.001", "realism.quantisation.q=1e-7"]
+    changes += ["estimation.noise.q=1e-4", "estimation.disturbance=1e5", "initial.q.x=1e-4", "run.duration=1.5"]
+    mass.write_text(mass.read_text().replace("x - 0.02*sin(3*t)", "x"))
+    limit = check(sc.load(mass, changes, engine="vm")).values["estimation"]["x"]["largest_gain"]
+    run = sc.load(mass, [*changes, f"realism.parameter_error.m={1.0 / (side * limit) - 1.0}"], engine="vm")
+    realism = run.system.realism
+    assert realism is not None
+    system = dataclasses.replace(run.system, realism=dataclasses.replace(realism, timing=realism.timing.worst))
+    x = np.abs(simulate_loop(make_loop(system, "vm"), run.start, run.settings)["q.x"])
+    assert (x[-300:].max() > 2.0 * x[500:800].max()) == (side > 1.0)

@@ -9,7 +9,6 @@ ON_THE_WALL_CLOCK = {
     "test_bad_rigs",
     "test_bus_python_can",
     "test_bus_vcan",
-    "test_damiao_vcan",
     "test_emulator_process",
     "test_real_drives",
     "test_tick_on_sockets",
