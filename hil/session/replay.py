@@ -219,7 +219,7 @@ def replay(
     if not (folder / FRAMES).is_file():
         return best
     settings = hil_settings(loaded, make_run(loaded, "numpy", strict=False, waiting=True).system.model.plant)
-    samples, other = _same_samples(settings, run, folder)
+    samples, other = _same_samples(settings, run, folder, best.missing > 0)
     drives, _ = settings.build()
     sent = compare_sent(run, folder, drives, list(settings.buses))
     return dataclasses.replace(best, samples=samples, other_samples=other, sent=sent)
@@ -232,8 +232,8 @@ def _missing_frames(run: Trajectory, folder: Path) -> int:
     return max(0, int(recorded) - there)
 
 
-def _same_samples(settings: HilSettings, run: Trajectory, folder: Path) -> tuple[int, int]:
-    """Number of logged positions that can be compared with the frames, and how many of them differ."""
+def _same_samples(settings: HilSettings, run: Trajectory, folder: Path, cut: bool) -> tuple[int, int]:
+    """Number of logged positions that can be compared, and how many of them differ; `cut`: frames are missing."""
     drives, _ = settings.build()
     nodes = [[drive for drive in drives if drive.settings.bus == bus] for bus in settings.buses]
     decoded_samples: dict[str, list[Sample]] = {drive.settings.name: [] for drive in drives}
@@ -242,7 +242,7 @@ def _same_samples(settings: HilSettings, run: Trajectory, folder: Path) -> tuple
     compared = other = 0
     ends = np.round((run.t + run["read"]) * SECOND)
     last = np.inf
-    if run.metadata.get("status") == "running":  # the recorder died: the frames may end before the rows
+    if cut or run.metadata.get("status") == "running":  # or the recorder died: the frames may end before the rows
         last = max((samples[-1].time for samples in decoded_samples.values() if samples), default=0)
     for name, samples in decoded_samples.items():
         logged = run[f"position.{name}"]

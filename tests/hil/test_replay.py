@@ -211,7 +211,8 @@ def test_frames_that_end_before_the_rows_do_are_no_difference_where_the_run_was_
     whole = replay(tmp_path / "run")
     frames = list(read_frames(tmp_path / "run"))
     monkeypatch.setattr("hil.session.replay.read_frames", lambda folder: frames[: len(frames) // 2])
-    assert replay(tmp_path / "run").other_samples > 100, "a run that says it is whole must have them all"
+    cut = replay(tmp_path / "run")
+    assert cut.missing > 100 and cut.other_samples == 0, "a run that says it is whole must have them all: that is said"
     run = load_run(tmp_path / "run")
     cut_off = dataclasses.replace(run, metadata=run.metadata | {"status": "running"})
     monkeypatch.setattr("hil.session.replay.load_run", lambda folder: cut_off)

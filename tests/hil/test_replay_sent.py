@@ -116,12 +116,15 @@ def test_the_first_torque_of_the_task_follows_one_in_steps_of_the_wire(tmp_path:
 def test_frames_that_the_log_lost_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     folder = driven(tmp_path / "run", "odrive")
     file, recorded = folder / "can.blf", load_run(folder).metadata["recorder"]["frames"]
-    assert replay(folder, CONFIG.parent).missing == 0
+    whole = replay(folder, CONFIG.parent)
+    assert whole.missing == 0
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     left = sum(1 for _ in read_frames(folder))
     assert 0 < left < recorded
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(["replay", str(folder), "--classes", str(CONFIG.parent)])
+    cut = replay(folder, CONFIG.parent)
+    assert cut.agrees and 0 < cut.samples < whole.samples
     assert f"can.blf lacks {recorded - left} of the run's frames: it was cut or deleted" in capsys.readouterr().out
     file.unlink()
     assert replay(folder, CONFIG.parent).missing == recorded
