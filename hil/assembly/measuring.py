@@ -10,9 +10,9 @@ import numpy as np
 from hil.assembly.settings import HilSettings
 from hil.drives.base import Drive, Node
 from hil.drives.settings import DriveSettings, Quantity
-from hil.safety.drive_test import LetGo
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
+from hil.safety.watchdog_test import WatchdogTest
 from hil.sensing.channels import Channel
 from hil.sensing.gravity import Hold, accelerations, task_errors
 from hil.sensing.prediction import Prediction
@@ -193,13 +193,11 @@ def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sens
     )
 
 
-def let_go(hold: Hold, units: Sequence[str]) -> list[LetGo]:
-    """How each axis may move while the watchdog of its drive is tested.
-
-    `hold`: what holds the start pose; `units`: units of the displacements, of the drives first.
-    """
-    travel = _travel(units[: len(hold.u)])
-    return [LetGo(*each) for each in zip(hold.let_go.tolist(), travel.tolist(), units, strict=False)]
+def watchdog_tests(drives: Sequence[Drive], hold: Hold, units: Sequence[str]) -> list[WatchdogTest]:
+    """The tests of the watchdogs. `hold`: of the start pose; `units`: of the displacements, those of drives first."""
+    units = units[: len(drives)]
+    each = zip(drives, hold.u.tolist(), hold.let_go.tolist(), _travel(units).tolist(), units, strict=True)
+    return [WatchdogTest(*values) for values in each]
 
 
 def _travel(units: Sequence[str]) -> np.ndarray:

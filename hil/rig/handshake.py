@@ -9,7 +9,7 @@ from hil.drives.guard import moving
 from hil.frame import Frame
 from hil.loop import SECOND, Clock, nanoseconds
 from hil.rig.dispatch import Dispatch
-from hil.safety.drive_test import REACTION, LetGo, in_turn, watch
+from hil.safety.watchdog_test import REACTION, WatchdogTest, in_turn, motion_check
 
 BURST = 5
 """Frames sent on one bus per call of `advance`, with one for each of its drives, which is fed in the same tick: half of
@@ -176,8 +176,7 @@ class BringUp:
         self,
         nodes: Sequence[Node],
         deadline: int,
-        holding: Sequence[float],
-        motions: Sequence[LetGo],
+        tests: Sequence[WatchdogTest],
         start_problems: Callable[[], Sequence[tuple[str, str]]],
     ) -> None:
         """Identifies every node, then configures every drive and tests its watchdog, which runs out once for it.
@@ -187,29 +186,28 @@ class BringUp:
         Args:
             nodes: Drives, then encoder nodes.
             deadline: When all of it must be over [ns].
-            holding: Torques that hold the start pose, one per drive [actuator unit].
-            motions: What each drive may do while its watchdog is tested.
+            tests: Of the watchdog of each drive.
             start_problems: Name and explanation of each node that contradicts the start pose.
 
         Raises:
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
             StartPoseError: Nodes contradict the start pose.
         """
-        drives = [node for node in nodes if isinstance(node, Drive)]
+        drives = [test.drive for test in tests]
         self._perform({node: node.identify() for node in nodes}, deadline)
         self._perform({drive: drive.configure() for drive in drives}, deadline)
-        held = {drive: _held(drive, torque) for drive, torque in zip(drives, holding, strict=True)}
-        groups = in_turn(drives, motions)
-        if any(drive.test_enables for group in groups for drive in group):
+        groups = in_turn(tests)
+        if any(test.drive.test_enables for group in groups for test in group):
             first = {node: _sampled(node) for node in nodes if node.sample is None}
             self._perform(first, deadline)
             if not self._cancelled and (problems := start_problems()):
                 raise StartPoseError("\n".join(f"{name}: {problem}" for name, problem in problems))
-        check = watch(drives, motions)
+        check = motion_check(tests)
         for group in groups:
-            self._perform({drive: drive.test_watchdog(held[drive]) for drive in group}, deadline, check)
-            still = self._clock.now() + nanoseconds(max(drive.settings.brake_time for drive in group) + REACTION)
-            while moving(group) and self._clock.now() < still and not self._cancelled:  # its brake may still close
+            self._perform({test.drive: test.drive.test_watchdog(test.holding) for test in group}, deadline, check)
+            tested = [test.drive for test in group]
+            still = self._clock.now() + nanoseconds(max(drive.settings.brake_time for drive in tested) + REACTION)
+            while moving(tested) and self._clock.now() < still and not self._cancelled:  # its brake may still close
                 self._turn()
                 check()
         self._perform({drive: drive.rearm() for drive in drives}, deadline)
@@ -265,12 +263,6 @@ class BringUp:
         while clock.now() < self._turn_end and awaited(first) is not None:
             dispatch.wait(min(self._turn_end, dispatch.service(self._period)), lambda: awaited(first))
         return clock.now() >= self._turn_end
-
-
-def _held(drive: Drive, torque: float) -> float:
-    """Torque while a watchdog is tested: what holds the pose where a brake opens; others may lie on a support."""
-    settings = drive.settings
-    return min(settings.torque_limit, max(-settings.torque_limit, torque)) if settings.brake else 0.0
 
 
 def _sampled(node: Node) -> Steps:

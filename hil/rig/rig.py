@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from hil.assembly.emulation import Environment
-from hil.assembly.measuring import let_go
+from hil.assembly.measuring import watchdog_tests
 from hil.assembly.setup import RigSetup
 from hil.core.constants import NEVER
 from hil.drives.base import Condition, Feedback, Node, Sample, Steps
@@ -80,7 +80,7 @@ class CanRig(DriveRig):
         inertia = np.diag(hold.inertia)
         response = np.divide(self._period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
         self.ladder = Ladder(self.drives, response)
-        self._holding, self._let_go = hold.u.tolist(), let_go(hold, setup.units)
+        self._holding, self._watchdog_tests = hold.u.tolist(), watchdog_tests(self.drives, hold, setup.units)
         self.bring_up = BringUp(dispatch, nanoseconds(values.period), setup.bounds.stale_age)
         self._enabling: Handshake | None = None
         self._guided = False
@@ -103,7 +103,7 @@ class CanRig(DriveRig):
         if self.sends and not self._alone:
             self._listen_for_others()
         if self.sends:
-            self.bring_up.start(self._nodes, deadline, self._holding, self._let_go, self.start_problems)
+            self.bring_up.start(self._nodes, deadline, self._watchdog_tests, self.start_problems)
         elif self._asks:
             self.bring_up.listen(self._nodes, deadline)
 

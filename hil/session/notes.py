@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hil.assembly.measuring import let_go, proof_plan
+from hil.assembly.measuring import proof_plan, watchdog_tests
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stops_of_task
 from hil.bus.open import is_loopback
@@ -14,7 +14,6 @@ from hil.drives import Feedback
 from hil.drives.base import Drive
 from hil.drives.settings import GAUGES, Gauge, Quantity
 from hil.emulator.process import check_fault
-from hil.safety.drive_test import untested
 from hil.safety.plan import Stage
 from hil.safety.proof import MARGIN, SHARE, zero_limits
 from hil.session.calibration import FILE
@@ -104,9 +103,8 @@ def _energy(setup: RigSetup) -> float:
 def _untested(setup: RigSetup) -> dict[str, str]:
     """Drive -> why its watchdog is not tested."""
     hold = setup.gravity_compensation(setup.start.t, setup.start.q)
-    motions = let_go(hold, setup.units)
-    reasons = {d.settings.name: untested(d, each) for d, each in zip(setup.drives, motions, strict=True)}
-    return {name: reason for name, reason in reasons.items() if reason}
+    tests = watchdog_tests(setup.drives, hold, setup.units)
+    return {test.drive.settings.name: reason for test in tests if (reason := test.left_out)}
 
 
 def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
