@@ -12,7 +12,7 @@ from servoctl.report.compare import overlay
 from servoctl.report.panels import leave_out_runaway
 from servoctl.report.scales import calm_range, histogram_edges, scale_of
 from servoctl.report.source import BINS, Thinner
-from servoctl.report.style import blank, drawing_style, show_scale
+from servoctl.report.style import blank, drawing_style, log_x, show_scale
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.points import Vary
 from servoctl.study.sweep_files import draw
@@ -167,3 +167,13 @@ def test_pictures_in_the_docs_are_not_white_in_dark_mode() -> None:
     style = (Path(__file__).parents[1] / ".docs" / "pages" / "style.css").read_text()
     (rule,) = re.findall(r'\[data-md-color-scheme="slate"\] \.md-typeset img \{(.*?)\}', style, re.DOTALL)
     assert "invert(1)" in rule and "background" not in rule
+
+
+@pytest.mark.parametrize(("ends", "labels"), [((3, 40), ["5", "10", "20"]), ((0.002, 40), ["0.01", "0.1", "1", "10"])])
+def test_the_numbers_of_a_logarithmic_axis_are_plain_and_apart(ends: tuple[float, float], labels: list[str]) -> None:
+    axes = blank(4, 3).add_subplot()
+    log_x(axes)
+    axes.set_xlim(*ends)
+    texts = [text for text in axes.get_xticklabels(which="both") if text.get_text()]
+    inside = {text.get_text(): text.get_position()[0] for text in texts if ends[0] <= text.get_position()[0] <= ends[1]}
+    assert sorted(inside, key=lambda text: inside[text]) == labels

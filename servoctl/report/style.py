@@ -130,6 +130,22 @@ def show_scale(axes: "Axes", scale: Scale, axis: Literal["x", "y"] = "y") -> Non
     axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET)
 
 
+FEW_DECADES = 2.5  # on an x axis of fewer, 2 and 5 of each decade have their numbers too
+
+
+def log_x(axes: "Axes") -> None:
+    """Makes the x axis logarithmic, with plain numbers that do not run into each other."""
+    from matplotlib.ticker import LogLocator
+
+    def number(x: float, _: object) -> str:
+        return f"{x:g}" if np.ptp(np.log10(axes.get_xlim())) < FEW_DECADES else ""
+
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(number)
+
+
 def blank(width: float, height: float, title: str = "", dpi: float = DPI) -> "Figure":
     """A figure of this size [in] without a window, with automatic layout, and a title at its upper left corner."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
