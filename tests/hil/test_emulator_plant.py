@@ -1,6 +1,7 @@
 """The machine behind emulated drives: the same motion as in a simulation, brakes that hold, actuators that lag."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,6 +118,28 @@ def test_brakes_on_every_motor_hold_a_falling_machine_exactly() -> None:
     q, v = plant.state(10_100 * MILLISECOND)  # five motors hold three freedoms as well
     assert plant.held
     assert np.array_equal(q, START.q) and not v.any()
+
+
+class Clockwork:
+    """A machine that never moves by itself and remembers for how long it has run."""
+
+    size, elapsed = 1, 0.0
+
+    def start(self, t: float, x: Array) -> Array:
+        return np.zeros(1)
+
+    def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
+        self.elapsed = float(rest[0]) + h
+        return x, rest + h
+
+
+def test_a_machine_with_a_memory_of_its_own_goes_on_while_it_rests() -> None:
+    start, machine = State(0.0, np.array([0.1, 0.2]), np.zeros(2)), Clockwork()
+    plant = SimulatedPlant(replace(system_of(Axes(), start), machine=machine), start, MILLISECOND, "vm")
+    for index in range(2):
+        plant.brake(index, True, 0)
+    plant.advance(100 * MILLISECOND)
+    assert plant.held and machine.elapsed == pytest.approx(0.1)
 
 
 def test_brakes_hold_as_many_freedoms_as_they_can() -> None:
