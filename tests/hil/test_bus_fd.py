@@ -8,7 +8,7 @@ import pytest
 from interfaces import EACH, keys_of
 from test_bus_python_can import FRAMES
 
-from hil.bus import BusError, socketcan
+from hil.bus import socketcan
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, frame_bits
 from hil.bus.open import open_bus
 from hil.emulator.wire import EmulatedBus, EmulatedWire
@@ -107,29 +107,6 @@ def test_frames_of_every_size_go_to_python_can_and_back(interface: str) -> None:
                         assert peer.recv(5.0) is not None  # its own echo
         assert ours.health.invalid == 0
         ours.close()
-
-
-@pytest.mark.vcan
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (
-            {"data_bittiming": {"bitrate": 2_000_000}},
-            r"data_bitrate: 'vcan0' sends the data of FD frames at 2000000 bit/s, not at 5000000 \(sudo ip link set",
-        ),
-        (
-            {"data_bittiming": {"bitrate": 5_000_000, "sample_point": "0.750"}},
-            r"data_sample_point: 'vcan0' samples data bits at 0.75 of their time, not at 0.666 \(sudo ip link set",
-        ),
-    ],
-)
-def test_a_controller_with_another_data_bit_rate_or_sample_point_is_refused(
-    settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """vcan has no controller, so the output of `ip` for one is inserted."""
-    monkeypatch.setattr(socketcan, "_settings", lambda channel: settings)
-    with keys_of("socketcan") as keys, pytest.raises(BusError, match=said):
-        open_bus("main", {**keys, "fd": True, "data_bitrate": 5_000_000, "data_sample_point": 0.666}, WallClock())
 
 
 def test_the_command_that_sets_an_interface_up() -> None:

@@ -92,27 +92,38 @@ def test_a_missing_interface_is_reported() -> None:
             open_bus("main", {**SOCKETCAN, "channel": "lo"}, VirtualClock())
 
 
+DATA = {"fd": True, "data_bitrate": 5_000_000, "data_sample_point": 0.666}
+
+
 @pytest.mark.vcan
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "more", "said"),
     [
         (
-            {"bittiming": {"bitrate": 500_000}},
+            {"bittiming": {"bitrate": 500_000}}, {},
             r"bitrate: 'vcan0' runs at 500000 bit/s, not at 1000000 \(sudo ip link set",
         ),
         (
-            {"bittiming": {"bitrate": 1_000_000}, "state": "BUS-OFF"},
+            {"bittiming": {"bitrate": 1_000_000}, "state": "BUS-OFF"}, {},
             r"'vcan0' is bus-off \(sudo ip link set vcan0 down; ",
         ),
+        (
+            {"data_bittiming": {"bitrate": 2_000_000}}, DATA,
+            r"data_bitrate: 'vcan0' sends the data of FD frames at 2000000 bit/s, not at 5000000 \(sudo ip link set",
+        ),
+        (
+            {"data_bittiming": {"bitrate": 5_000_000, "sample_point": "0.750"}}, DATA,
+            r"data_sample_point: 'vcan0' samples data bits at 0.75 of their time, not at 0.666 \(sudo ip link set",
+        ),
     ],
-)
-def test_a_controller_with_another_bit_rate_or_in_bus_off_is_refused(
-    settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+)  # fmt: skip
+def test_a_controller_with_another_rate_or_sample_point_or_in_bus_off_is_refused(
+    settings: dict[str, Any], more: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vcan has no controller, so the output of `ip` for one is inserted."""
     monkeypatch.setattr(socketcan, "_settings", lambda channel: settings)
     with keys_of("socketcan") as keys, pytest.raises(BusError, match=said):
-        open_bus("main", keys, VirtualClock())
+        open_bus("main", {**keys, **more}, VirtualClock())
 
 
 @pytest.mark.parametrize(
