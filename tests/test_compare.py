@@ -8,7 +8,7 @@ import pytest
 
 from servoctl.cli import main
 from servoctl.errors import RunFolderError
-from servoctl.report.compare import load_all, metrics, overlay
+from servoctl.report.compare import load_all, metrics, overlay, units
 from servoctl.run_folder import save
 from servoctl.run_folder.trajectory import Trajectory
 
@@ -46,6 +46,14 @@ def test_a_metric_that_a_run_does_not_have_is_none(folders: list[Path], tmp_path
     more = save(decaying(2.0, **{"u.G": np.ones(201)}), tmp_path / "pushed")
     found = metrics(load_all([*folders, more]))
     assert found["inputs.G.peak"] == [None, None, 1.0]
+
+
+def test_units_that_differ_are_both_shown(folders: list[Path], tmp_path: Path) -> None:
+    other = decaying(2.0)
+    other.units["violation.place"] = "mm"
+    runs = load_all([folders[0], save(other, tmp_path / "other")])
+    assert units(runs, ["tasks.place.max_violation", "inputs.F.rms"]) == ["m, mm", "N"]
+    assert overlay(runs, "violation").axes[0].get_ylabel() == "|error| [m, mm]"
 
 
 def test_the_lines_of_all_runs_are_in_one_panel(folders: list[Path]) -> None:

@@ -56,7 +56,7 @@ def metrics(runs: Mapping[str, Trajectory]) -> dict[str, list[Any]]:
 
 
 def units(runs: Mapping[str, Trajectory], names: Iterable[str]) -> list[str]:
-    """Unit of each of these metrics, by the first run that has it; empty if it has none."""
+    """Unit of each of these metrics, or those that differ in the order of the runs; empty if it has none."""
     known = {"duration": "s", "energy_drift": "J", "residual_max": "unit/s^2", "status": ""}
     found = []
     for name in names:
@@ -65,7 +65,7 @@ def units(runs: Mapping[str, Trajectory], names: Iterable[str]) -> list[str]:
         if (metric := metric_of(key)) is not None and metric.unit == "s":
             known[name] = metric.unit
         of = [run.units.get(f"u.{row}", "") if group == "inputs" else run.unit_of(row) for run in runs.values()]
-        found.append(known[name] if name in known else next(filter(None, of), ""))
+        found.append(known[name] if name in known else _distinct(of))
     return found
 
 
@@ -163,5 +163,9 @@ def _panels(runs: Mapping[str, Trajectory], group: str) -> tuple[dict[str, dict[
 
 
 def _unit(runs: Mapping[str, Trajectory], group: str, name: str) -> str:
-    """The unit, from the first run that has it; empty if none has."""
-    return next((run.units[f"{group}.{name}"] for run in runs.values() if f"{group}.{name}" in run.units), "")
+    """The unit, or those that differ in the order of the runs; empty if none has one."""
+    return _distinct(run.units.get(f"{group}.{name}", "") for run in runs.values())
+
+
+def _distinct(units: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(filter(None, units)))

@@ -433,6 +433,12 @@ def test_a_foot_stands_on_a_body_that_does_not_move(tmp_path: Path) -> None:
     )
 
 
+def test_a_free_base_that_a_config_fixes_is_said_to_leave_its_place(tmp_path: Path) -> None:
+    builder = RobotBuilder()
+    builder.add(read_mjcf(written(tmp_path, "leg")), base="fixed")
+    assert "trunk: its free base is fixed at `at`, not where the file has it" in builder.plant().tree.notes
+
+
 def test_a_changed_file_that_is_included_is_read_again(tmp_path: Path) -> None:
     written(tmp_path, "arm")
     config = tmp_path / "c.yaml"

@@ -128,7 +128,10 @@ class TreeBuilder:
         """
         where, base = prefix or description.name, base or description.base
         self._names.append(where)
-        self._notes += [f"{prefix}: {note}" if prefix else note for note in description.notes]
+        notes = list(description.notes)
+        if (base, description.base) == ("fixed", "free"):
+            notes.append(f"{description.links[0].name}: its free base is fixed at `at`, not where the file has it")
+        self._notes += [f"{prefix}: {note}" if prefix else note for note in notes]
         root, *others = description.links
         places = {root.name: (self._base(where, prefix, at, base), IDENTITY if base == "free" else at)}
         indices: dict[str, int] = {}
