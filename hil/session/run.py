@@ -259,6 +259,7 @@ class HilRun:
             self.monitor.refused(clock.now(), error, EventKind.FOREIGN)
         except DriveError as error:
             self.monitor.refused(clock.now(), error)
+            self.monitor.buses(clock.now(), self.dispatch.healths())
         except ServoctlError as error:
             reporter.report(EventKind.EXCEPTION, "", str(error))
         except KeyboardInterrupt as error:  # signals raise nothing here, so the user's plant raised it

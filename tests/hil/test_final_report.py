@@ -45,6 +45,11 @@ def test_a_drive_that_never_answered_was_never_on() -> None:
     assert drives["a"]["confirmed_off"] is None
 
 
+def test_a_bus_that_is_dead_at_the_start_is_named_beside_the_drives_that_do_not_answer() -> None:
+    ended = run("cia402", {"kind": "bus_off", "since": "power_on", "at": 0.0})
+    assert {(EventKind.HANDSHAKE, "a"), (EventKind.BUS, "main")} <= set(kinds(ended)) and ended.exit_code == 3
+
+
 def test_a_drive_that_falls_silent_while_on_is_reported_loudly() -> None:
     ended = run("cia402", {"kind": "silent", "drive": "a", "at": 0.1})
     assert (ended.exit_code, ended.unconfirmed) == (3, ("a",))
