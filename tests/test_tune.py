@@ -5,6 +5,7 @@ of the best trial: against a closed optimum, nearby runs, and bounds.
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -439,6 +440,8 @@ def test_a_refinement_improves_the_best_trial_and_is_marked(refined: Path, tmp_p
     assert (last.number, last.refined) == (6, start.number)
     assert tuning.best == last and last.evaluation.values < start.evaluation.values
     assert max(last.evaluation.excess.values()) <= 0.0
+    unfinished = replace(tuning, problem=problem(refined, "tune.trials=7"))
+    assert (tuning.status, unfinished.status) == ("done", "interrupted")  # a refined trial is none of those asked for
     # nothing near it is better by more than a thousandth
     for path in (ALPHA, BETA):
         for factor in (0.97, 1.03):
