@@ -174,6 +174,10 @@ def test_where_mujoco_gives_up_the_run_stops(home: Path, monkeypatch: pytest.Mon
         (scene(motors=MOTORS.split("/>")[0] + "/>"), "no motor on the joint that 'elbow' drives, nor of its name"),
         (scene(motors='<motor name="m" joint="elbow"/>'), "no motor on the joint that 'shoulder' drives"),
         (scene(motors=MOTORS.replace("motor", "position")), "motor 'shoulder' is no <motor> on a joint"),
+        (
+            scene(motors=MOTORS.replace("motor", "general").replace('gear="5"', 'dyntype="integrator"')),
+            "motor 'shoulder' is no <motor> on a joint",
+        ),
         ("<mujoco><worldbody><body/></mujoco>", "MuJoCo cannot read it"),
     ],
 )

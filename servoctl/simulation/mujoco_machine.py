@@ -200,7 +200,10 @@ class MujocoMachine:
         kinds = (model.actuator_gaintype[i], model.actuator_biastype[i], model.actuator_trntype[i])
         plain = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtTrn.mjTRN_JOINT
         gain = float(model.actuator_gear[self._outputs[i], 0] * model.actuator_gainprm[i, 0])
-        return all(int(one) == int(other) for one, other in zip(kinds, plain, strict=True)) and gain != 0.0
+        adds_up = int(model.actuator_dyntype[i]) == int(mujoco.mjtDyn.mjDYN_INTEGRATOR)
+        return (
+            all(int(one) == int(other) for one, other in zip(kinds, plain, strict=True)) and gain != 0.0 and not adds_up
+        )
 
     def _notes(self) -> list[str]:
         """What the scene has beyond the plant."""

@@ -503,6 +503,15 @@ def test_a_motor_behind_an_actuator_with_two_controls_keeps_its_gear_and_limits(
     assert joint.effort == pytest.approx((-1 - 3, 1 + 6))
 
 
+def test_the_range_of_a_control_that_is_integrated_is_no_limit_of_the_torque(tmp_path: Path) -> None:
+    summing = '<general name="a" joint="joint1" dyntype="integrator" ctrlrange="-1 1"/>'
+    (tmp_path / "robot.xml").write_text(JOINTS.replace("<motor", "<motor group='1'").format(first=summing))
+    description = read_mjcf(tmp_path / "robot.xml")
+    assert [joint.effort for joint in description.joints if joint.name == "joint1"] == [None]
+    said = "a: the gains of an actuator that is no motor are left out (the law commands the torque of its joint)"
+    assert said in description.notes
+
+
 def test_a_servo_without_a_limit_of_its_force_gives_no_limits(tmp_path: Path) -> None:
     (tmp_path / "servo.xml").write_text(
         '<mujoco><worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>'

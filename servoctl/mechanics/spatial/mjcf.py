@@ -136,10 +136,11 @@ class Actuators:
         return "joint" if joint in ("hinge", "slide") else f"{joint} joint"
 
     def _takes_torque(self, i: int) -> bool:
-        """Whether the force of an actuator is its control times a constant."""
+        """Whether the force of an actuator is its control times a constant, at once or after a lag."""
         model, mujoco = self._model, self._mujoco
         unbiased = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_NONE
-        return bool(unbiased and model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED)
+        fixed = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED
+        return bool(unbiased and fixed and model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_INTEGRATOR)
 
     def _servo(self, i: int) -> str:
         """What an actuator is that takes no torque."""
