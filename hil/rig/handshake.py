@@ -220,9 +220,10 @@ class BringUp:
         """
         dispatch, clock, late = self._dispatch, self._clock, nodes
         for _ in range(LATE_ATTEMPTS):
-            dispatch.asks, last = False, clock.now()
+            dispatch.asks, last, pause = False, clock.now(), self._stale + 2 * self._period
+            end = last + nanoseconds(SAMPLE_TIME)  # samples that nobody asks for may never end
             try:
-                while late and clock.now() < last + self._stale + 2 * self._period and not self._cancelled:
+                while late and clock.now() < min(end, last + pause) and not self._cancelled:
                     self._turn()
                     last = max([last, *(node.sample.time for node in late if node.sample is not None)])
             finally:

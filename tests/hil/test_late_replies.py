@@ -71,6 +71,14 @@ def test_samples_that_are_late_from_the_start_are_refused_before_a_drive_is_enab
         assert late < after < late + PERIOD and "at most 6 ms is allowed" in said
 
 
+def test_a_master_that_asks_for_samples_from_the_bring_up_on_does_not_hold_it_up() -> None:
+    """The pause that times the first sample waits for silence, which never comes."""
+    sync = {"kind": "foreign_frames", "id": 0x80, "data": "", "period": 0.003, "since": "power_on", "at": 0.15}
+    played = play("V screw", faults=[sync], stage=Stage.ZERO)
+    assert (played.exit_code, played.unconfirmed) == (3, ()) and played.events[0].kind is EventKind.FOREIGN
+    assert not played.emulator.drive("F").motor.has_worked
+
+
 @pytest.mark.parametrize("rig", REPLYING)
 def test_a_lost_reply_to_a_command_makes_the_next_one_no_older(rig: str) -> None:
     lost = {"kind": "lost", "p": 1.0, "direction": "to_host", "at": AT, "for": PERIOD}
