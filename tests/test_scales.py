@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from servoctl.report.compare import overlay
 from servoctl.report.panels import leave_out_runaway
 from servoctl.report.scales import calm_range, histogram_edges, scale_of
 from servoctl.report.source import BINS, Thinner
-from servoctl.report.style import blank, drawing_style, log_x, show_scale
+from servoctl.report.style import blank, drawing_style, log_scale, show_scale
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.points import Vary
 from servoctl.study.sweep_files import draw
@@ -169,11 +170,15 @@ def test_pictures_in_the_docs_are_not_white_in_dark_mode() -> None:
     assert "invert(1)" in rule and "background" not in rule
 
 
+@pytest.mark.parametrize("axis", ["x", "y"])
 @pytest.mark.parametrize(("ends", "labels"), [((3, 40), ["5", "10", "20"]), ((0.002, 40), ["0.01", "0.1", "1", "10"])])
-def test_the_numbers_of_a_logarithmic_axis_are_plain_and_apart(ends: tuple[float, float], labels: list[str]) -> None:
+def test_the_numbers_of_a_logarithmic_axis_are_plain_and_apart(
+    axis: Any, ends: tuple[float, float], labels: list[str]
+) -> None:
     axes = blank(4, 3).add_subplot()
-    log_x(axes)
-    axes.set_xlim(*ends)
-    texts = [text for text in axes.get_xticklabels(which="both") if text.get_text()]
-    inside = {text.get_text(): text.get_position()[0] for text in texts if ends[0] <= text.get_position()[0] <= ends[1]}
+    log_scale(axes, axis)
+    axes.set(**{f"{axis}lim": ends})
+    scaled, part = (axes.xaxis, 0) if axis == "x" else (axes.yaxis, 1)
+    places = {text.get_text(): text.get_position()[part] for text in scaled.get_ticklabels(which="both")}
+    inside = {text: place for text, place in places.items() if text and ends[0] <= place <= ends[1]}
     assert sorted(inside, key=lambda text: inside[text]) == labels

@@ -130,20 +130,22 @@ def show_scale(axes: "Axes", scale: Scale, axis: Literal["x", "y"] = "y") -> Non
     axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET)
 
 
-FEW_DECADES = 2.5  # on an x axis of fewer, 2 and 5 of each decade have their numbers too
+FEW_DECADES = 2.5  # on an axis of fewer, 2 and 5 of each decade have their numbers too
 
 
-def log_x(axes: "Axes") -> None:
-    """Makes the x axis logarithmic, with plain numbers that do not run into each other."""
+def log_scale(axes: "Axes", axis: Literal["x", "y"] = "x") -> None:
+    """Makes an axis logarithmic, with plain numbers that do not run into each other."""
     from matplotlib.ticker import LogLocator
 
-    def number(x: float, _: object) -> str:
-        return f"{x:g}" if np.ptp(np.log10(axes.get_xlim())) < FEW_DECADES else ""
+    scaled = axes.xaxis if axis == "x" else axes.yaxis
 
-    axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(number)
+    def number(x: float, _: object) -> str:
+        return f"{x:g}" if np.ptp(np.log10(scaled.get_view_interval())) < FEW_DECADES else ""
+
+    (axes.set_xscale if axis == "x" else axes.set_yscale)("log")
+    scaled.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+    scaled.set_major_formatter("{x:g}")
+    scaled.set_minor_formatter(number)
 
 
 def blank(width: float, height: float, title: str = "", dpi: float = DPI) -> "Figure":

@@ -12,7 +12,7 @@ from servoctl.config.load import moved
 from servoctl.config.overrides import setting
 from servoctl.config.tune import Range
 from servoctl.report.scales import scale_of
-from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, log_x, show_scale, write
+from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, log_scale, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.run_folder.metrics import axis_title
 from servoctl.study.evaluator import DONE
@@ -95,7 +95,7 @@ def _draw_trials(axes: "Axes", tuning: Tuning, path: str) -> None:
         best = [trial.number for trial in tuning.trials].index(tuning.best.number)
         axes.plot(x[best], values[best], "*", color=PALETTE[4], markersize=12, label="best")
     if isinstance(choice, Range) and choice.scale == "log":
-        log_x(axes)
+        log_scale(axes)
     elif not isinstance(choice, Range):
         axes.set_xticks(range(len(choice)), [str(value) for value in choice])
     show_scale(axes, scale_of(values))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from servoctl.report.scales import scale_of
-from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, log_x, show_scale, write
+from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, log_scale, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.run_folder.metrics import axis_title
 from servoctl.study.limit import Limit
@@ -70,8 +70,9 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
     for limit in study.limits:
         _draw_limit(axes, study, limit)
     if first.log:
-        log_x(axes)
-    axes.set_yscale("log" if second.log else "linear")
+        log_scale(axes)
+    if second.log:
+        log_scale(axes, "y")
     axes.set_xlabel(_label(study, study.paths[0]), parse_math=False)
     axes.set_ylabel(_label(study, study.paths[1]), parse_math=False)
     _mark_best(axes, study, metric, x, y)
@@ -94,7 +95,7 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
     axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
     show_scale(axes, scale_of(values))
     if any(vary.log for vary in study.varies if vary.path == path):
-        log_x(axes)
+        log_scale(axes)
     for failed in x[~study.done]:
         axes.plot(failed, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
     lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]
