@@ -214,10 +214,7 @@ class Moteus(EmulatedDrive):
         """Shorts the phases: a torque against the motion, without supply, every millisecond."""
         if self.motor.enabled:
             self.motor.disable()
-        _, velocity = self._motion()
-        largest = abs(self.settings.motor_torque(self.settings.torque_limit))
-        torque = -SHORTED * self.motor.inertia * velocity * tau
-        self.motor.short(min(largest, max(-largest, torque)) if isfinite(torque) else 0.0)
+        self.motor.short(SHORTED, abs(self.settings.motor_torque(self.settings.torque_limit)))
         self.control_again(self._short)
 
     def _starved(self) -> None:

@@ -6,7 +6,7 @@ each encoder, because drives read their encoders at their own times, not once pe
 
 import random
 from collections.abc import Callable
-from math import exp, floor, inf, nan
+from math import copysign, exp, floor, inf, nan
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.plant import SimulatedPlant
@@ -143,7 +143,7 @@ class Motor:
     def disable(self) -> None:
         """Switches torque off; the brake closes after its time, unless it closes already."""
         if self.shorted:
-            self.short(0.0)
+            self._plant.command(self.index, 0.0, self._world.now)
             self.shorted = False
         if not self.enabled:
             return
@@ -158,11 +158,17 @@ class Motor:
         if self._settings.brake and not self._closed and self._closing is None:
             self._closing = self._world.after(self._brake_time, self._close)
 
-    def short(self, torque: float) -> None:
-        """Makes the torque of shorted phases [N m], which needs no supply, while the drive is off."""
+    def short(self, rate: float, largest: float) -> None:
+        """Shorts its phases while the drive is off: they brake it at a rate [1/s] by its true motion, without supply.
+
+        Args:
+            largest: Largest torque that they make [N m].
+        """
         if not self.enabled:
-            self.shorted = True
-            self._plant.command(self.index, torque, self._world.now)
+            self.shorted, (_, speeds) = True, self._plant.motion(self._world.now)
+            torque = -rate * self.inertia * self._settings.motor_rate(speeds[self.index])
+            polarity = copysign(1.0, self.constant)  # shorted phases brake, however they are connected
+            self._plant.command(self.index, polarity * min(largest, max(-largest, torque)), self._world.now)
 
     def _close(self) -> None:
         self._closing = None

@@ -95,3 +95,27 @@ class AxisMotion:
         finite: int = self._struct.functions.proof_add(c, c.samples, elapsed, *addresses)
         c.samples += 1
         return bool(finite)
+
+    def sends(self, torques: Array) -> None:
+        """The torques that are sent in this tick, shape (m,), where they are not those of the test."""
+        self._part(3)[-1] = torques
+
+    def balance(self, axis: int, row: int) -> Array:
+        """Impulses of an axis' torque and of its weight, its momentum, and the one if its positions count backwards.
+
+        Args:
+            row: They count from the last tick up to this row in which it did not move; without their means.
+
+        Returns:
+            Shape (4, ticks).
+        """
+        moves = np.abs(self.v[:row, axis]) > self._struct.arrays["speed_step"][axis]
+        first = max(1, int(np.flatnonzero(~moves)[-1]))
+        momenta = (self.v[first:] - self.v[first]) * self.W[axis]
+        own, others = momenta[:, axis], momenta.sum(axis=1) - momenta[:, axis]
+        dt, sent, held = self.elapsed[first + 1 :], self.sent[:, axis], self._part(2)[first + 1 :, axis]
+        rates = (sent[first - 1 : -1] + sent[first:]) / 2.0, held
+        impulse, weight = (np.append(0.0, np.cumsum(dt * rate)) for rate in rates)
+        parts = np.array([impulse, weight, own + others, own - others])
+        without: Array = parts - parts.mean(axis=1, keepdims=True)
+        return without

@@ -1,7 +1,8 @@
 """The test of the drives in a run: what it finds is reported, and what a drive makes of a command is allowed for."""
 
+import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,6 +16,29 @@ from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import ProofPlan, State, TorqueProof
 from servoctl.types import Array
+
+PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
+RECONSIDERED = range(3, 30)  # ticks after a finding in which another way to act is looked for
+CLEARER = 2.0  # how much less of the motion it must leave unexplained
+
+
+class Acting(NamedTuple):
+    """How a drive acts, by its own samples: W y'' = torque u - gravity g."""
+
+    torque: float = 1.0  # torque that acts, as a share of that sent
+    gravity: float = 1.0  # -1: its positions count backwards, so gravity acts the other way
+
+    @property
+    def correction(self) -> float:
+        """Torque to send for one that is to act, as a share of it."""
+        return math.copysign(1.0, self.torque) / max(1.0, abs(self.torque))
+
+
+BACKWARDS = {
+    Acting(1.0, -1.0): "its torque acts the wrong way too, so sign is wrong",
+    Acting(-1.0, -1.0): "its torque acts the right way, so its encoder is wrong",
+}
+"""How a drive acts whose positions count the wrong way: at first it looks like one of too much torque."""
 
 
 class DriveRig(Protocol):
@@ -68,9 +92,6 @@ class DriveRig(Protocol):
         """From now on a hand moves the machine: its motion is not compared with the model any more."""
 
 
-PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
-
-
 class DriveTest:
     """The test of the drives, from the tick that begins to enable them to the end of stage zero.
 
@@ -82,15 +103,25 @@ class DriveTest:
 
     def __init__(self, plan: ProofPlan, rig: DriveRig, monitor: Monitor, limits: Limits, pose: PoseHold) -> None:
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
-        # proof: what it has shown of each drive
-        # correction: torque to send for one that is to act, as a share of it, shape (m,): 1 unless a drive is misled
-        self.proof, self.correction = TorqueProof(plan, settings, period), np.ones(len(settings))
+        self.proof = TorqueProof(plan, settings, period)  # what it has shown of each drive
         self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
+        self._largest = np.array([drive.torque_limit for drive in settings])
+        self._acting = [Acting() for _ in settings]
+        self._found: dict[int, int] = {}  # number of each drive that is sent other torques -> row of its finding
 
     @property
     def corrects(self) -> bool:
         """Whether a drive is sent less, or the opposite: off, its axis would fall until its brake is closed."""
-        return bool((self.correction != 1.0).any())
+        return bool(self._found)
+
+    def correct(self, torques: Array) -> Array:
+        """The torques to send for those that are to act, shape (m,)."""
+        if not self._found:
+            return torques
+        correction, gravity = np.array([(acting.correction, acting.gravity) for acting in self._acting]).T
+        sent: Array = np.clip(correction * (torques - (1.0 - gravity) * self._held), -self._largest, self._largest)
+        self.proof.motion.sends(sent)
+        return sent
 
     @property
     def unproved(self) -> list[int]:
@@ -104,27 +135,57 @@ class DriveTest:
 
     def judge(self, tick: Tick, reading: Reading) -> None:
         """Reports what the motion shows of the drives."""
-        drives = self._rig.drives
-        if self.proof.over:
+        drives, proof = self._rig.drives, self.proof
+        if (self._found and not reading.valid) or (proof.over and not self._found):
             return
-        gravity = self._pose.gravity(reading.q).u
-        ages = reading.ages[: len(drives)].tolist()
-        for finding in self.proof.judge(tick.elapsed / SECOND, reading.positions, reading.speeds, ages, gravity):
+        self._held = self._pose.gravity(reading.q).u
+        samples = reading.positions, reading.speeds, reading.ages[: len(drives)].tolist(), self._held
+        if self._found:
+            if proof.motion.add(tick.elapsed / SECOND, *samples):
+                self._reconsider(tick.began)
+            return
+        for finding in proof.judge(tick.elapsed / SECOND, *samples):
             self._monitor.report(tick.began, finding.kind, drives[finding.drive].settings.name, finding.detail)
             if finding.kind is EventKind.RESPONSE or (finding.kind is EventKind.REVERSED and finding.driven):
-                self._correct(finding.drive)
+                self._correct(finding.drive, Acting(proof.axes[finding.drive].response))
             elif finding.kind in (EventKind.REVERSED, EventKind.UNSTEADY, EventKind.TORQUELESS):
                 # its own control would drive it on, or wait for a standstill that does not come: its brake closes at
                 # once, or it goes off where it has none and hardly moves, and the others stop
                 self._rig.ladder.misled.add(finding.drive)
                 self._rig.ladder.ramp(finding.drive, tick.began, must=True)
 
-    def _correct(self, number: int) -> None:
-        drive, response = self._rig.drives[number], self.proof.axes[number].response
-        self.correction[number] = np.sign(response) / max(1.0, abs(response))
+    def _correct(self, number: int, acting: Acting) -> None:
+        drive = self._rig.drives[number]
+        self._acting[number] = acting
+        self._found.setdefault(number, len(self.proof.motion.v) - 1)
         self._rig.ladder.misled.add(number)
         self.proof.limits[number] = drive.settings.torque_limit
         self._limits.confine(self.proof.limits)
+
+    def _reconsider(self, now: int) -> None:
+        """Finds out whether the positions of a drive that contradicts the model count the wrong way.
+
+        As long as its torque is the one that holds the pose, it looks like one of too much torque or another sign.
+        """
+        for number, row in self._found.items():
+            if self._acting[number].gravity > 0.0 and len(self.proof.motion.v) - row in RECONSIDERED:
+                better = self._backwards(number, row)
+                if better is not None:
+                    name = self._rig.drives[number].settings.name
+                    self._monitor.report(now, EventKind.BACKWARDS, name, BACKWARDS[better])
+                    self._acting[number] = better
+
+    def _backwards(self, number: int, row: int) -> Acting | None:
+        """The way to act of a drive whose positions count the wrong way, if that explains its motion much better."""
+        motion = self.proof.motion
+        if motion.together:
+            return None
+        impulse, weight, momentum, turned = motion.balance(number, row)
+        share = (momentum + weight) @ impulse / max(impulse @ impulse, np.finfo(float).tiny)
+        least = np.linalg.norm(momentum + weight - share * impulse)  # that any torque leaves unexplained
+        rests = {acting: np.linalg.norm(turned - weight - acting.torque * impulse) for acting in BACKWARDS}
+        best = min(BACKWARDS, key=lambda acting: rests[acting])
+        return best if CLEARER * rests[best] < least else None
 
     def start(self) -> None:
         """Begins a round of the test, if none goes on and one is left: all brakes are open."""

@@ -58,6 +58,11 @@ class EventKind(Enum):
         Origin.RIG,
         "its torque acts the wrong way: check sign, the order of its phases, and the polarity that is set in the drive",
     )
+    BACKWARDS = (
+        Reaction.STOP,
+        Origin.RIG,
+        "its positions count the wrong way: check sign, and the direction that is set in its encoder or drive",
+    )
     TORQUELESS = (Reaction.STOP, Origin.RIG, "it falls as if its motor made no torque", Doubt.TORQUE)
     RESPONSE = (
         Reaction.STOP,

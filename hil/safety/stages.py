@@ -166,7 +166,7 @@ class Stages:
             self.monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
             self._stop_request = None
         self._watch.report(tick, reading, self.mode)
-        if self.test is not None and self.mode in PROVING:
+        if self.test is not None and (self.mode in PROVING or self._corrects):
             self.test.judge(tick, reading)
         self._react(now)
         if self.over:
@@ -203,7 +203,7 @@ class Stages:
             self.monitor.torques(now, self.limits.clamped)
         self._brakes_held = self._brakes_may_hold(now)
         self._controller.sent(torques, moves=not (mode in STANDING or self._brakes_held))
-        return torques if self.test is None else self.test.correction * torques
+        return torques if self.test is None else self.test.correct(torques)
 
     def _find(self, source: Source, tick: Tick) -> Array:
         """The torques of a source, shape (m,), before they are limited."""

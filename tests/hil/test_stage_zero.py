@@ -52,6 +52,22 @@ def test_a_vertical_axis_of_the_wrong_polarity_is_named_and_held_within_5_mm(nam
     assert moved(played, "over" if holds else "stopping") < 0.005
 
 
+@pytest.mark.parametrize("name", ["V screw", "V rack moteus", "V rack robstride", "V rack mit"])
+@pytest.mark.parametrize("wrong", ["sign", "encoder"])
+def test_a_vertical_axis_whose_positions_count_the_wrong_way_is_named_and_held_within_8_mm(
+    name: str, wrong: str
+) -> None:
+    """By its samples it moves like one of too much torque; with that mended, gravity would drive it away."""
+    sets = ('hil.emulation.drives={"F": {"sign": -1}}',) if wrong == "sign" else ()
+    faults = [] if sets else [{"kind": "encoder_flip", "drive": "F", "since": "power_on"}]
+    played = play(name, *sets, faults=faults, stage=Stage.ZERO, duration=0.3)
+    assert played.kinds[:2] == ["response", "backwards"] and played.exit_code == 3
+    said = next(event.detail for event in played.events if event.kind is EventKind.BACKWARDS)
+    assert said.endswith("so sign is wrong" if wrong == "sign" else "so its encoder is wrong")
+    holds = name in ("V screw", "V rack moteus")  # the others make no torque while the brake closes
+    assert moved(played, "over" if holds else "stopping") < 0.008
+
+
 @pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit", "moteus", "robstride"])
 def test_a_vertical_axis_has_its_torque_as_soon_as_its_brake_opens_in_a_slow_loop_too(protocol: str) -> None:
     """In one period of 10 ms without torque it would reach 0.1 m/s, and the run would end."""
