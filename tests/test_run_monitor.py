@@ -76,6 +76,35 @@ def test_an_energy_drift_that_no_step_explains_ends_the_run() -> None:
     assert "it drifts as much again at half the step of 0.01 s: no step explains it" in found.metadata["error"]
 
 
+@dataclass(frozen=True)
+class OnSupport(sc.LagrangianPlant):
+    """A mass on a spring, whose support starts from rest; `bound` moves it by a constraint, else its energy does."""
+
+    bound: bool
+    coordinates = {"x": "m", "support": "m"}  # noqa: RUF012
+    actuators = {}  # noqa: RUF012
+
+    def kinetic_energy(self, q, v, t):
+        return (v[0] ** 2 + v[1] ** 2) / 2
+
+    def potential_energy(self, q, t):
+        return 10.0 * (q[0] - q[1] - (0.0 if self.bound else 0.1 * (1 - np.cos(3 * t)))) ** 2
+
+    def passive_constraints(self, q, t):
+        return {"path": q[1] - (0.1 * (1 - np.cos(3 * t)) if self.bound else 0.0)}
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_support_that_starts_from_rest_changes_the_energy_and_does_not_end_the_run(bound: bool) -> None:
+    found = sc.simulate(OnSupport(bound), {}, None, q=[0.05, 0.0], duration=1, step=0.005, engine="vm")
+    # x'' = -20 (x - 0.1 (1 - cos 3t))
+    w, x0 = np.sqrt(20.0), 0.05
+    forced = 0.1 - 2.0 / 11.0 * np.cos(3 * found.t)
+    assert found["q.x"] == pytest.approx(forced + (x0 - forced[0]) * np.cos(w * found.t), abs=1e-7)
+    assert (found.metadata["status"], found.t[-1]) == ("done", 1.0)
+    assert "energy_drift" not in found.metadata
+
+
 @pytest.mark.parametrize("plant", [Oscillator(), Oscillator(damping=0.5)], ids=["conserved", "damped"])
 def test_a_correct_run_and_a_damped_one_go_on(plant: Oscillator) -> None:
     found = run(plant)

@@ -17,6 +17,8 @@ from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
 
+NOT_CONSERVATIVE = ("dissipation", "force", "nonideal_force")  # methods whose forces change T + V
+
 
 class LagrangianPlant(Plant):
     """A plant defined by its energies; subclass it with `@dataclass(frozen=True)`.
@@ -49,9 +51,8 @@ class LagrangianPlant(Plant):
         return _kernel(self)(t, q, v, parameter_values(self))[1]
 
     def energy(self, q: Array, v: Array, t: float) -> Any:
-        """T + V [J]; None if the class overrides `dissipation` or `force`, because T + V is then not constant."""
-        kind = type(self)
-        if kind.dissipation is not LagrangianPlant.dissipation or kind.force is not LagrangianPlant.force:
+        """T + V [J]; None if the class overrides a method below, because T + V is then not constant."""
+        if any(getattr(type(self), name) is not getattr(LagrangianPlant, name) for name in NOT_CONSERVATIVE):
             return None
         return self.kinetic_energy(q, v, t) + self.potential_energy(q, t)
 

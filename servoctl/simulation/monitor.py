@@ -287,7 +287,20 @@ class MotionMonitor:
         while self._past[0].state.t < state.t - LOOK_BACK and len(self._past) > 2:
             self._past.popleft()
         drift = abs(energy - self.energies[0])
-        return self._explanation(drift) if drift > DRIFT * self._kinetic > 0.0 else None
+        if not drift > DRIFT * self._kinetic > 0.0:
+            return None
+        if self._depends_on_time(state, energy):
+            # a support that starts to move from rest does no work at the start, where `conserves_energy` looks
+            self._has_energy, self.energies = False, []
+            return None
+        return self._explanation(drift)
+
+    def _depends_on_time(self, state: State, energy: float) -> bool:
+        """Whether this state would have another energy or acceleration at the time of the start."""
+        loop, t = self._ideal, self._start.t
+        x = loop.x_at(state)
+        same = np.array_equal(loop.rates(t, x)[0], loop.rates(state.t, x)[0])
+        return not same or self._energy(state._replace(t=t)) != energy
 
     def _explanation(self, drift: float) -> str:
         """Cause of a drift, found by a finer repetition of the last second."""
