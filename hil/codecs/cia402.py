@@ -107,10 +107,14 @@ OBJECTS = {  # index, subindex -> name, type of the objects that a driver uses
     (0x606C, 0): ("Velocity actual value", I32),
     (0x6071, 0): ("Target torque", I16),
     (0x6072, 0): ("Max torque", U16),
+    (0x6073, 0): ("Max current", U16),
     (0x6076, 0): ("Motor rated torque", U32),
     (0x6077, 0): ("Torque actual value", I16),
+    (0x607E, 0): ("Polarity", U8),
     (0x6085, 0): ("Quick stop deceleration", U32),
     (0x60B2, 0): ("Torque offset", I16),
+    (0x60E0, 0): ("Positive torque limit", U16),
+    (0x60E1, 0): ("Negative torque limit", U16),
     (0x6502, 0): ("Supported drive modes", U32),
 }
 for _number in range(len(RPDOS)):

@@ -12,7 +12,7 @@ Sources: manual of CyberGear (belovictor/cybergear-docs), RobStride's SampleProg
 
 from struct import Struct
 
-from hil.codecs.field import Field, LinearFields
+from hil.codecs.field import Field, LinearFields, packed
 
 GET_ID, MOTION, FEEDBACK, ENABLE, STOP = 0, 1, 2, 3, 4
 SET_ZERO, SET_ID, READ, WRITE = 6, 7, 17, 18
@@ -20,8 +20,8 @@ COMMANDS = (MOTION, ENABLE, STOP, SET_ZERO, SET_ID, WRITE)  # kinds that only a 
 
 RESET, RUN = 0, 2  # modes; 1: calibration
 
-RUN_MODE, CAN_TIMEOUT = 0x7005, 0x7028
-"""Parameters: mode of operation (8 bits; 0: motion command), and time without a command until mode reset (32 bits)."""
+RUN_MODE, TORQUE_LIMIT, CAN_TIMEOUT = 0x7005, 0x700B, 0x7028
+"""Parameters: mode of operation (0: motion command), largest torque [N m], time without a command until mode reset."""
 
 TIMEOUT_STEPS = 20_000  # steps of `CAN_TIMEOUT` in one second
 
@@ -48,6 +48,11 @@ BUS_VOLTAGE = 0x701C  # parameter: bus voltage [V], a float
 PARAMETER, VALUE = Field(0, 4), Field(4, 4, "float")
 """The parameter in the answer to a read, with two zero bytes, and its value."""
 TEMPERATURE_STEP = 10.0  # steps of the temperature in a degree
+SETTINGS = {  # parameter that a driver sets -> its name, and where its value is in a payload
+    RUN_MODE: ("run_mode", Field(4, 1)),
+    TORQUE_LIMIT: ("limit_torque", VALUE),
+    CAN_TIMEOUT: ("canTimeout", Field(4, 4)),
+}
 _PARAMETER = Struct("<HHI")
 
 
@@ -71,20 +76,21 @@ def read_parameter(number: int) -> bytes:
     return _PARAMETER.pack(number, 0, 0)
 
 
-def write_parameter(number: int, value: int) -> bytes:
-    """Payload that sets a parameter of 8 or 32 bits, until the motor is switched off."""
-    return _PARAMETER.pack(number, 0, value)
+def write_parameter(number: int, value: float) -> bytes:
+    """Payload that sets one of `SETTINGS`, until the motor is switched off."""
+    return packed(SIZE, {PARAMETER: number, SETTINGS[number][1]: value})
 
 
-def parameter(identity: int, data: bytes) -> tuple[int, int | None] | None:
-    """Decodes the answer to a read, or a write: number and 32 bits, None where the motor has no such parameter.
+def parameter(identity: int, data: bytes) -> tuple[int, float | None] | None:
+    """Decodes the answer to a read, or a write: number and value, None where the motor has no such parameter.
 
     None if it is not 8 bytes.
     """
     if len(data) != SIZE:
         return None
-    number, _, value = _PARAMETER.unpack(data)
-    return number, None if identity >> 16 & 0xFF else value
+    number = PARAMETER.read(data) & 0xFFFF
+    _, field = SETTINGS.get(number, ("", VALUE))
+    return number, None if identity >> 16 & 0xFF else field.number(data)
 
 
 def stop(clear: bool) -> bytes:

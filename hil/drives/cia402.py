@@ -94,6 +94,7 @@ class Cia402Encoder(TableNode):
     def identify(self) -> Steps:
         """Checks the profile, maps TPDO1 and starts the node: an encoder node is not configured otherwise."""
         yield from setup.check_type(self._sdo)
+        yield from setup.check_polarity(self._sdo, setup.ENCODER_POLARITY)
         yield from setup.silence(self._sdo)
         yield from setup.map_feedback(self._sdo, self.settings.node)
         before = self.sample

@@ -80,6 +80,12 @@ REACTIONS = {  # option code -> the value that is set, and what is not known whe
     0x605C: (1, "on disable operation its torque may go before its brake is closed"),
     0x605E: (QUICK_STOP_THEN_DISABLE, "whether it brakes the shaft after a fault is its own setting"),
 }
+POLARITY, ENCODER_POLARITY = 0xE0, 0xC0
+"""Bits of 0x607E: 7 turns positions and 6 speeds; 5, of some makers, torques (Mitsubishi MR-J5, 607Eh)."""
+TURNED = {POLARITY: "positions, speeds and torques", ENCODER_POLARITY: "positions and speeds"}
+TORQUE_LIMITS = 0x60E0, 0x60E1, 0x6073
+"""Objects that limit torque beside 0x6072; some drives can only be read there, and 0 says that one is not used."""
+
 UNKNOWN_RAMP = "the deceleration of its quick stop is its own setting"
 
 # entries of a PDO mapping: index, subindex, bits
@@ -101,7 +107,7 @@ def check_type(objects: Objects) -> Transfer[None]:
 
 
 def check_drive(objects: Objects, settings: DriveSettings) -> Transfer[None]:
-    """Checks torque mode and rated torque, and that the drive is not enabled already."""
+    """Checks torque mode, rated torque, polarity and limits, and that the drive is not enabled already."""
     modes = yield from objects.read(0x6502)
     if not modes & codec.TORQUE_MODE_BIT:
         raise DriveError(f"0x6502 (Supported drive modes) is 0x{modes:X}: no cyclic synchronous torque (bit 9)")
@@ -110,9 +116,24 @@ def check_drive(objects: Objects, settings: DriveSettings) -> Transfer[None]:
     if abs(rated - declared) > RATED_TOLERANCE * declared:
         what = f"0x6076 (Motor rated torque) is {rated:g} N m, the config's rated_torque is {declared:g} N m"
         raise DriveError(f"{what} (every torque would be wrong by that ratio: correct one of them)")
+    yield from check_polarity(objects, POLARITY)
+    for index in TORQUE_LIMITS:
+        limit, most = (yield from objects.find(index)), most_torque(settings)
+        if limit and limit < most:
+            what = f"{codec.object_name(index)} is {limit} thousandths, torque_limit needs {most}"
+            lower = f"{settings.torque_limit * limit / most:.4g}"
+            raise DriveError(f"{what} (raise it with the maker's tool; or lower torque_limit to {lower})")
     state = codec.state_of((yield from objects.read(0x6041)))
     if state in (codec.Cia402State.ENABLED, codec.Cia402State.QUICK_STOP):
         raise DriveError(f"is in state {state.value} already (disable it; is there another master?)")
+
+
+def check_polarity(objects: Objects, bits: int) -> Transfer[None]:
+    """Checks that these bits of 0x607E turn the signs of all that they stand for, or of nothing."""
+    polarity = (yield from objects.find(0x607E)) or 0
+    if polarity & bits not in (0, bits):
+        what = f"{codec.object_name(0x607E)} is 0x{polarity:02X}: it does not turn the signs of {TURNED[bits]} together"
+        raise DriveError(f"{what} (set it to 0 with the maker's tool, and correct `sign`)")
 
 
 def map_feedback(objects: Objects, node: int) -> Transfer[None]:
@@ -124,7 +145,7 @@ def silence(objects: Objects) -> Transfer[None]:
     """Switches all PDOs off: a PDO that is on by default (EPOS4: RPDO3, 4) would obey frames meant for other nodes."""
     for pdo in range(len(codec.RPDOS)):
         for base in (0x1400, 0x1800):
-            if (yield from objects.has(base + pdo, 1)):
+            if (yield from objects.find(base + pdo, 1)) is not None:
                 yield from _switch_off(objects, base + pdo)
 
 
@@ -168,7 +189,7 @@ def set_reactions(objects: Objects, settings: DriveSettings, options: "Cia402Opt
     for option, value in wanted.items():
         if not (yield from objects.offer(option, value)):
             doubts.append(f"{codec.object_name(option)} is absent: {REACTIONS.get(option, (0, UNKNOWN_RAMP))[1]}")
-    if (yield from objects.has(0x1029, 1)) and (yield from objects.read(0x1029, 1)) == NMT_STOPPED:
+    if (yield from objects.find(0x1029, 1)) == NMT_STOPPED:
         doubts.append("0x1029:1 (Error behaviour) is 2: after a lost connection it cannot be asked whether it is off")
     return doubts
 
@@ -183,8 +204,7 @@ def set_mode(objects: Objects, settings: DriveSettings) -> Transfer[None]:
     """Sets torque mode, its limit and zero torque, and waits until the mode is active."""
     yield from objects.set(0x6072, most_torque(settings))
     yield from objects.write(0x6071, 0)
-    if (yield from objects.has(0x60B2)):  # is added to the target torque
-        yield from objects.set(0x60B2, 0)
+    yield from objects.offer(0x60B2, 0)  # is added to the target torque
     yield from objects.write(0x6060, codec.TORQUE_MODE)
     yield from objects.wait(0x6061, codec.TORQUE_MODE, 0.5)
 
@@ -194,7 +214,7 @@ def set_heartbeats(objects: Objects, options: "Cia402Options", watchdog: float) 
     yield from objects.set(0x1017, round(1000 * HEARTBEAT))
     if not options.drive_watchdog:
         return
-    if not (yield from objects.has(0x1016, 1)):
+    if (yield from objects.find(0x1016, 1)) is None:
         what = "is absent: the drive keeps its last torque when the loop dies or the bus is cut"
         raise DriveError(f"{codec.object_name(0x1016, 1)} {what} (drive_watchdog: false lets it in)")
     yield from objects.set(0x1016, options.master << 16 | round(1000 * watchdog), 1)

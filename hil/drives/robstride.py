@@ -56,7 +56,7 @@ class RobstrideDrive(LinearDrive):
         options = self._options
         self.watchdog = options.drive_watchdog
         self.enable_frame, self.tested_time = self._frame(codec.ENABLE), tested_time(settings)
-        self._known: dict[int, int | None] = {}
+        self._known: dict[int, float | None] = {}
         node, host = settings.node, options.host
         ask = self._frame(codec.READ, codec.read_parameter(codec.BUS_VOLTAGE))
         self.polls = polls([ask], options.monitor_period, period, node)
@@ -117,29 +117,30 @@ class RobstrideDrive(LinearDrive):
             raise DriveError("is in mode run already (stop it; is there another master?)")
 
     def configure(self) -> Steps:
-        """Stops the motor, sets motion commands and the time of its watchdog, and reads both back."""
+        """Stops the motor, sets motion commands, its torque limit and the time of its watchdog, and reads them back."""
         yield from self.reset()
-        yield from self._set("run_mode", codec.RUN_MODE, 0, 0xFF)
+        yield from self._set(codec.RUN_MODE, 0)
+        yield from self._set(codec.TORQUE_LIMIT, abs(self.settings.motor_torque(self.settings.torque_limit)))
         yield from self.set_watchdog(self.settings.watchdog if self.watchdog else 0.0)
         yield from first_answers(self, [Quantity.SUPPLY], self._period)
 
     def set_watchdog(self, seconds: float) -> Steps:
-        yield from self._set("canTimeout", codec.CAN_TIMEOUT, round(seconds * codec.TIMEOUT_STEPS), 0xFFFF_FFFF)
+        yield from self._set(codec.CAN_TIMEOUT, round(seconds * codec.TIMEOUT_STEPS))
 
-    def _set(self, name: str, index: int, value: int, bits: int) -> Steps:
+    def _set(self, index: int, value: float) -> Steps:
         self._known.pop(index, None)
-        frames = [
-            self._frame(codec.WRITE, codec.write_parameter(index, value)),
-            self._frame(codec.READ, codec.read_parameter(index)),
-        ]
+        name, field = codec.SETTINGS[index]
+        write = codec.write_parameter(index, value)
+        frames = [self._frame(codec.WRITE, write), self._frame(codec.READ, codec.read_parameter(index))]
         yield HandshakeStep(frames, lambda: index in self._known, 0.5, f"an answer to a read of {name} (0x{index:04X})")
         known = self._known[index]
         if known is None:
             if index == codec.CAN_TIMEOUT and not value:
                 return
-            raise DriveError(f"has no parameter {name} (0x{index:04X}) (update its firmware, or drive_watchdog: false)")
-        if known & bits != value:
-            raise DriveError(f"its {name} (0x{index:04X}) is {known & bits} after {value} was written (refused)")
+            remedy = "update its firmware" + (", or drive_watchdog: false" if index == codec.CAN_TIMEOUT else "")
+            raise DriveError(f"has no parameter {name} (0x{index:04X}) ({remedy})")
+        if known != field.number(write):
+            raise DriveError(f"its {name} (0x{index:04X}) is {known:.9g} after {value:.9g} was written (refused)")
 
     def enable(self, torque: float) -> Steps:
         with self._seeded(torque):

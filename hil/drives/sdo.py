@@ -103,12 +103,12 @@ class Objects:
         if (kept ^ value) & ~ignored:
             raise DriveError(f"{object_name(index, sub)} was set to {value} and reads {kept}")
 
-    def has(self, index: int, sub: int = 0) -> Transfer[bool]:
+    def find(self, index: int, sub: int = 0) -> Transfer[int | None]:
+        """Reads an object; None if the drive does not have it."""
         try:
-            yield from self.read(index, sub)
+            return (yield from self.read(index, sub))
         except AbsentError:
-            return False
-        return True
+            return None
 
     def wait(self, index: int, value: int, limit: float) -> Transfer[None]:
         """Reads an object until it has a value; a step that takes longer than `limit` [s] fails."""

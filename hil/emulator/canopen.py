@@ -15,7 +15,7 @@ from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import BOOT_UP, OPERATIONAL, PRE_OPERATIONAL, STOPPED
 from hil.emulator import objects
 from hil.emulator.node import EmulatedNode
-from hil.emulator.objects import INVALID, MODE, POSITION, VELOCITY, Key, ObjectEntry, Pdo
+from hil.emulator.objects import INVALID, MODE, POLARITY, POSITION, VELOCITY, Key, ObjectEntry, Pdo
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -68,6 +68,9 @@ class CanOpenNode(EmulatedNode):
         NaN.
         """
         position, velocity = self.encoder.read(self.world.now)
+        if polarity := self.values.get(POLARITY):
+            position = -position if polarity & objects.TURNED_POSITION else position
+            velocity = -velocity if polarity & objects.TURNED_SPEED else velocity
         if isfinite(position + velocity):
             self.values[POSITION] = (round(position * self._counts) + HALF & FULL) - HALF
             self.values[VELOCITY] = (round(velocity / self._velocity_unit) + HALF & FULL) - HALF

@@ -14,7 +14,7 @@ from hil.drives.settings import DriveSettings
 from hil.emulator import objects
 from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpenNode
 from hil.emulator.node import EmulatedDrive
-from hil.emulator.objects import MODE, Key
+from hil.emulator.objects import MODE, POLARITY, TURNED_TORQUE, Key
 from hil.loop.clock import Event, cancel, nanoseconds
 
 WORDS = {state: value for _, value, state in PATTERNS}  # state -> its part of the statusword
@@ -58,7 +58,8 @@ _ENABLED = Cia402State.ENABLED
 
 CONTROLWORD, STATUSWORD, ERROR_CODE = (0x6040, 0), (0x6041, 0), (0x603F, 0)
 MODE_DISPLAY = (0x6061, 0)
-TARGET_TORQUE, MAX_TORQUE, TORQUE_OFFSET, ACTUAL_TORQUE = (0x6071, 0), (0x6072, 0), (0x60B2, 0), (0x6077, 0)
+TARGET_TORQUE, TORQUE_OFFSET, ACTUAL_TORQUE = (0x6071, 0), (0x60B2, 0), (0x6077, 0)
+MAX_TORQUE, MAX_CURRENT, POSITIVE_LIMIT, NEGATIVE_LIMIT = (0x6072, 0), (0x6073, 0), (0x60E0, 0), (0x60E1, 0)
 ABORT_OPTION, QUICK_STOP_OPTION, FAULT_OPTION = (0x6007, 0), (0x605A, 0), (0x605E, 0)
 QUICK_STOP_DECELERATION = (0x6085, 0)
 
@@ -142,7 +143,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         values[0x6079, 0] = round(1000 * self.voltage(48.0))
         values[objects.DRIVE_TEMPERATURE] = min(32767, round(10 * self.temperature()))
         values[objects.MOTOR_LOAD] = min(0xFFFF, round(1000 * self.motor.thermal.load))
-        values[ACTUAL_TORQUE] = min(32767, max(-32768, round(1000 * share)))
+        values[ACTUAL_TORQUE] = min(32767, max(-32768, round(1000 * share * self._torque_sign)))
         values[STATUSWORD] = self._statusword()
 
     def written(self, key: Key, value: int) -> int:
@@ -244,10 +245,20 @@ class CiA402(CanOpenNode, EmulatedDrive):
         values = self.values
         if values[MODE_DISPLAY] != TORQUE_MODE:
             return 0.0
-        most, share = values[MAX_TORQUE], values[TARGET_TORQUE] + values[TORQUE_OFFSET]
-        if not -most <= share <= most:
-            share = most if share > most else -most
-        return self.torque_table * self._rated * share / 1000
+        lower, upper = self._limits
+        share = min(upper, max(lower, values[TARGET_TORQUE] + values[TORQUE_OFFSET]))
+        return self.torque_table * self._rated * share * self._torque_sign / 1000
+
+    @property
+    def _torque_sign(self) -> int:
+        return -1 if self.values[POLARITY] & TURNED_TORQUE else 1
+
+    @property
+    def _limits(self) -> tuple[int, int]:
+        """Smallest and largest target that it follows [1/1000 of the rated torque]."""
+        values = self.values
+        most = min(values[MAX_TORQUE], values[MAX_CURRENT])
+        return -min(most, values[NEGATIVE_LIMIT]), min(most, values[POSITIVE_LIMIT])
 
     def _statusword(self) -> int:
         values = self.values
@@ -256,7 +267,8 @@ class CiA402(CanOpenNode, EmulatedDrive):
             word |= WARNS
         if self.state is _ENABLED and values[MODE_DISPLAY] == TORQUE_MODE:
             word |= FOLLOWS
-        target = abs(values[TARGET_TORQUE] + values[TORQUE_OFFSET])
-        if self.motor.saturated or (self.motor.enabled and target > values[MAX_TORQUE]):
+        lower, upper = self._limits
+        follows = lower <= values[TARGET_TORQUE] + values[TORQUE_OFFSET] <= upper
+        if self.motor.saturated or (self.motor.enabled and not follows):
             word |= LIMIT_ACTIVE
         return word

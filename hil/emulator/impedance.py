@@ -59,13 +59,18 @@ class ImpedanceDrive(EmulatedDrive):
     def _regulate(self) -> None:
         """Commands the torque, now and every millisecond where it depends on the motion, within that of the motor."""
         self.stop_control()
-        most = self._torque * self.torque_table
+        most = self.largest
         position, velocity, kp, kd, torque = self._wanted
         if kp or kd:
             p, v = self.encoder.read(self.world.now)
             torque += kp * (position - p + self._zero) + kd * (velocity - v)
             self.control_again(self._regulate)
         self.motor.command(max(-most, min(torque, most)))
+
+    @property
+    def largest(self) -> float:
+        """Largest torque that the motor makes [N m]."""
+        return self._torque * self.torque_table
 
     def _off(self) -> None:
         self.stop_control()

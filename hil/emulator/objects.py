@@ -17,6 +17,7 @@ INVALID = 1 << 31  # bit in the id of a PDO that is off
 MAPPED = 8  # largest number of objects in a PDO
 MODE: Key = (0x6060, 0)
 POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
+POLARITY, TURNED_POSITION, TURNED_SPEED, TURNED_TORQUE = (0x607E, 0), 0x80, 0x40, 0x20
 
 
 class ObjectEntry(NamedTuple):
@@ -92,6 +93,7 @@ MEASUREMENTS = measured_objects(POSITION[0], VELOCITY[0])
 def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
     """Objects of the drive profile; `rated_torque` is the value of 0x6076 [mN m]."""
     told = {0x6040: 0, 0x6060: 0, 0x6071: 0, 0x6072: 1000, 0x60B2: 0}
+    told |= {0x607E: 0, 0x60E0: 0xFFFF, 0x60E1: 0xFFFF, 0x6073: 0xFFFF}
     options = {
         (index, 0): ObjectEntry(OBJECTS[index, 0][1], value, allowed=range(count))
         for index, (value, count) in OPTIONS.items()

@@ -9,12 +9,12 @@ goes to mode reset.
 import struct
 
 from hil.codecs import robstride as codec
-from hil.codecs.robstride import CAN_TIMEOUT, RESET, RUN, RUN_MODE
+from hil.codecs.robstride import CAN_TIMEOUT, RESET, RUN, RUN_MODE, TORQUE_LIMIT
 from hil.emulator.impedance import ImpedanceDrive
 from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND
 
-TORQUE_LIMIT, POSITION, CURRENT, VELOCITY = 0x700B, 0x7019, 0x701A, 0x701B  # further parameters
+POSITION, CURRENT, VELOCITY = 0x7019, 0x701A, 0x701B  # further parameters
 EXTENDED, TARGET = 1 << 29, 0xFF
 MCU = 0x5256_7354_0000_0000  # upper half of the 64-bit number of the processor
 COMMANDS = codec.MOTION, codec.ENABLE, codec.STOP, codec.SET_ZERO, codec.WRITE  # kinds that get feedback
@@ -42,6 +42,10 @@ class RobStride(ImpedanceDrive):
     @property
     def mode(self) -> int:
         return RUN if self.motor.enabled else RESET
+
+    @property
+    def largest(self) -> float:
+        return min(super().largest, codec.VALUE.number(codec.VALUE.written(bytes(8), self._values[TORQUE_LIMIT])))
 
     def trip(self, code: int) -> None:
         super().trip(self.fault | code & 0x3F)
@@ -98,7 +102,7 @@ class RobStride(ImpedanceDrive):
         measured = {POSITION: position, VELOCITY: velocity, CURRENT: 0.0, codec.BUS_VOLTAGE: self.voltage(48.0)}
         value = _bits(measured[index]) if index in measured else self._values.get(index)
         identity = codec.identifier(codec.READ, (value is None) << 8 | self.settings.node, self._host)
-        self.send(identity, codec.write_parameter(index, value or 0))
+        self.send(identity, codec.VALUE.written(codec.read_parameter(index), value or 0))
 
 
 def _bits(value: float) -> int:

@@ -43,8 +43,9 @@ DRIVE = driver()
 
 # By hand from CiA 301 and CiA 402; integer letters as in `struct`.
 STANDARD = {
-    "B": [(0x1029, 1), *((0x1800 + n, 2) for n in range(4)), *((0x1600 + n, 0) for n in range(4))],
-    "H": [(0x1017, 0), (0x603F, 0), (0x6040, 0), (0x6041, 0), (0x6072, 0)],
+    "B": [(0x607E, 0), (0x1029, 1), *((0x1800 + n, 2) for n in range(4)), *((0x1600 + n, 0) for n in range(4))],
+    "H": [(0x1017, 0), (0x603F, 0), (0x6040, 0), (0x6041, 0), (0x6072, 0), (0x6073, 0),
+          (0x60E0, 0), (0x60E1, 0)],
     "I": [(0x1000, 0), (0x1016, 1), (0x1400, 1), (0x1A00, 1), (0x6076, 0), (0x6085, 0), (0x6502, 0)],
     "b": [(0x6060, 0), (0x6061, 0)],
     "h": [(0x6007, 0), (0x605A, 0), (0x605B, 0), (0x605C, 0), (0x605E, 0), (0x6071, 0), (0x6077, 0), (0x60B2, 0)],
@@ -355,6 +356,28 @@ def test_max_torque_clamps_and_sets_the_limit_bit() -> None:
     assert read(host, 0x6077, form="h") == 100
     assert read(host, 0x6041, form="H") & 1 << 11
     assert read(host, 0x6041, form="H") & 1 << 12
+
+
+def test_further_limits_clamp_torque_and_polarity_turns_what_its_bits_say() -> None:
+    host = set_up(powered())
+    for index, limit in ((0x60E0, 200), (0x60E1, 150), (0x6073, 250)):
+        assert not write(host, index, limit, 2)
+    enable(host)
+    for target, torque in ((300, 200), (-300, -150)):
+        for _ in range(4):
+            tick(host, 0x0F, target)
+        assert read(host, 0x6077, form="h") == torque and read(host, 0x6041, form="H") & 1 << 11
+    for _ in range(100):
+        tick(host, 0x0F, 100)
+    forwards = [read(host, index, form="i") > 0 for index in (0x6064, 0x606C)]
+    for polarity, turned in ((0x00, (False, False)), (0x80, (True, False)), (0xC0, (True, True))):
+        assert not write(host, 0x607E, polarity, 1)
+        now = [read(host, index, form="i") > 0 for index in (0x6064, 0x606C)]
+        assert [a != b for a, b in zip(now, forwards, strict=True)] == list(turned)
+    assert not write(host, 0x607E, 0xE0, 1)
+    for _ in range(4):
+        tick(host, 0x0F, 100)
+    assert read(host, 0x6077, form="h") == 100 and drive_of(host).motor.torque() < 0.0
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ def test_a_sample_that_waits_behind_heartbeats_is_dated_by_its_sync() -> None:
         assert np.ptp(age) > 5e-5  # in some ticks heartbeats go first, of 65 us each
         moves = np.abs(speed) > 0.5 * np.abs(speed).max()
         error = (played[f"q.joint{axis}"] - played[f"true_q.joint{axis}"])[full][moves] / speed[moves] - age[moves]
-        assert np.ptp(error) < 2e-5 and error == pytest.approx(5e-5, abs=2e-5)  # the SYNC itself takes 0.05 ms
+        even = np.sort(error)[:-1]  # the SYNC itself takes 0.05 ms; once it waits for a heartbeat too
+        assert np.ptp(even) < 2e-5 and even == pytest.approx(5e-5, abs=2e-5) and error.max() < 1.2e-4
 
 
 REPLYING = ["V rack mit", "V rack moteus", "V rack robstride"]  # protocols whose drives answer each command
