@@ -70,7 +70,7 @@ def drawing_with(name: str, array: Any) -> Callable[[Path], None]:
     return lambda folder: np.savez(folder / "drawing.npz", t=np.zeros(4), **{name: array})
 
 
-@pytest.mark.parametrize("key", ["observer", "realtime"])  # both are lists of sentences in a run on drives
+@pytest.mark.parametrize("key", ["left_out", "realtime"])  # both are lists of sentences
 @pytest.mark.parametrize("value", [[], ["first sentence", "second sentence"]])
 def test_sentences_about_a_run_on_drives_are_read_back(folder: Path, key: str, value: list[str]) -> None:
     summary_with(key, value)(folder)

@@ -202,12 +202,8 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
     emulator.clock.sleep_until(nanoseconds(POWER_UP))
 
     def facts() -> dict[str, Any]:
-        reports = emulator.observer.report()
         loads = {name: wire.load() for name, wire in emulator.wires.items()}
-        return {
-            "observer": [str(each) for each in reports[:100]],
-            "emulator": {"seed": setup.seed, "bus_load": loads, "diverged": emulator.plant.diverged},
-        }
+        return {"emulator": {"seed": setup.seed, "bus_load": loads, "diverged": emulator.plant.diverged}}
 
     def guided(duration: float) -> None:
         emulator.plant.guide(hand_of(setup, duration), emulator.clock.now())
@@ -236,7 +232,6 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         sensors,
         values,
         {node.settings.name: _resolution(values, node) for node in nodes},
-        configured=settings.drives,
         faults=settings.faults,
         seed=setup.seed,
         engine=engine,

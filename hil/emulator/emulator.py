@@ -15,7 +15,6 @@ import numpy as np
 
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.commands import CommandObserver
 from hil.emulator.disturbances import Disturbance, HostFaults, Selection
 from hil.emulator.motor import Encoder, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
@@ -192,8 +191,6 @@ class EmulatedRig:
     options: Emulation = field(default_factory=Emulation)  # section `hil.emulation`
     # drive or sensor -> smallest step of its encoder, at the motor [rad]; 0, the default: none
     resolutions: Mapping[str, float] = field(default_factory=dict)
-    # the drives as the loop knows them, in whose terms commands are checked; empty: as `drives`
-    configured: Sequence[DriveSettings] = ()
     # fault script, from `hil.emulator.fault_script.read_faults`; entries `since: engaged` wait for `engaged`
     faults: Sequence[Fault] = ()
     seed: int = 0  # seed of all random numbers
@@ -237,9 +234,6 @@ class Emulator:
                 self.motors.append(motor)
             elif twin.sensor is not None:
                 self.nodes[name] = twin.sensor(world, medium, node, encoder)
-        readers = {name: twin.reader for name, twin in rig.twins.items()}
-        # checks the host's commands
-        self.observer = CommandObserver(world, rig.configured or rig.drives, readers, self._working)
         self.host_faults = HostFaults()  # faults of the loop itself
         # object and attribute -> its own value, and those of the faults that act on it, the latest last
         self.layers = defaultdict[tuple[object, str], list[Any]](list)
@@ -269,7 +263,6 @@ class Emulator:
         emulator.wires = wires
         for name, wire in wires.items():
             emulator.buses[name] = EmulatedBus(wire)
-            emulator.observer.watch(wire)
         return emulator
 
     def engaged(self) -> None:
@@ -282,9 +275,6 @@ class Emulator:
             if fault.since == since:
                 injector = FaultInjector(fault, self, f"{self._rig.seed}/fault {number}")
                 self.world.after(nanoseconds(fault.at), injector.begin)
-
-    def _working(self) -> list[str]:
-        return [drive.name for drive in self._rig.drives if self.drive(drive.name).motor.has_worked]
 
     def drive(self, name: str) -> EmulatedDrive:
         node = self.nodes[name]

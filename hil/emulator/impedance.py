@@ -1,15 +1,40 @@
 """The controller of drives that follow position and velocity with commanded gains."""
 
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from math import isfinite
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import yaml
 
 from hil.codecs.field import Field, LinearFields, bits_in
 from hil.emulator.node import EmulatedDrive
-from hil.emulator.readers import ranges_of
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
+from servoctl.expression import constant
 
 NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+MINI_CHEETAH = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500.0, "kd": 5.0}
+"""Default ranges: those of the Mini Cheetah's drive."""
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    table: dict[str, Mapping[str, Any]] = yaml.safe_load(
+        (resources.files("hil") / "drives/mit_ranges.yaml").read_text()
+    )
+    return table
+
+
+def ranges_of(options: Mapping[str, Any]) -> dict[str, float]:
+    """Largest position [rad], velocity [rad/s], torque [N m], kp [N m/rad] and kd [N m s/rad].
+
+    By the options of a drive: `ranges`, a mapping of these, or `motor`, a name in the table.
+    """
+    given = options.get("ranges") or (_table()[options["motor"]] if options.get("motor") else MINI_CHEETAH)
+    return {name: float(constant(given[name])) for name in MINI_CHEETAH}
 
 
 class ImpedanceDrive(EmulatedDrive):

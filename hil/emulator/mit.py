@@ -11,8 +11,7 @@ import struct
 
 from hil.codecs import mit as codec
 from hil.drives.settings import SensorSettings
-from hil.emulator.impedance import NOTHING, ImpedanceDrive
-from hil.emulator.readers import ranges_of
+from hil.emulator.impedance import NOTHING, ImpedanceDrive, ranges_of
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 

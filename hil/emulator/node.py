@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.commands import CommandReader
 from hil.emulator.motor import Encoder, Motor
 from hil.emulator.station import Medium
 from hil.emulator.timers import Timer
@@ -238,5 +237,4 @@ class EmulatedDrive(EmulatedNode):
 
 class Twin(NamedTuple):
     drive: type[EmulatedDrive]  # class of an emulated drive
-    reader: type[CommandReader]  # class that reads the loop's commands to a drive; it shares no code with `drive`
     sensor: type[EmulatedNode] | None = None  # class of an emulated encoder node; None if the protocol has none

@@ -5,7 +5,6 @@ from importlib import import_module
 from typing import Any
 
 from hil.drives.base import Drive, Node
-from hil.emulator.commands import CommandReader
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
 from servoctl.errors import ConfigError
 
@@ -16,9 +15,6 @@ class Protocol:
 
     drive: str  # driver of a drive, a `hil.drives.base.Drive`
     emulated_drive: str  # emulated drive, a `hil.emulator.node.EmulatedDrive`
-    # reads the loop's commands on an emulated bus to check them, a `hil.emulator.commands.CommandReader`. It shares no
-    # code with `drive` and `emulated_drive`, so that an error in theirs shows
-    reader: str
     sensor: str = ""  # driver of an encoder node, a `hil.drives.base.Node`; empty if the protocol has none
     emulated_sensor: str = ""  # emulated encoder node, a `hil.emulator.node.EmulatedNode`; empty if it has none
 
@@ -34,7 +30,7 @@ class Protocol:
     def twin(self) -> Twin:
         """The emulation of drives and encoder nodes; the errors are those of `drive_class`."""
         sensor = _loaded(self.emulated_sensor, EmulatedNode) if self.emulated_sensor else None
-        return Twin(_loaded(self.emulated_drive, EmulatedDrive), _loaded(self.reader, CommandReader), sensor)
+        return Twin(_loaded(self.emulated_drive, EmulatedDrive), sensor)
 
 
 def _loaded(path: str, base: type[Any]) -> Any:

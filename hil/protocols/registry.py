@@ -26,9 +26,9 @@ OWN = "servoctl"  # origin of the protocols in `BUILT_IN`
 
 def _own(module: str, driver: str, twin: str, sensor: bool = False) -> Protocol:
     """One of servoctl's own protocols, from the names of its module, of its drivers and of its emulation."""
-    drivers, emulation, reader = f"hil.drives.{module}", f"hil.emulator.{module}", f"hil.emulator.readers:{twin}Reader"
+    drivers, emulation = f"hil.drives.{module}", f"hil.emulator.{module}"
     encoders = (f"{drivers}:{driver}Encoder", f"{emulation}:{twin}Encoder") if sensor else ()
-    return Protocol(f"{drivers}:{driver}Drive", f"{emulation}:{twin}", reader, *encoders)
+    return Protocol(f"{drivers}:{driver}Drive", f"{emulation}:{twin}", *encoders)
 
 
 BUILT_IN = {  # word of `protocol` in a config -> its classes

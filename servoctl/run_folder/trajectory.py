@@ -31,7 +31,7 @@ SETTLING_BAND = 1e-3  # [unit of the row] default of `settling_band`: a violatio
 
 SOMETIMES = (
     "engine_choice", "engine_switch", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep",
-    "stage", "task_span", "loop_end", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator",
+    "stage", "task_span", "loop_end", "timing", "bus", "drives", "faults", "counts", "realtime", "emulator",
     "recorder", "realism", "left_out", "tick", "ticks_in_c", "given_back", "sparse_rows",
 )  # fmt: skip
 """Metadata in a summary only if it applies."""

@@ -23,6 +23,7 @@ from servoctl.config.hil import Emulation
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
 from servoctl.types import State
+from tests.hil.command_observer import CommandObserver
 from tests.small_plants import Masses
 
 MILLISECOND = 1_000_000
@@ -82,6 +83,7 @@ class Bench:
     """Emulated drives and a host that does what a test tells it."""
 
     emulator: Emulator
+    observer: CommandObserver
 
     @property
     def bus(self) -> EmulatedBus:
@@ -139,7 +141,8 @@ def bench(
         engine="vm",
     )
     rates = BusRates(1_000_000, 5_000_000, fd=True) if any(drive.fd for drive in drives) else None
-    return Bench(Emulator.build(rig, rates and {"main": rates}))
+    emulator = Emulator.build(rig, rates and {"main": rates})
+    return Bench(emulator, CommandObserver(emulator, drives))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.types import Array
 from tests.faces import on_drives, on_rig
+from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
@@ -182,9 +183,10 @@ def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> RunRes
     truth = load("coordinated_robots", keys, "vm")
     believed = renewed(setup_of("coordinated_robots"), ())
     emulator = make_emulator(truth, "vm")
+    observer = CommandObserver(emulator, truth.settings.drives)
     result = on_rig(believed, emulator, Stage.CALIBRATE, 2.0, out)
-    assert not any(emulator.drive(name).motor.enabled for name in emulator.observer.findings.largest)
-    assert set(emulator.observer.findings.largest.values()) == {0.0}
+    assert not any(motor.enabled for motor in emulator.motors)
+    assert set(observer.findings.largest.values()) == {0.0}
     return result
 
 

@@ -14,6 +14,7 @@ from hil.session.start import Request, start
 from servoctl.config import load_config, shipped_configs
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
+from tests.hil.command_observer import observed
 from tests.hil.emulation import SHORT
 
 NAMES = [name for name in shipped_configs() if load_config(name).config.hil is not None]
@@ -46,7 +47,8 @@ def test_every_protocol_has_a_config() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: Path) -> None:
-    begun = start(Request(name, duration=DURATION))
+    with observed() as observers:
+        begun = start(Request(name, duration=DURATION))
     ended = begun.run(tmp_path / "run", lambda event: None)
     trajectory, summary = ended.trajectory, ended.trajectory.summary()
     assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
@@ -54,7 +56,7 @@ def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: 
     braking = ["braking"] if any(drive.brake for drive in begun.setup.settings.drives) else []
     assert said == ["enabling", "zero", "ramp", "full", "stopping", *braking, "disabling", "over"]
     assert all(drive["confirmed_off"] for drive in summary["drives"].values())
-    assert summary["observer"] == []
+    assert observers[0].report() == []
 
     full = np.flatnonzero(trajectory["stage"] == STAGES.index("full"))
     assert trajectory["task_time"][full[-1]] == pytest.approx(DURATION, abs=2 * begun.setup.settings.values.period)

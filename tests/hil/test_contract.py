@@ -1,6 +1,6 @@
 """What every protocol promises, of our own and of a package: its ids, its torques, its bring-up, and its table.
 
-The judges are the physics of the simulated machine, the bits on the emulated wire, and the reader of the protocol,
+The judges are the physics of the simulated machine, the bits on the emulated wire, and a reader of the protocol,
 which shares no code with the driver.
 
 Emulated drives and drivers use the same tables of frames: where a number lies, ids, codes. Each of these tables is
@@ -27,19 +27,19 @@ from packages import Install, install  # noqa: F401
 from test_own_protocol import acme  # noqa: F401
 
 import hil.codecs
-import hil.emulator
 from hil.bus.load import FrameTraffic, worst_load
 from hil.codecs.field import bits_in
 from hil.drives.base import Condition, Drive, DriveError, Feedback
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.table import TableDrive
 from hil.drives.wire import Message
-from hil.emulator.commands import CommandFindings
 from hil.emulator.station import key
 from hil.frame import Frame
 from hil.loop import nanoseconds
-from hil.protocols.registry import build, node_class, twins
+from hil.protocols.registry import build, node_class
 from servoctl.errors import ConfigError
+from tests.hil import command_observer
+from tests.hil.command_observer import READERS, CommandFindings
 from tests.refused import table
 
 PERIOD = 0.002  # [s]
@@ -353,7 +353,7 @@ def test_the_reader_reads_what_the_driver_sends(settings: DriveSettings) -> None
     drive.take_as_enabled()
     for torque in torques(limit):
         findings = CommandFindings(largest={settings.name: 0.0})
-        reader = twins([settings])[settings.protocol].reader(findings, replace(settings, torque_rate_limit=math.inf))
+        reader = READERS[settings.protocol](findings, replace(settings, torque_rate_limit=math.inf))
         assert reader.takes(key(drive.command(torque)))
         reader.enable()
         reader.read(drive.command(torque))
@@ -384,7 +384,7 @@ def test_a_drive_comes_up_makes_its_torque_and_goes_off(settings: DriveSettings)
 
     host.until(lambda: drive.confirmed_off, stop)
     assert not motor.enabled and motor.joint_torque() == 0.0
-    assert host.bench.emulator.observer.report() == []
+    assert host.bench.observer.report() == []
 
 
 def test_a_drive_with_a_watchdog_stops_by_itself_in_its_time(settings: DriveSettings) -> None:
@@ -473,9 +473,8 @@ def test_every_table_is_judged_by_the_implementation_of_somebody_else() -> None:
         assert re.search(rf"(from|import) {package}\b|importorskip\(\"{package}\b", text), test
 
 
-@pytest.mark.parametrize("name", ["commands", "readers"])
-def test_the_observer_shares_no_code_with_the_drives(name: str) -> None:
-    text = (Path(hil.emulator.__file__).parent / f"{name}.py").read_text()
+def test_the_observer_shares_no_code_with_the_drives() -> None:
+    text = Path(command_observer.__file__).read_text()
     for module in ("odrive", "cia402", "canopen", "impedance", "mit", "moteus", "robstride", "objects"):
         assert f"hil.emulator.{module} " not in text
     assert "hil.codecs" not in text

@@ -16,6 +16,7 @@ from hil.emulator.mit import Mit
 from hil.frame import Frame
 from hil.session.start import Request, start
 from tests.faces import on_drives
+from tests.hil.command_observer import observed
 
 NODE, HOST = 4, 0x14
 OPTIONS = {"motor": "dm4310", "status": "damiao", "host": HOST, "drive_watchdog": True}
@@ -166,10 +167,11 @@ def test_the_owners_program_drives_an_emulated_drive(interface: str, fd: bool, m
 def test_six_drives_keep_up_with_1_khz_on_one_emulated_fd_bus() -> None:
     """12,000 frames/s at 1 and 5 Mbit/s: no sample is missing, and all of a tick come within its period."""
     short = ("hil.safety.zero_time=0.02", "hil.safety.ramp_time=0.05")
-    ended = on_drives("two_arms_damiao", *short, duration=0.1, engine="auto")
+    with observed() as observers:
+        ended = on_drives("two_arms_damiao", *short, duration=0.1, engine="auto")
     summary, columns = ended.trajectory.summary(), ended.trajectory.columns
     task = columns["stage"] == 5
-    assert (ended.exit_code, summary["status"], summary["observer"]) == (0, "done", [])
+    assert (ended.exit_code, summary["status"], observers[0].report()) == (0, "done", [])
     assert (columns["t"][task][1:] - columns["t"][task][:-1]) == pytest.approx(0.001, abs=1e-12)
     assert max(columns[f"age.u{i}"][task].max() for i in range(1, 7)) < 0.001
     assert summary["bus"]["main"]["refused"] == 0 and summary["emulator"]["bus_load"]["main"] < 0.7

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import yaml
 from emulation import MILLISECOND, TURN, Bench, bench, drive_settings, target
-from rigs import play
+from rigs import RIGS, _setup, play
 
 from hil.drives.settings import SensorSettings
-from hil.emulator.commands import CommandObserver
+from hil.emulator.emulator import Emulator
 from hil.emulator.fault_script import read_faults, targets
-from hil.emulator.readers import MitReader
 from hil.frame import Frame
 from hil.protocols.registry import twins
 from hil.safety.plan import Stage
+from tests.hil.command_observer import CommandObserver, MitReader
 from tests.refused import table
 
 NODE = 1
@@ -150,8 +150,7 @@ def test_equal_seeds_give_equal_logs_and_other_seeds_do_not() -> None:
 
 
 def seen(host: Bench) -> list[str]:
-    observer: CommandObserver = host.emulator.observer
-    return [violation.what for violation in observer.report()]
+    return [violation.what for violation in host.observer.report()]
 
 
 def test_the_observer_accepts_correct_commands() -> None:
@@ -163,7 +162,7 @@ def test_the_observer_accepts_correct_commands() -> None:
     host.send(Frame(NODE << 5 | 0x07, struct.pack("<I4x", 1)))
     host.collect(200.0)
     assert seen(host) == []
-    assert host.emulator.observer.findings.commands == 51
+    assert host.observer.findings.commands == 51
 
 
 @pytest.mark.parametrize(
@@ -238,7 +237,7 @@ def test_the_observer_takes_a_reset_of_all_nodes_for_all_drives() -> None:
     host.ask(Frame(0, bytes([129, 0])))
     host.send(*(Frame(0x200 + node, struct.pack("<Hh", 0x07, 10)) for node in (1, 2)))
     host.collect(200.0)
-    assert [(v.drive, v.what) for v in host.emulator.observer.report()] == [
+    assert [(v.drive, v.what) for v in host.observer.report()] == [
         (name, "a torque after the drive was disabled") for name in "ab"
     ]
 
@@ -247,7 +246,12 @@ def test_a_reader_of_a_protocol_that_reads_no_command_of_a_drive_that_worked_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MitReader, "takes", lambda self, number: False)
-    played = play("V rack mit", stage=Stage.ZERO, duration=0.1)
-    assert [(v.drive, v.what) for v in played.emulator.observer.report()] == [
+    drives, observers = _setup(RIGS["V rack mit"], ()).settings.drives, list[CommandObserver]()
+
+    def begin(emulator: Emulator) -> None:
+        observers.append(CommandObserver(emulator, drives))
+
+    play("V rack mit", stage=Stage.ZERO, duration=0.1, begin=begin)
+    assert [(v.drive, v.what) for v in observers[0].report()] == [
         ("F", "nothing, though the drive was enabled: its reader reads no command")
     ]

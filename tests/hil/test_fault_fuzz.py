@@ -17,6 +17,7 @@ from hil.protocols.registry import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
+from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.carts.run import SETTLING
 from tests.hil.faults.carts.scenario import PROTOCOLS, machine
 from tests.hil.rigs import renewed
@@ -27,12 +28,13 @@ EVERY = 400_000
 UNKNOWN = [0x3A5, 0x5C1, 0x7E5]
 
 
-def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[RunResult, HilRun, Emulator, RigSetup]:
+def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[RunResult, HilRun, CommandObserver, RigSetup]:
     prepared = renewed(machine(protocol, "at speed"), ())
     emulator = make_emulator(prepared, "vm")
+    observer = CommandObserver(emulator, prepared.settings.drives)
     place = replace(environment_of(prepared, emulator), engaged=lambda: disturb(emulator))
     run = HilRun(prepared, place, Stage.FULL)
-    return run.run(None, lambda event: None), run, emulator, prepared
+    return run.run(None, lambda event: None), run, observer, prepared
 
 
 def repeat(emulator: Emulator, action: Callable[[], None]) -> None:
@@ -113,9 +115,10 @@ def test_random_frames_of_a_station_raise_nothing_and_change_no_torque(protocol:
 
         repeat(emulator, talk)
 
-    ended, _, emulator, _ = played(protocol, disturb)
+    ended, _, observer, _ = played(protocol, disturb)
+    emulator = observer.emulator
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     assert EventKind.EXCEPTION not in {event.kind for event in ended.events}
-    assert emulator.observer.report() == []
+    assert observer.report() == []
     assert not [name for name in "ab" if emulator.drive(name).motor.enabled]
     assert np.isfinite(ended.trajectory.columns["u.a"]).all() and np.isfinite(ended.trajectory.columns["u.b"]).all()

@@ -19,8 +19,8 @@ from hil.drives.base import Condition
 from hil.drives.linear_ranges import Ranges, tables
 from hil.drives.mit import MitDrive
 from hil.drives.settings import SensorSettings
+from hil.emulator.impedance import ranges_of
 from hil.emulator.mit import Mit
-from hil.emulator.readers import ranges_of
 from hil.frame import Frame
 from hil.protocols.registry import build
 from servoctl.errors import ConfigError

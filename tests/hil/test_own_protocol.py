@@ -2,7 +2,9 @@
 
 import importlib.util
 import re
+import struct
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import pytest
 from packages import Install, install  # noqa: F401
 
 from hil.assembly.prepare import load
+from hil.frame import Frame
 from hil.protocols.registry import entries
 from servoctl.errors import ConfigError
 from tests.faces import on_drives
+from tests.hil.command_observer import READERS, CommandReader, Violation, observed
 
 PAGE = Path(__file__).parents[2] / ".docs" / "pages" / "howto" / "own_protocol.md"
 DRIVE = "{actuator: F, bus: main, protocol: acme, node: 3, gear: 50, torque_limit: 5, torque_rate_limit: 1000, "
@@ -28,24 +32,45 @@ def block(file: str) -> str:
     return found[1]
 
 
+class AcmeReader(CommandReader):
+    """The commands of the page's table."""
+
+    @property
+    def identities(self) -> Collection[int]:
+        return [0x200 + self.drive.node]
+
+    def read(self, frame: Frame) -> None:
+        if len(frame.data) != 8:
+            self.wrong(f"a command of {len(frame.data)} bytes", frame)
+        elif frame.data[0] == 1:
+            self.torque(struct.unpack("<f", frame.data[4:])[0], frame)
+            self.enable()
+        else:
+            self.disable()
+
+
 @pytest.fixture
-def acme(install: Install) -> None:  # noqa: F811
+def acme(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """The package of the page, as its `pyproject.toml` says."""
+    monkeypatch.setitem(READERS, "acme", AcmeReader)
     project = tomllib.loads(block("pyproject.toml"))["project"]
     points = project["entry-points"]["servoctl.drives"]
     install(project["name"], project["version"], points, {"acme_drive.py": block("acme_drive.py")})
 
 
-def ended(folder: Path, *overrides: str, duration: float = 0.1) -> Any:
-    return on_drives("two_mass_spring_drive", *QUICK, *overrides, out=folder / "run", duration=duration)
+def ended(folder: Path, *overrides: str) -> tuple[Any, list[Violation]]:
+    """The result of a run, and the commands that must not be sent."""
+    with observed() as observers:
+        result = on_drives("two_mass_spring_drive", *QUICK, *overrides, out=folder / "run", duration=0.1)
+    return result, observers[0].report()
 
 
 @pytest.mark.usefixtures("acme")
 def test_the_package_drives_an_emulated_motor_and_stops_it(tmp_path: Path) -> None:
     assert entries()["acme"].origins == ("acme-drive 0.1",)
-    done = ended(tmp_path)
+    done, wrong = ended(tmp_path)
     summary = done.trajectory.summary()
-    assert (done.exit_code, summary["status"], summary["observer"]) == (0, "done", [])
+    assert (done.exit_code, summary["status"], wrong) == (0, "done", [])
     assert summary["drives"]["F"]["rejected"] == 0 and summary["inputs"]["F"]["rms"] > 0.0
     assert summary["tasks"]["distance"]["max_violation"] < 1e-3
 
@@ -60,21 +85,21 @@ def test_the_package_drives_an_emulated_motor_and_stops_it(tmp_path: Path) -> No
     ],
 )
 def test_a_fault_of_its_drive_stops_the_run(tmp_path: Path, kind: str, said: str) -> None:
-    done = ended(tmp_path, f"hil.faults=[{{kind: {kind}, drive: F, at: 0.0}}]")
-    assert done.exit_code == 3 and done.trajectory.summary()["observer"] == []
+    done, wrong = ended(tmp_path, f"hil.faults=[{{kind: {kind}, drive: F, at: 0.0}}]")
+    assert (done.exit_code, wrong) == (3, [])
     assert any(said in event.detail for event in done.events)
 
 
 @pytest.mark.usefixtures("acme")
-def test_the_reader_of_the_package_sees_a_torque_above_the_limit(tmp_path: Path) -> None:
+def test_the_observer_sees_a_driver_that_commands_a_torque_above_the_limit(tmp_path: Path) -> None:
     frames = "hil.faults=[{kind: torque_constant, drive: F, factor: 0.5, at: 0.01}]"
     module = importlib.util.find_spec("acme_drive")
     assert module is not None and module.origin is not None
     text = Path(module.origin).read_text()
     Path(module.origin).write_text(text.replace("COMMAND.pack(mode, round(1000 * watchdog), torque)",
                                                 "COMMAND.pack(mode, round(1000 * watchdog), 40 * torque)"))  # fmt: skip
-    seen = ended(tmp_path, frames).trajectory.summary()["observer"]
-    assert seen and any("the limit is" in each for each in seen)
+    _, wrong = ended(tmp_path, frames)
+    assert any("the limit is" in violation.what for violation in wrong)
 
 
 @pytest.mark.usefixtures("acme")

@@ -16,6 +16,7 @@ from hil.safety.plan import ENDING, Stage
 from hil.session.run import HilRun
 from servoctl.config.hil import Emulation
 from servoctl.types import Array
+from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.truth import TruthMonitor
 from tests.hil.rigs import renewed
 
@@ -69,6 +70,7 @@ def play(scenario: Scenario) -> Verdict:
     rig = rigs.RIGS[scenario.rig]
     setup = renewed(rigs._setup(rig, ()), scenario.faults, scenario.seed)
     emulator = make_emulator(setup, "vm", rigs._plant(rig, ()))
+    observer = CommandObserver(emulator, setup.settings.drives)
     jacobian, truth = _jacobian(setup), TruthMonitor(emulator, QUEUED)
 
     def shares(v: Array) -> Array:
@@ -88,7 +90,7 @@ def play(scenario: Scenario) -> Verdict:
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     kinds = tuple(event.kind.name.lower() for event in result.events if event.kind.name != "STAGE")
     columns, events = result.trajectory.columns, result.events
-    problems = [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
+    problems = [f"the observer saw {each.what} to {each.drive}" for each in observer.report()[:3]]
     problems += truth.problems(result.unconfirmed)
     problems += [str(event) for event in events if event.kind.name == "EXCEPTION"]
     acted = not ACTS.isdisjoint(fault["kind"] for fault in scenario.faults)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from hil.emulator.emulator import Emulator
+from hil.emulator.node import EmulatedDrive
 from servoctl.types import Array
 
 
@@ -30,7 +31,7 @@ class TruthMonitor:
 
     def __init__(self, emulator: Emulator, grace: int = 0) -> None:
         self._emulator, self._world, self._grace = emulator, emulator.world, grace
-        self._drives = {name: emulator.drive(name) for name in emulator.observer.findings.largest}
+        self._drives = {name: node for name, node in emulator.nodes.items() if isinstance(node, EmulatedDrive)}
         self.names = list(self._drives)
         self.onset = 0
         self.off: dict[str, Off] = {}

@@ -19,6 +19,7 @@ from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.types import Array
 from tests.hil.by_drivers import ticks
+from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.carts.expected import GOES_ON, STALE, Expected, expected
 from tests.hil.faults.carts.scenario import PERIOD, SAMPLES, WATCHDOG, Scenario, machine, simulated_plant
 from tests.hil.faults.truth import TruthMonitor
@@ -140,6 +141,7 @@ def play(scenario: Scenario, tick: str = "c", engine: str = "vm") -> FaultResult
     made = machine(scenario.protocol, scenario.motion, engine, scenario.estimation)
     prepared = renewed(made, scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm", simulated_plant(scenario.protocol))
+    observer = CommandObserver(emulator, prepared.settings.drives)
     truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
 
@@ -157,7 +159,7 @@ def play(scenario: Scenario, tick: str = "c", engine: str = "vm") -> FaultResult
     if run.operator.stop_reason and not (scenario.host in signal.Signals.__members__ and host.happened):
         raise KeyboardInterrupt  # the signal was meant for this process, not for the run
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING if truth.on else WATCHED))
-    return _checked(scenario, truth, samples, emulator, ended)
+    return _checked(scenario, truth, samples, observer, ended)
 
 
 def play_on(kinds: Sequence[str], scenario: Scenario) -> tuple[FaultResult, ...]:
@@ -194,7 +196,7 @@ def _happen(what: str, host: Host, emulator: Emulator) -> None:
 
 
 def _checked(
-    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: RunResult
+    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, observer: CommandObserver, ended: RunResult
 ) -> FaultResult:
     wanted = expected(scenario)
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
@@ -205,7 +207,7 @@ def _checked(
     problems = truth.problems(truth.names if fed else ())
     if scenario.at is None:
         problems += [f"{fault['drive']} was enabled" for fault in scenario.faults if fault["drive"] in truth.enabled]
-    violations = emulator.observer.report()
+    violations = observer.report()
     problems += [f"the observer saw {each.what} to {each.drive}" for each in violations[:3]]
     if ended_by not in wanted.endings:
         problems.append(f"{ended_by}{'' if first is None else f' ({first})'}, expected {_either(wanted.endings)}")
@@ -228,7 +230,7 @@ def _checked(
         problems.append(f"exit code {ended.exit_code}, expected {code}")
     if (misled := _misled(ended, inf if first is None else first.time / SECOND)) > wanted.misled:
         problems.append(f"the law got a position that is wrong by {misled:.3g} m, at most {wanted.misled:g} m")
-    if scenario.at is None and max(emulator.observer.findings.largest.values()) > ZERO:
+    if scenario.at is None and max(observer.findings.largest.values()) > ZERO:
         problems.append("a torque was commanded")
     return FaultResult(
         scenario, wanted, ended_by, reaction, off, tuple(problems), len(violations), len(truth.enabled_again),
