@@ -123,13 +123,6 @@ _NAMES = {
 
 _HOME = {name: f"servoctl.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-_GONE = {
-    "Blocks": "return the mass matrix as an array, zero outside its blocks",
-    "Timing": "laws and estimators know the period, delay, lag and limits of the run",
-    "pairwise": "sum over pairs in NumPy, as plants/swarm.py does",
-}
-"""Name of what left -> what to do instead."""
-
 __all__ = ["__version__", *_HOME]
 
 
@@ -141,8 +134,7 @@ def __getattr__(name: str) -> Any:
     elif name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
     else:
-        remedy = f" any more ({_GONE[name]})" if name in _GONE else ""
-        raise AttributeError(f"module 'servoctl' has no attribute {name!r}{remedy}")
+        raise AttributeError(f"module 'servoctl' has no attribute {name!r}")
     globals()[name] = value
     return value
 

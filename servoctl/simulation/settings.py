@@ -2,36 +2,25 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from servoctl.run_folder.trajectory import SETTLING_BAND
-from servoctl.tree.fields import Natural, Positive, PositiveTime, described, fault
+from servoctl.tree.fields import Natural, Positive, PositiveTime, described
 from servoctl.tree.rules import Broken, Rules, rule
 
 Method = Literal["rk4", "dop853", "radau"]
 ADAPTIVE = get_args(Method)[1:]  # methods that choose their step from tolerances
 
-GONE = {method: f"{method} is gone (use radau, or dop853 if the motion is not stiff)" for method in ("lsoda", "cvodes")}
-"""Method that left -> what to use."""
-
 DEFAULT_STEP = 0.001  # [s] longest default step of rk4
-
-
-def _not_gone(value: Any) -> Any:
-    if str(value) in GONE:
-        raise fault(GONE[str(value)])
-    return value
 
 
 @dataclass(frozen=True)
 class Integrator(Rules):
     """How a run is integrated."""
 
-    method: Annotated[Method, BeforeValidator(_not_gone)] = described(
-        "rk4", "rk4 uses fixed steps, the others keep tolerances"
-    )
+    method: Method = described("rk4", "rk4 uses fixed steps, the others keep tolerances")
     step: PositiveTime | None = described(
         None,
         "step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "

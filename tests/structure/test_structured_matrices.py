@@ -65,12 +65,6 @@ def test_a_diagonal_is_taken_as_an_array() -> None:
     np.testing.assert_allclose(sc.Diagonal([1.0, 2.0]) @ np.array([3.0, 4.0]), [3.0, 8.0])
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("Blocks", "as an array"), ("pairwise", "in NumPy, as plants/swarm.py")])
-def test_a_name_that_left_says_what_to_do_instead(name: str, remedy: str) -> None:
-    with pytest.raises(AttributeError, match=f"'servoctl' has no attribute '{name}' any more .*{remedy}"):
-        getattr(sc, name)
-
-
 def test_constrained_motion_takes_a_diagonal_mass_matrix() -> None:
     m, Q, A, b = np.array([1.0, 2.0, 4.0]), np.array([1.0, -2.0, 0.5]), np.array([[1.0, 1.0, 0.0]]), np.array([0.3])
     found = terms_of(sc.Diagonal(m), Q, A, b).acceleration(np.zeros(0))
