@@ -1,22 +1,19 @@
 """Detects a computed motion that is not the motion of the plant.
 
-Four signs end a run, each with a message that says what to do:
+Three signs end a run, each with a message that says what to do:
 
 - the passive rank exceeds the rank that the constraints' geometry allows: drift makes dependent rows look independent;
 - the rank of the task rises by drift alone (see `TaskRank`);
 - the energy is conserved, but has drifted by `DRIFT` of the largest kinetic energy so far. The last second is then
   repeated at half the step, or a tenth of the tolerances: if the drift falls, the step is too long; if it does not, the
   equations are the cause;
-- dependent passive rows are corrected, not projected, and the motion depends on the step (see `Repetition`).
 
 Design: the violation shows neither, because a mechanism with one constraint too many stays closed too. The rows up to
 the sign are kept; the row with the sign is the last.
 
 Where dependent passive rows are corrected instead of projected, the motion is sensitive to every error, and
 neither the violation nor the energy shows it: on the shipped parallelogram, a drift of 2e-4 J goes with an angle that
-is off by 0.02 rad. The difference from a run at half the step, or at a tenth of the tolerances, estimates the error of
-the coarser run (Hairer, Norsett, Wanner 1993, II.4). The repetition takes twice the time of the run or more, so only
-such runs are repeated.
+is off by 0.02 rad. The start warns of that.
 
 Rows that depend on each other only where the task holds, such as `c = 0` and `(1 + y) c = 0`, look independent as soon
 as drift has moved the state off the task. Their pivot is then as small as the drift, so the inputs that it asks for are
@@ -24,14 +21,13 @@ drift divided by drift. The rank at the nearest state that satisfies the task te
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from servoctl.engine.decomposition import decompose
-from servoctl.engine.step import hermite
 from servoctl.errors import PlantError, ServoctlError, listed
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
@@ -42,7 +38,6 @@ from servoctl.mechanics.terms import Terms
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
-from servoctl.simulation.rows import Chunk
 from servoctl.simulation.settings import Integrator, Settings
 from servoctl.types import Array, State
 
@@ -111,71 +106,6 @@ def _dependent(model: Model, at: Terms, tolerance: float) -> Sequence[str]:
     return [row.name for row, step in zip(model.task_rows, np.diff(ranks, prepend=0), strict=True) if step == 0]
 
 
-LIMIT = 1e-3  # largest difference of a coordinate: in rad, or relative to the largest coordinate of the same unit
-SPACING = 0.01  # [s] longest time between two rows of an adaptive repetition: mechanisms move little in it
-Track = tuple[Array, Array]  # times [s], shape (rows,), and states, shape (rows, size)
-
-
-class Repetition:
-    """Compares the rows of a run without law with those of its repetition at a finer setting."""
-
-    def __init__(self, loop: Loop, start: State, settings: Settings) -> None:
-        fine = settings.integrator.finer
-        spacing = None if fine.fixed_step is not None else min(SPACING, settings.output_step or SPACING)
-        self._loop, self._n = loop, loop.system.model.n
-        units = list(loop.system.model.plant.coordinates.values())
-        self._angles = np.array([unit == "rad" for unit in units])
-        self._alike = np.array([[one == other for other in units] for one in units])
-        again = replace(settings, integrator=fine, period=None, output_step=spacing)
-        self._chunks: Iterator[Chunk] | None = integrate(loop, loop.x_at(start), start.t, again)
-        self._track: Track = (np.zeros(0), np.zeros((0, loop.size)))
-        self._largest = np.zeros(self._n)
-
-    def look(self, rows: Trajectory) -> tuple[int, str] | None:
-        """The first row that differs, and how; None if none does, or the repetition has ended before it."""
-        if not len(rows) or not self._reach(float(rows.t[-1])):
-            return None
-        times, states = self._track
-        for i, t in enumerate(rows.t):
-            k = int(np.clip(np.searchsorted(times, t) - 1, 0, len(times) - 2))
-            share = self._difference(rows.q[i], self._between(k, float(t)))
-            worst = int(np.argmax(share))
-            if share[worst] > LIMIT:
-                return i, self._text(worst, float(share[worst]))
-        keep = max(0, int(np.searchsorted(times, rows.t[-1])) - 2)
-        self._track = times[keep:], states[keep:]
-        return None
-
-    def _reach(self, t: float) -> bool:
-        """Continues the repetition up to a time; whether it got there."""
-        while self._chunks is not None and not (len(self._track[0]) > 1 and self._track[0][-1] >= t):
-            chunk = next(self._chunks, None)
-            if chunk is None or chunk.stopped is not None:
-                self._chunks = None
-                break
-            self._track = np.concatenate([self._track[0], chunk.t]), np.concatenate([self._track[1], chunk.x])
-        return self._chunks is not None
-
-    def _between(self, k: int, t: float) -> Array:
-        """q of the repetition at a time between its rows k and k + 1."""
-        (times, states), n = self._track, self._n
-        (q0, v0), (q1, v1) = ((states[i, :n], states[i, n : 2 * n]) for i in (k, k + 1))
-        h = float(times[k + 1] - times[k])
-        q: Array = hermite(q0, v0, q1, v1, h, (t - float(times[k])) / h)
-        return q
-
-    def _difference(self, q: Array, again: Array) -> Array:
-        """Differences of all coordinates, in the unit of `LIMIT`."""
-        self._largest = np.maximum(self._largest, np.abs(again))
-        scale = np.where(self._angles, 1.0, np.max(self._alike * self._largest, axis=1))
-        difference: Array = np.divide(np.abs(q - again), scale, out=np.zeros(self._n), where=scale > 0.0)
-        return difference
-
-    def _text(self, i: int, share: float) -> str:
-        name, unit = list(self._loop.system.model.plant.coordinates.items())[i]
-        return f"q.{name} differs by {share:.1e} {'rad' if unit == 'rad' else 'of the largest ' + unit}".rstrip()
-
-
 DRIFT = 1e-3  # largest drift of the energy, relative to the largest kinetic energy so far
 LOOK_BACK = 1.0  # [s] length of the part of a run that is repeated
 FALLS = 0.5  # the step is the cause if the finer repetition reduces the drift below this fraction
@@ -207,16 +137,13 @@ class MotionMonitor:
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
         self._conserved = self._has_energy and system.machine is None and conserves_energy(loop, start)
         self._task_rank = TaskRank(loop)
-        corrected = system.passive.dependent(self._model) and not system.passive.projection
-        repeatable = system.law is None and system.machine is None and not (system.inputs and settings.period)
-        self._repetition = Repetition(ideal, start, settings) if corrected and repeatable else None
         self._past: deque[Moment] = deque()
         self._kinetic = 0.0
 
     @property
     def needs_rows(self) -> bool:
-        """Whether every row is needed: for the energy, or for the comparison with a repetition."""
-        return self._conserved or self._repetition is not None
+        """Whether every row is needed, for the energy."""
+        return self._conserved
 
     def look(self, columns: Mapping[str, Array]) -> tuple[int, str] | None:
         """Index of the first row at which the run must end, and why; None if it goes on.
@@ -225,7 +152,7 @@ class MotionMonitor:
             columns: Further rows of the run: column -> values.
         """
         rows = Trajectory(dict(columns))
-        ended = self._rank(rows) or self._task_rank.look(rows) or self._repeats(rows)
+        ended = self._rank(rows) or self._task_rank.look(rows)
         if self._has_energy:
             for i in range(len(rows) if ended is None else ended[0]):
                 if not self._has_energy:
@@ -247,17 +174,6 @@ class MotionMonitor:
             f"t = {rows.t[i]:.6g} s: mechanism rank {ranks[i]}, but the constraints' geometry allows {allowed}: drift "
             f"makes dependent rows ({self._dependent()}) look independent, so the motion is no longer the plant's "
             f"({more}, or raise plant.passive.rank_tolerance above the drift)"
-        )
-
-    def _repeats(self, rows: Trajectory) -> tuple[int, str] | None:
-        found = None if self._repetition is None else self._repetition.look(rows)
-        if found is None:
-            return None
-        i, difference = found
-        return i, (
-            f"t = {rows.t[i]:.6g} s: at {self._integrator.finer_in_words} {difference}: dependent rows "
-            f"({self._dependent()}) are corrected and not projected; where their rank drops, the motion then depends "
-            f"on the step ({self._integrator.remedy}, or set plant.passive.projection: true)"
         )
 
     def _dependent(self) -> str:

@@ -51,6 +51,7 @@ def test_the_default_is_right_by_an_implicit_method_too(start: tuple[float, floa
 @pytest.mark.parametrize("integrator", [SMALL_STEP, ADAPTIVE], ids=["rk4 5 ms", "dop853"])
 def test_a_corrected_run_is_right_or_reports_that_it_is_not(start: tuple[float, float], integrator: str) -> None:
     run = simulated(start, integrator, CORRECTED)
+    assert "only projection gives the right motion from every start" in run.metadata["warnings"][0]
     if run.metadata["status"] == "done":
         # steps of 5 ms from the top at 0.2 rad/s: 0.94e-3 to 1.02e-3, by rounding in the flat pose
         assert error_of(run, *start) < 1.5e-3
@@ -60,22 +61,3 @@ def test_a_corrected_run_is_right_or_reports_that_it_is_not(start: tuple[float, 
     assert "foot1.0, foot1.1, " in error
     assert "rank" in error
     assert "plant.passive.projection: true" in error
-
-
-@pytest.mark.parametrize(
-    "start", [(float(np.deg2rad(80)), 0.0), (np.pi / 2, 0.2), (np.pi / 2, 1.0)], ids=["80 deg", "0.2 rad/s", "1 rad/s"]
-)
-def test_a_corrected_motion_that_depends_on_the_step_names_the_step(start: tuple[float, float]) -> None:
-    run = simulated(start, LARGE_STEP, CORRECTED)
-    assert run.metadata["status"] == "stopped"
-    assert error_of(run, *start) < 2e-3
-    assert "s: at half the step of 0.01 s q.link" in run.metadata["error"]
-    assert "(shorten run.integrator.step, or set plant.passive.projection: true)" in run.metadata["error"]
-
-
-def test_the_repetition_counts_no_evaluations_and_changes_no_row() -> None:
-    short = [CORRECTED, "run.duration=1"]
-    start = EIGHT_STARTS[2]
-    corrected, projected = (simulated(start, LARGE_STEP, *more) for more in (short, short[1:]))
-    assert corrected.metadata["status"] == "done"
-    assert corrected.metadata["evaluations"] == projected.metadata["evaluations"]
