@@ -65,24 +65,26 @@ def start(request: Request) -> HilRun:
         notes.append(f"bus {name}: load of the loop at most {most:.0f} %, {frames:.0f} frames/s")
     if setup.settings.lockstep and (request.require_rt or request.cpu is not None):
         notes.append("time is virtual: --require-rt and --cpu have no effect")
-    may_leave = not all(map(is_loopback, setup.settings.buses.values()))
-    if request.armed and may_leave and not (setup.settings.lockstep or request.calibrate):
+    real = not (setup.settings.lockstep or all(map(is_loopback, setup.settings.buses.values())))
+    if request.armed and real and not request.calibrate:
         notes.append(require_equal(request.engine))
+    stage = _stage(request, setup, False, notes) if real else None  # refused before a bus is opened
     environment = in_lockstep(setup, request.engine) if setup.settings.lockstep else _on_buses(setup, request)
     try:
-        stage = _stage(request, setup, environment, notes)
+        if stage is None:
+            stage = _stage(request, setup, environment.emulated, notes)
         return HilRun(setup, environment, stage, request.duration, notes, request.cpu, request.require_rt)
     except BaseException:
         close_all(environment.buses.values())
         raise
 
 
-def _stage(request: Request, setup: RigSetup, environment: Environment, notes: list[str]) -> Stage:
-    """The last stage of the run; adds notes on it.
+def _stage(request: Request, setup: RigSetup, emulated: bool, notes: list[str]) -> Stage:
+    """The last stage of the run on emulated or real drives; adds notes on it.
 
     Raises ConfigError if real drives need `--armed` or `drive_watchdog`, or faults are scripted for real drives.
     """
-    default = Stage.FULL if environment.emulated else Stage.SHADOW
+    default = Stage.FULL if emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]
     if stage not in UNPOWERED:
         notes += [zero_torques(setup), *describe_drops(setup)]
@@ -92,12 +94,12 @@ def _stage(request: Request, setup: RigSetup, environment: Environment, notes: l
         refuse_shaking(setup)
         refuse_fall(setup, states_within_limits(setup), "a hand may lead it in stage float")
     if stage is Stage.CALIBRATE:
-        notes += instructions(setup, request.duration or DURATION, environment.emulated)
-    if environment.emulated:
-        if not environment.lockstep:
+        notes += instructions(setup, request.duration or DURATION, emulated)
+    if emulated:
+        if not setup.settings.lockstep:
             notes += faults_elsewhere(setup)
         return stage
-    buses = ", ".join(environment.buses)
+    buses = ", ".join(setup.settings.buses)
     if setup.settings.values.faults:
         raise ConfigError(f"hil.faults: scripted faults are for emulated drives, and {buses} is real (remove them)")
     if stage is Stage.SHADOW:

@@ -84,6 +84,14 @@ def test_torque_takes_armed_on_the_command_line_and_not_a_frame_goes_out_without
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("stage", ["zero", "ramp", "full", "float"])
+def test_without_armed_a_bus_that_is_real_for_sure_is_not_even_opened(stage: str, tmp_path: Path) -> None:
+    missing = {"interface": "socketcan", "channel": "missing0", "bitrate": 1000000}
+    config = write_config(tmp_path / "cart.yaml", "odrive", missing, 0.5)
+    with pytest.raises(ConfigError, match=rf"--stage {stage}: main counts as real: .*add --armed"):
+        start(Request(config, stage=stage, engine="vm"))
+
+
 def test_a_run_that_hears_another_master_sends_nothing_so_that_the_other_keeps_its_machine(
     keys: dict[str, Any], tmp_path: Path
 ) -> None:
