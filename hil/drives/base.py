@@ -86,6 +86,7 @@ class StopSteps(NamedTuple):
     silence: str  # what it does when nothing comes from the loop any more, and what the test of the watchdog proves
 
 
+SAMPLE_TIME = 0.5  # [s] time limit for a sample of each drive before the loop starts
 Steps = Generator[HandshakeStep, None, None]
 """A handshake in progress. It raises `DriveError` if the answers of the drive are wrong."""
 
@@ -168,6 +169,16 @@ class Node(ABC):
     def queries(self) -> Sequence[Frame]:
         """Frames that ask for a sample and command nothing, once per tick; none where SYNC or a timer asks."""
         return ()
+
+    def answer(self) -> Steps:
+        """Waits for an answer to a question, here for a new sample; `answered` is then its time."""
+        before = self.sample
+        yield HandshakeStep([], lambda: self.sample is not before, SAMPLE_TIME, "a new sample")
+
+    @property
+    def answered(self) -> int:
+        """When the last of these answers came [ns]; 0 before the first."""
+        return 0 if self.sample is None else self.sample.time
 
     def wire(self) -> Wire | None:
         """What its frames mean while it works, for the tick in C; None: not described, so the tick runs in Python."""

@@ -46,7 +46,7 @@ class OdriveEncoder(TurnNode):
     def __init__(self, settings: SensorSettings, period: float) -> None:
         super().__init__(settings, period)
         self.bits = self._options.encoder_bits
-        self._version = b""  # its answer to Get_Version
+        self._version = Frame(0)  # its answer to Get_Version
         self._times: list[int] = []
         estimates = self._id(codec.GET_ENCODER_ESTIMATES)
         every = self._options.feedback_period
@@ -93,7 +93,7 @@ class OdriveEncoder(TurnNode):
         return True
 
     def _on_version(self, frame: Frame) -> bool:
-        self._version = frame.data
+        self._version = frame
         return True
 
     def _id(self, command: int) -> int:
@@ -105,15 +105,23 @@ class OdriveEncoder(TurnNode):
 
     def identify(self) -> Steps:
         """Asks for the version, and measures the period of the encoder estimates."""
-        self._version = b""
-        ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)  # FD has no remote frames: a classic one
-        remedy = "is the node id right, and the bit rate?"
-        yield HandshakeStep([ask], lambda: bool(self._version), 0.5, f"an answer to Get_Version ({remedy})")
-        protocol, firmware = codec.PROTOCOL_NUMBER.read(self._version), codec.firmware(self._version)
+        yield from self.answer()
+        protocol, firmware = codec.PROTOCOL_NUMBER.read(self._version.data), codec.firmware(self._version.data)
         if protocol != codec.PROTOCOL or firmware < (0, 6):
             what = f"speaks CANSimple {protocol} with firmware {'.'.join(map(str, firmware))}"
             raise DriveError(f"{what} (protocol {codec.PROTOCOL} with firmware 0.6 or later is needed)")
         yield from self._measure_period()
+
+    def answer(self) -> Steps:
+        """Asks for the version: its estimates come by its own timer, and answer nothing."""
+        ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)  # FD has no remote frames: a classic one
+        before, remedy = self._version, "is the node id right, and the bit rate?"
+        came = lambda: self._version is not before  # noqa: E731
+        yield HandshakeStep([ask], came, 0.5, f"an answer to Get_Version ({remedy})")
+
+    @property
+    def answered(self) -> int:
+        return self._version.time
 
     def _measure_period(self) -> Steps:
         self._times.clear()

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from hil.drives.base import Drive, DriveError, Feedback, HandshakeStep, Node, Steps
+from hil.drives.base import SAMPLE_TIME, Drive, DriveError, Feedback, HandshakeStep, Node, Steps
 from hil.drives.guard import moving
 from hil.frame import Frame
 from hil.loop import SECOND, Clock, nanoseconds
@@ -150,7 +150,6 @@ def _explained(node: Node, problem: str) -> str:
 
 
 LATE_ATTEMPTS = 3  # how often samples must come late: the loop itself may stall
-SAMPLE_TIME = 0.5  # [s] time limit for a sample of each drive before the loop starts
 
 
 class BringUp:
@@ -198,7 +197,7 @@ class BringUp:
         self._perform({drive: drive.configure() for drive in drives}, deadline)
         groups = in_turn(tests)
         if any(test.drive.test_enables for group in groups for test in group):
-            first = {node: _sampled(node) for node in nodes if node.sample is None}
+            first = {node: node.answer() for node in nodes if node.sample is None}
             self._perform(first, deadline)
             if not self._cancelled and (problems := start_problems()):
                 raise StartPoseError("\n".join(f"{name}: {problem}" for name, problem in problems))
@@ -211,32 +210,46 @@ class BringUp:
                 self._turn()
                 check()
         self._perform({drive: drive.rearm() for drive in drives}, deadline)
-        self._refuse_late([node for node in nodes if node.feedback is not Feedback.CYCLIC], deadline)
+        self._refuse_late(nodes, deadline)
 
     def _refuse_late(self, nodes: Sequence[Node], deadline: int) -> None:
-        """Refuses nodes whose first sample after a pause comes when it would be stale in the loop.
+        """Refuses nodes whose answer to a question comes when it would be stale in the loop.
 
         Samples have no number: in the loop, late ones that come at the pace of the questions look like new ones.
         """
-        dispatch, clock, late = self._dispatch, self._clock, nodes
+        late, after = nodes, dict[Node, int]()
         for _ in range(LATE_ATTEMPTS):
-            dispatch.asks, last, pause = False, clock.now(), self._stale + 2 * self._period
-            end = last + nanoseconds(SAMPLE_TIME)  # samples that nobody asks for may never end
-            try:
-                while late and clock.now() < min(end, last + pause) and not self._cancelled:
-                    self._turn()
-                    last = max([last, *(node.sample.time for node in late if node.sample is not None)])
-            finally:
-                dispatch.asks = True
-            asked = clock.now()
-            self._perform({node: _sampled(node) for node in nodes}, deadline)
-            after = {node: 0 if node.sample is None else node.sample.time - asked for node in late}
+            cyclic = [node for node in late if node.feedback is Feedback.CYCLIC]
+            asked = {node: self._answers([node], deadline) for node in cyclic}  # in a queue they would wait
+            if asking := [node for node in late if node not in asked]:
+                self._pause(asking)
+                asked |= dict.fromkeys(asking, self._answers(asking, deadline))
+            after = {node: node.answered - time for node, time in asked.items()}
             late = [node for node in late if after[node] > self._stale + self._period]
         if late and not self._cancelled:
             most = f"at most {self._stale / 1e6:g} ms is allowed (does an adapter or a gateway hold frames back?)"
-            what = "a sample comes {:.3g} ms after it is asked for"
+            what = "an answer comes {:.3g} ms after it is asked for"
             told = [f"{node.settings.name}: {what.format(after[node] / 1e6)}, {most}" for node in late]
             raise DriveError("\n".join(told))
+
+    def _answers(self, nodes: Sequence[Node], deadline: int) -> int:
+        """Waits for an answer of each node; returns when the first was asked for [ns]."""
+        asked = self._clock.now()
+        self._perform({node: node.answer() for node in nodes}, deadline)
+        return asked
+
+    def _pause(self, nodes: Sequence[Node]) -> None:
+        """Asks these nodes for nothing, until the last of their late samples has come."""
+        clock, pause = self._clock, self._stale + 2 * self._period
+        last = clock.now()
+        end = last + nanoseconds(SAMPLE_TIME)  # samples that nobody asks for may never end
+        self._dispatch.asks = False
+        try:
+            while clock.now() < min(end, last + pause) and not self._cancelled:
+                self._turn()
+                last = max([last, *(node.answered for node in nodes)])
+        finally:
+            self._dispatch.asks = True
 
     def _perform(self, steps: Mapping[Node, Steps], deadline: int, check: Callable[[], None] = lambda: None) -> None:
         """Runs a handshake with several nodes to its end; `check` raises at what must not happen meanwhile."""
@@ -264,9 +277,3 @@ class BringUp:
         while clock.now() < self._turn_end and awaited(first) is not None:
             dispatch.wait(min(self._turn_end, dispatch.service(self._period)), lambda: awaited(first))
         return clock.now() >= self._turn_end
-
-
-def _sampled(node: Node) -> Steps:
-    """Waits for a sample that is newer than the last one."""
-    before = node.sample
-    yield HandshakeStep([], lambda: node.sample is not before, SAMPLE_TIME, "a new sample")

@@ -56,7 +56,7 @@ def test_a_late_reply_to_a_command_is_never_dated_too_young(rig: str, periods: f
     assert (error < 0.25 * PERIOD * np.abs(played["true_v.x"])[full] + 1e-5).all()  # a period too young: 1.0
 
 
-@pytest.mark.parametrize("rig", ["V screw", *REPLYING])
+@pytest.mark.parametrize("rig", ["V screw", "V rack odrive", *REPLYING])
 @pytest.mark.parametrize(("late", "refused"), [(0.004, False), (0.015, True), (0.06, True)])
 def test_samples_that_are_late_from_the_start_are_refused_before_a_drive_is_enabled(
     rig: str, late: float, refused: bool
@@ -68,7 +68,7 @@ def test_samples_that_are_late_from_the_start_are_refused_before_a_drive_is_enab
     assert played.emulator.drive("F").motor.has_worked is not refused
     if refused:
         (said,) = [str(event) for event in played.events if event.kind is EventKind.HANDSHAKE]
-        after = float(said.partition("a sample comes ")[2].split()[0]) / 1000
+        after = float(said.partition("an answer comes ")[2].split()[0]) / 1000
         assert late < after < late + PERIOD and "at most 6 ms is allowed" in said
 
 

@@ -156,7 +156,7 @@ def test_an_object_of_another_length_is_an_error_of_its_drive(first: int) -> Non
     """A node answers every SDO upload of 1 byte, of 4 bytes, or in segments: not as its object is."""
     objects = Objects(3)
     for index, size in ((0x6041, 2), (0x1000, 4), (0x6061, 1)):
-        for action in (objects.read, objects.has):
+        for action in (objects.read, objects.find):
             fits = first in (0x42, 0x43) or (first == 0x4F and size == 1)
             with nullcontext() if fits else pytest.raises(DriveError, match=f"0x{index:04X} .* cannot be read: it"):
                 for step in action(index):
