@@ -4,9 +4,7 @@ Three signs end a run, each with a message that says what to do:
 
 - the passive rank exceeds the rank that the constraints' geometry allows: drift makes dependent rows look independent;
 - the rank of the task rises by drift alone (see `TaskRank`);
-- the energy is conserved, but has drifted by `DRIFT` of the largest kinetic energy so far. The last second is then
-  repeated at half the step, or a tenth of the tolerances: if the drift falls, the step is too long; if it does not, the
-  equations are the cause;
+- the energy is conserved, but has drifted by `DRIFT` of the largest kinetic energy so far.
 
 Design: the violation shows neither, because a mechanism with one constraint too many stays closed too. The rows up to
 the sign are kept; the row with the sign is the last.
@@ -20,10 +18,8 @@ as drift has moved the state off the task. Their pivot is then as small as the d
 drift divided by drift. The rank at the nearest state that satisfies the task tells the two cases apart.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +33,7 @@ from servoctl.mechanics.plant_values import kinetic_energy
 from servoctl.mechanics.terms import Terms
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.integrate import integrate
-from servoctl.simulation.settings import Integrator, Settings
+from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State
 
 ROW_DRIFT = (
@@ -107,20 +102,10 @@ def _dependent(model: Model, at: Terms, tolerance: float) -> Sequence[str]:
 
 
 DRIFT = 1e-3  # largest drift of the energy, relative to the largest kinetic energy so far
-LOOK_BACK = 1.0  # [s] length of the part of a run that is repeated
-FALLS = 0.5  # the step is the cause if the finer repetition reduces the drift below this fraction
 POWER = 1e-6  # energy counts as conserved if it changes by less than this times the kinetic energy in a second
 PROBE = 1e-5  # [s] time step of the differences that decide whether energy is conserved
-MOST = 100_000  # evaluations that a repetition may take beyond those of the run: near singular poses steps become tiny
 EVERY_ROW, THINNED = 200, 10  # kinetic energy is computed in this many first rows, then in one of this many
 NAMED = 6  # largest number of constraint rows that a message names
-
-
-class Moment(NamedTuple):
-    """State and energy [J] of a row."""
-
-    state: State
-    energy: float
 
 
 class MotionMonitor:
@@ -133,11 +118,10 @@ class MotionMonitor:
         self.energies: list[float] = []
         self.failed: str | None = None  # why the plant's energy cannot be computed; None if it can
         system, ideal = loop.system, loop.of(replace(loop.system, realism=None))
-        self._ideal = ideal  # the loop that repeats parts of a run: no input acts there, so nothing is late
+        self._ideal = ideal  # no input acts where the energy is judged, so nothing is late
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
         self._conserved = self._has_energy and system.machine is None and conserves_energy(loop, start)
         self._task_rank = TaskRank(loop)
-        self._past: deque[Moment] = deque()
         self._kinetic = 0.0
 
     @property
@@ -199,9 +183,6 @@ class MotionMonitor:
             return None
         if len(self.energies) <= EVERY_ROW or len(self.energies) % THINNED == 0:
             self._kinetic = max(self._kinetic, kinetic_energy(self._model.plant, state))
-        self._past.append(Moment(state, energy))
-        while self._past[0].state.t < state.t - LOOK_BACK and len(self._past) > 2:
-            self._past.popleft()
         drift = abs(energy - self.energies[0])
         if not drift > DRIFT * self._kinetic > 0.0:
             return None
@@ -209,7 +190,7 @@ class MotionMonitor:
             # a support that starts to move from rest does no work at the start, where `conserves_energy` looks
             self._has_energy, self.energies = False, []
             return None
-        return self._explanation(drift)
+        return self._explanation(state.t, drift)
 
     def _depends_on_time(self, state: State, energy: float) -> bool:
         """Whether this state would have another energy or acceleration at the time of the start."""
@@ -218,40 +199,17 @@ class MotionMonitor:
         same = np.array_equal(loop.rates(t, x)[0], loop.rates(state.t, x)[0])
         return not same or self._energy(state._replace(t=t)) != energy
 
-    def _explanation(self, drift: float) -> str:
-        """Cause of a drift, found by a finer repetition of the last second."""
-        first, last, how = self._past[0], self._past[-1], self._integrator
-        again = self._repeated(first, last.state.t, how.finer)
+    def _explanation(self, t: float, drift: float) -> str:
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
-        text = f"t = {last.state.t:.6g} s: the energy, which nothing changes, is off by {share}"
-        settings = how.finer_in_words
-        falls = again is not None and again < FALLS * abs(last.energy - first.energy)
-        again_text = f"at {settings} it drifts less" if falls else f"it drifts as much again at {settings}"
+        text = f"t = {t:.6g} s: the energy, which nothing changes, is off by {share}: the motion is not the plant's"
         passive = self._loop.system.passive
         if passive.dependent(self._model) and not passive.projection:
             return (
-                f"{text}; {again_text}: rows {self._dependent()} depend on each other and drift decides their rank, so "
-                "the motion is no longer the plant's (set plant.passive.projection: true)"
+                f"{text}: rows {self._dependent()} depend on each other and drift decides their rank (set "
+                "plant.passive.projection: true)"
             )
-        if falls:
-            return f"{text}; {again_text}: the step is too long for this motion ({how.remedy})"
         pose = "a pose where the mechanism loses rank, a jump in a force, or an energy that is not the plant's own"
-        return f"{text}; {again_text}: no step explains it, so the motion is not trustworthy (look for {pose})"
-
-    def _repeated(self, first: Moment, end: float, integrator: Integrator) -> float | None:
-        """Drift of the energy from a row to a later time [J]; None if the repetition fails."""
-        loop, duration = self._ideal, end - first.state.t
-        loop.evaluations, last = 0, None
-        if duration > 0.0:
-            settings = Settings(duration, integrator=integrator, output_step=duration)
-            for chunk in integrate(loop, loop.x_at(first.state), first.state.t, settings):
-                if chunk.stopped is not None or loop.evaluations > MOST + self._loop.evaluations:
-                    return None
-                last = (float(chunk.t[-1]), chunk.x[-1]) if len(chunk.t) else last
-        if last is None:
-            return None
-        energy = self._energy(loop.split(*last)[0])
-        return None if energy is None or not np.isfinite(energy) else abs(energy - first.energy)
+        return f"{text} ({self._integrator.remedy}; where that does not help, look for {pose})"
 
 
 def conserves_energy(loop: Loop, start: State) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -61,21 +61,6 @@ class Integrator(Rules):
         """Step of rk4 with a period, or without one [s]; None for the adaptive methods."""
         step = self.fixed_step
         return step if step is None or period is None else period / self.substeps(period)
-
-    @property
-    def finer(self) -> Self:
-        """Half the step, or a tenth of the tolerances."""
-        if self.fixed_step is not None:
-            return replace(self, step=self.fixed_step / 2)
-        rtol, atol = self.tolerances
-        return replace(self, rtol=rtol / 10, atol=atol / 10)
-
-    @property
-    def finer_in_words(self) -> str:
-        """How `finer` changes it."""
-        if self.fixed_step is not None:
-            return f"half the step of {self.fixed_step:g} s"
-        return f"a tenth of rtol {self.tolerances[0]:g}"
 
     @property
     def remedy(self) -> str:
