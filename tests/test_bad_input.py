@@ -250,10 +250,10 @@ def test_on_infeasible_decides_whether_an_infeasible_task_stops_the_run(
     assert load_run(answer.folder / "out").metadata["status"] == status
 
 
-def test_an_output_path_that_is_a_file_is_a_failure_of_writing(servoctl: Servoctl) -> None:
+def test_an_output_path_that_is_a_file_is_wrong_input(servoctl: Servoctl) -> None:
     answer = servoctl("--out", "cart.py")
-    assert answer.code == 3
-    assert "cart.py: is a file (give the name of a folder)" in answer.err
+    assert answer.code == 2
+    assert "Invalid value for '--out': dir 'cart.py' is a file" in answer.err
     assert servoctl("--out", "cart.py/deeper").code == 3
 
 

@@ -40,7 +40,10 @@ def identify(
     set_file: SetFiles = None,
     overrides: Overrides = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-identify-<date>-<time>.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", file_okay=False, help="Output folder; default: runs/<name>-identify-<date>-<time>."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +100,8 @@ def excite(
     duration: Annotated[float, typer.Option(metavar="S", min=0.5, help="Duration of the motion [s].")] = 10.0,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Seed of the search.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-excite-<date>-<time>.")
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Output folder; default: runs/<name>-excite-<date>-<time>."),
     ] = None,
     set_file: SetFiles = None,
     overrides: Overrides = None,

@@ -99,7 +99,9 @@ def schema() -> None:
 
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the files, an identifier.")],
-    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Output folder; created if missing.")] = Path(),
+    folder: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", file_okay=False, help="Output folder; created if missing.")
+    ] = Path(),
 ) -> None:
     """Write a plant, a config and a test to start from."""
     written = write_starter(name, folder)

@@ -28,7 +28,8 @@ SetFiles = Annotated[
     typer.Option("--set-file", metavar="FILE", help="Merge a YAML file into the config, before --set; repeatable."),
 ]
 RunFolderOut = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
+    Path | None,
+    typer.Option("--out", metavar="DIR", file_okay=False, help="The run folder; default: runs/<name>-<date>-<time>."),
 ]
 EngineName = Literal["auto", "c", "vm", "numpy"]
 Classes = Annotated[

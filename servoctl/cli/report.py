@@ -22,7 +22,8 @@ def report(
         typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders written by `run` or `hil`."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output folder; default: the run folder itself.")
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Output folder; default: the run folder itself."),
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="The page report.html with all runs.")] = False,
     png: Annotated[bool, typer.Option("--png", help="All pictures, 160 dpi.")] = False,
@@ -66,7 +67,10 @@ def compare(
         typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Two or more run folders."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the pictures; default: A_and_B beside the first run.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", file_okay=False, help="Folder for the pictures; default: A_and_B beside the first run."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -106,7 +110,7 @@ def _shown(value: Any) -> str:
 
 def export(
     config: Config,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; created if it is missing.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", file_okay=False, help="Output folder; created if it is missing.")],
     set_file: SetFiles = None,
     overrides: Overrides = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,

@@ -42,7 +42,7 @@ ClusterAddress = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the sweep or search in --out.")]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-<command>-<date>-<time>."),
+    typer.Option(metavar="DIR", file_okay=False, help="Output folder; default: runs/<name>-<command>-<date>-<time>."),
 ]
 ManyRunsEngine = Annotated[
     EngineName,
