@@ -8,7 +8,7 @@ Python, as always.
 
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -161,18 +161,9 @@ class SocketTicks:
                     yield i, bus.failed(place.error, place.refused)
                     place.error = place.refused = 0
 
-    def report(self, statuses: Sequence[float], innovation: slice | None, outlier: float) -> None:
-        """After which ticks Python looks at them.
-
-        Args:
-            statuses: Codes of the law's status.
-            innovation: Where the innovations are in the command part of a row; None: there are none.
-            outlier: From which size on [standard deviations].
-        """
-        struct = self.struct
-        struct.ends, struct.outlier = sum(1 << int(code) for code in statuses), outlier
-        if innovation is not None:
-            struct.innovation, struct.innovations = innovation.start, innovation.stop - innovation.start
+    def report(self, statuses: Iterable[float]) -> None:
+        """Python looks at each tick whose law has a status with one of these codes."""
+        self.struct.ends = sum(1 << int(code) for code in statuses)
 
     @contextmanager
     def awake(self) -> Iterator[None]:

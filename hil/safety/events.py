@@ -78,7 +78,6 @@ class EventKind(Enum):
     PROVED = (Reaction.NOTE, Origin.NOBODY, "torque and scale agree with the model")
     UNPROVED = (Reaction.WARN, Origin.NOBODY, "sign and scale of its torque are not confirmed")
     LOAD = (Reaction.WARN, Origin.NOBODY, "the machine carries a load that is not in its model")
-    OUTLIER = (Reaction.WARN, Origin.NOBODY, "the estimator left out readings far from their prediction")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")
     POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits", Doubt.AXIS)
     SPEED = (Reaction.STOP, Origin.TASK, "the joint is faster than its speed limit")

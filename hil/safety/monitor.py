@@ -10,7 +10,7 @@ from hil.safety.events import Event, EventKind, Reaction
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule, SafetyBounds
 
-EVERY_TIME = (EventKind.STAGE, EventKind.GAIN, EventKind.OUTLIER)
+EVERY_TIME = (EventKind.STAGE, EventKind.GAIN)
 """Kinds that are recorded each time; of the other kinds only the first event of each subject is recorded."""
 
 _LINKS = {Link.OFF: EventKind.BUS, Link.DOWN: EventKind.BUS, Link.PASSIVE: EventKind.BUS_PASSIVE}

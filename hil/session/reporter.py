@@ -83,15 +83,6 @@ def _fields(event: Event) -> dict[str, Any]:
     return {"reaction": event.kind.reaction.name.lower(), "subject": event.subject}
 
 
-SETTLING = 0.05
-"""Time after the task is engaged in which outliers do not count [s].
-
-The torques leave those that held the pose, and reach the drives a part of a period earlier or later than the estimator
-assumes, by where their frames stand on the bus. Emulated robots at 400 Hz deviate by up to 22 standard deviations, for
-20 ms.
-"""
-
-
 class MissedTicks:
     """Counts the ticks of the last stage in which a required task is infeasible and violated.
 

@@ -38,7 +38,6 @@ from hil.safety.stages import Stages
 from hil.session.calibration import HandCalibration, as_facts
 from hil.session.reporter import (
     CHECK_EVERY,
-    SETTLING,
     MissedTicks,
     OperatorLink,
     Reporter,
@@ -50,8 +49,6 @@ from hil.session.reporter import (
 from hil.view.view import LivePage
 from servoctl.assembly.ending import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
-from servoctl.estimation.attached import OUTLIER
-from servoctl.estimation.outliers import Burst, OutlierBursts
 from servoctl.report.bound_shapes import placed_shapes
 from servoctl.report.surfaces import task_frames
 from servoctl.run_folder.trajectory import Trajectory
@@ -106,9 +103,6 @@ class HilRun:
         self.monitor = Monitor(setup.drives, setup.sensors, setup.bounds, setup.rules)
         faults = environment.faults
         self.controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
-        # where the innovations are in the command part of a row; None: there is no estimator
-        self._innovation = setup.loop.layout.slices.get("estimate.innovation")
-        self._outliers = OutlierBursts(list(setup.plant.coordinates))
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
 
@@ -191,7 +185,7 @@ class HilRun:
         if not self.machine.why and self.recorder.rings:
             self.rig.in_c.use_sockets(self.logbook, self.recorder.rings, self._period, self._wait)
         if (sockets := self._sockets) is not None:
-            sockets.report(sorted(self._missed.codes), self._innovation, OUTLIER)
+            sockets.report(self._missed.codes)
         self.facts["tick"] = "C" if sockets is None else "C, sockets included"
         if why := self.machine.why:
             self.facts["tick"] = f"Python, because {why}"
@@ -298,14 +292,13 @@ class HilRun:
             return Ahead()
         if self.operator.view is not None:
             most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
-        if self.monitor.clamps or live_gains.moving or self._outliers.going:  # Python looks at each tick
+        if self.monitor.clamps or live_gains.moving:  # Python looks at each tick
             most = 1
         ahead = self.rig.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
         if ahead.ticks:
             last = in_c.sockets.last(number + ahead.ticks - 1)
             if self.stages.mode is Phase.FULL:
                 self._missed.met(ahead.ticks - 1)
-            self._outliers.met(ahead.ticks - 1)
             self.stages.follow(last, ahead.ticks)
             self._done(last)
         if ahead.began is None:  # of a row; any other is raised where the rest of the tick is done
@@ -322,19 +315,12 @@ class HilRun:
         if in_task:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
             self._missed.tick(self.logbook.command, self.logbook.values)
-        if self._innovation is not None:  # each burst is reported when it is over
-            counts, innovation = in_task and stages.task_time > SETTLING, self.logbook.command[self._innovation]
-            self._report_outliers(self._outliers.tick(tick.began / SECOND, innovation, counts))
         if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self.reporter.report(EventKind.RECORDER, "", problem)
         self.operator.attend(tick)
         self.reporter.pass_on()
         if self._progress is not None and tick.number % 100 == 0:
             self._progress(min(1.0, stages.task_time / self.plan.duration))
-
-    def _report_outliers(self, bursts: Sequence[Burst]) -> None:
-        for burst in bursts:
-            self.reporter.report(EventKind.OUTLIER, burst.worst, burst.text)
 
     def _off(self) -> None:
         """Switches every drive off, whatever happened before."""
@@ -379,7 +365,6 @@ class HilRun:
 
         Raises RunFolderError if the folder cannot be finished.
         """
-        self._report_outliers(self._outliers.close())
         self._attempt(self._judge, None)
         self._attempt(self._blame_emulator, None)
         more: dict[str, Any] = self._attempt(self.environment.facts, {})

@@ -11,7 +11,7 @@ import typer
 
 from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
-from servoctl.cli.run import headline, number, say_bounds
+from servoctl.cli.run import headline, number, outliers, say_bounds
 
 if TYPE_CHECKING:
     from hil.session.run import HilRun, RunResult
@@ -190,6 +190,8 @@ def say_figures(
         f"samples: {counts['missed']} missing at their tick, {counts['implausible']} implausible; "
         f"{sum(drive['rejected'] for drive in summary['drives'].values())} invalid frames from drives"
     )
+    for line in outliers(summary):
+        say(line)
     for name, bus in summary["bus"].items():
         load = ""
         if name in loads:

@@ -126,6 +126,15 @@ def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
         _say_long_table([title, "unit", *columns.values()], rows)
 
 
+def outliers(summary: Mapping[str, Any]) -> list[str]:
+    """A line for each coordinate whose readings an estimator found far from their prediction."""
+    return [
+        f"{name}: {each['outliers']} readings ({100 * each['outlier_share']:.2g} %) far from the estimator's prediction"
+        for name, each in summary.get("estimate", {}).items()
+        if each.get("outliers")
+    ]
+
+
 def say_bounds(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
     """The table of the bounds; nothing without any."""
     keys = ("min", "active_time", "violated_time")
@@ -172,6 +181,7 @@ def _evidence(summary: dict[str, Any], verbose: bool) -> list[str]:
     lines += [f"at {number(event['t'])} s {event['text']}" for event in held[:BOUND_LINES]]
     if len(held) > BOUND_LINES:
         lines.append(f"and {len(held) - BOUND_LINES} more times (summary.json has all events)")
+    lines += outliers(summary)
     return lines + [f"{n} of {total} rows: {_sentence(name)}" for name, n in counts.items() if name != "OK"]
 
 

@@ -27,9 +27,9 @@ from servoctl.engine.decomposition import decompose
 from servoctl.engine.symbol import maximum, minimum, where
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.timing import CommandMemory, Timing, UnderWay
+from servoctl.run_folder.trajectory import OUTLIER
 from servoctl.types import Array, State
 
-OUTLIER = 5.0  # [standard deviations of the innovation] a reading this far from its prediction is left out
 PATIENCE = 3  # readings of a coordinate that are left out in a row
 
 TRUST = 1000
@@ -242,12 +242,6 @@ def outliers_in_row(apart: Any, before: Any) -> Any:
     """
     more = where(before > PATIENCE - 0.5, PATIENCE + TRUST, before + 1.0)
     return where(apart > OUTLIER, more, where(before > PATIENCE + 1.5, before - 1.0, 0.0))
-
-
-def after_fitting(before: float, readings: int) -> float:
-    """`outliers_in_row` after so many readings that fit."""
-    left = before - readings
-    return left if left > PATIENCE + 0.5 else 0.0
 
 
 def is_left_out(outliers: Any) -> Any:

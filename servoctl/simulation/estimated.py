@@ -15,11 +15,9 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
-from servoctl.estimation.outliers import OutlierBursts
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.mechanics.timing import UnderWay
-from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -154,31 +152,3 @@ class TracedLaw:
     def __call__(self, state: State, d: Array, memory: Array, under_way: UnderWay) -> Array:
         sent = [under_way.values] if self._reads else []
         return self._kernel(np.array([state.t]), state.q, state.v, d, memory, *sent, self._p)[0]
-
-
-COLUMNS = "estimate.innovation"  # [standard deviations] group of the columns that hold the innovations
-
-
-def outlier_events(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Each burst of outliers: `t`, `until`, `coordinate` (the worst), `text`, and `coordinates`.
-
-    The latter is coordinate -> `sigmas` (largest innovation), `count`, and `in_row`, the most in consecutive ticks.
-    """
-    columns = trajectory.group(COLUMNS)
-    if not columns:
-        return []
-    bursts, found = OutlierBursts(list(columns)), []
-    innovation = np.column_stack(list(columns.values()))
-    for t, row in zip(trajectory.t.tolist(), innovation, strict=True):
-        found += bursts.tick(t, row)
-    return [
-        {
-            "t": burst.first, "event": "outlier", "coordinate": burst.worst, "until": burst.last,
-            "coordinates": {
-                name: {"sigmas": each.sigmas, "count": each.count, "in_row": each.in_row}
-                for name, each in burst.counts.items()
-            },
-            "text": f"{burst.worst}: the estimator left out readings far from their prediction ({burst.text})",
-        }
-        for burst in (*found, *bursts.close())
-    ]  # fmt: skip

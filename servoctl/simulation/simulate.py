@@ -22,7 +22,7 @@ from servoctl.run_folder import RunFolder
 from servoctl.run_folder.bounds import events_of
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.estimated import estimate_unit, outlier_events, shown_parts
+from servoctl.simulation.estimated import estimate_unit, shown_parts
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.monitor import MotionMonitor
 from servoctl.simulation.rows import Chunk
@@ -280,7 +280,7 @@ def _clipped(loop: Loop, trajectory: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Changes of rank and of status, clipped inputs, bounds, funnels and outliers, each with its time.
+    """Changes of rank and of status, clipped inputs, bounds and funnels, each with its time.
 
     A saturation has the names of its inputs.
 
@@ -303,7 +303,7 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
                 event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
                 event["given_up"] = float(trajectory["residual"][i])
             events.append(event)
-    events += [*_clipped(loop, trajectory), *events_of(trajectory), *outlier_events(trajectory)]
+    events += [*_clipped(loop, trajectory), *events_of(trajectory)]
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS

@@ -406,7 +406,6 @@ static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *
   if (s->failed || *k->failed) return 1;
   if (k->source->kind != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
   if (k->source->kind != STOP && limits_bind(k->source->limits)) return 1; /* a stop may use all of a limit */
-  for (int i = 0; i < x->innovations; ++i) if (row[x->innovation + i] > x->outlier) return 1;
   return 0;
 }
 

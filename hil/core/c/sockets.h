@@ -43,8 +43,7 @@ typedef struct {
   const double *live; /* values of gains that may change, at the end of a row */
   int lives, wake;    /* wake: descriptor with a byte after each signal; -1: none */
   int decides;        /* whether C decides the torques; if not, a tick ends after its read */
-  int innovation, innovations;
-  double outlier, duration;      /* of an innovation; of the task [s] */
+  double duration;               /* of the task [s] */
   unsigned long long ends;       /* bit: status of the law after which Python looks at the tick */
   long long period, wait;        /* of the ticks; longest time after the beginning of one to wait for samples [ns] */
   long long deadline, task_time; /* of the next tick [ns] */
