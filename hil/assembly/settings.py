@@ -10,6 +10,7 @@ from math import inf, pi
 from typing import Any, TypeVar, cast
 
 from hil.bus.load import BusLoad, BusRates, FrameTraffic
+from hil.bus.open import key_problems
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
@@ -38,7 +39,7 @@ ConfigNodes = Sequence[tuple[FieldPath, SensorSettings]]  # nodes with their pat
 
 
 def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """There must be a bus, no two buses may be the same, all share one clock, and their bit rates fit together."""
+    """There must be a bus, no two buses may be the same, all share one clock, and the keys of each fit together."""
     if not buses:
         yield Problem(("hil", "buses"), "no bus (name one: {main: {interface: emulated}})")
     virtual = [name for name, keys in buses.items() if keys["interface"] == EMULATED]
@@ -53,6 +54,7 @@ def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
                 what = f"an emulated bus has no such key ({remedy(key, EMULATED_KEYS)})"
                 yield Problem(("hil", "buses", name, key), what)
             continue
+        yield from (Problem(("hil", "buses", name, key), what) for key, what in key_problems(keys))
         channel = tuple(str(keys.get(key)) for key in ("interface", "channel", "port"))
         if names.setdefault(channel, name) != name:
             what = f"{channel[0]} {channel[1]} is already bus '{names[channel]}' (put all nodes on that one)"

@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import ipaddress
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import can
@@ -113,28 +113,25 @@ def open_bus(
     clock: Clock,  # the run's clock
 ) -> PythonCanBus:
     """Opens one bus and sends nothing on it; BusError with the reason and the remedy if it cannot be opened."""
-    where = f"bus {name}"
-    interface = _known_interface(where, keys)
-    channel = _channel(where, interface, keys)
-    rates = BusRates.of(keys)
+    where, rates = f"bus {name}", BusRates.of(keys)
+    interface, channel = keys["interface"], keys["channel"]
     if interface == "socketcan":
         if sys.platform != "linux":
             raise BusError(f"{where}: interface: socketcan exists on Linux only")
         from hil.bus.socketcan import check_interface  # imports what only Linux has
 
         check_interface(where, str(channel), rates, keys.get("data_sample_point"))
-    elif interface == "udp_multicast":
-        _check_multicast(where, str(channel))
-    accepted = _accepted(where, interface)
+    elif interface == "udp_multicast" and importlib.util.find_spec("msgpack") is None:
+        raise BusError(f"{where}: udp_multicast needs msgpack (pip install 'servoctl[hil]')")
+    try:
+        accepted = _accepted(interface)
+    except Exception as error:  # importing an interface may load its driver
+        raise BusError(f"{where}: {_explained(interface, '', error)}") from error
     rest = {key: value for key, value in keys.items() if key not in _OWN_KEYS}
-    there_are = f"there are: {', '.join(sorted(accepted | _OWN_KEYS))}"
-    for key in rest:
-        if key not in accepted:
-            raise BusError(f"{where}: {key}: {interface} has no such key ({suggestion(key, accepted) or there_are})")
     if "bitrate" in accepted:
         rest["bitrate"] = rates.nominal
     if rates.fd:
-        rest |= _fd_arguments(where, interface, accepted, rates, keys.get("data_sample_point"))
+        rest |= _fd_arguments(where, accepted, rates, keys.get("data_sample_point"))
     try:
         bus = can.Bus(interface=interface, channel=channel, ignore_config=True, **rest)
         return PythonCanBus(
@@ -162,9 +159,7 @@ def open_buses(buses: Mapping[str, Mapping[str, Any]], clock: Clock) -> dict[str
     return opened
 
 
-def _fd_arguments(
-    where: str, interface: str, accepted: set[str], rates: BusRates, sample_point: float | None
-) -> dict[str, Any]:
+def _fd_arguments(where: str, accepted: set[str], rates: BusRates, sample_point: float | None) -> dict[str, Any]:
     """What the constructor of an interface takes to carry FD frames."""
     if "protocol" in accepted:
         return {"protocol": can.CanProtocol.CAN_FD}
@@ -179,8 +174,6 @@ def _fd_arguments(
             )
         except ValueError as error:
             raise BusError(f"{where}: data_bitrate: no bit timing gives {rates} ({in_one_line(error)})") from error
-    if not arguments:
-        raise BusError(f"{where}: fd: python-can's {interface} carries no FD frames (socketcan, pcan and kvaser do)")
     return arguments
 
 
@@ -190,45 +183,44 @@ def is_loopback(keys: Mapping[str, Any]) -> bool:
     return interface == "virtual" or (interface == "udp_multicast" and type(hops) is int and hops == 0)
 
 
-def _known_interface(where: str, keys: Mapping[str, Any]) -> str:
-    interface = keys.get("interface")
-    if interface in BACKENDS:
-        return str(interface)
-    known = ["emulated", *sorted(BACKENDS)]
-    remedy = f"{suggestion(str(interface), known)} there are: {', '.join(known)}".lstrip()
-    raise BusError(f"{where}: interface: unknown: '{interface}' ({remedy})")
-
-
-def _channel(where: str, interface: str, keys: Mapping[str, Any]) -> str | int:
-    channel = keys.get("channel")
-    if isinstance(channel, int) and not isinstance(channel, bool):
-        return channel
-    if isinstance(channel, str) and channel:
-        return channel
-    examples = {"socketcan": "can0", "udp_multicast": "239.74.163.2", "virtual": "main", "pcan": "PCAN_USBBUS1"}
-    example = f", such as {examples[interface]}" if interface in examples else ""
-    problem = "missing" if channel is None else f"got {channel!r}"
-    raise BusError(f"{where}: channel: {problem} (expected the name of the {interface} channel{example})")
-
-
-def _check_multicast(where: str, channel: str) -> None:
+def key_problems(keys: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys of a bus with which python-can cannot open it, and why; the keys of a driver only if it is installed."""
+    interface, channel = keys["interface"], keys.get("channel")
+    if interface not in BACKENDS:
+        known = ["emulated", *sorted(BACKENDS)]
+        remedy = f"{suggestion(str(interface), known)} there are: {', '.join(known)}".lstrip()
+        yield "interface", f"unknown: '{interface}' ({remedy})"
+        return
+    if isinstance(channel, bool) or not (isinstance(channel, int) or (isinstance(channel, str) and channel)):
+        examples = {"socketcan": "can0", "udp_multicast": "239.74.163.2", "virtual": "main", "pcan": "PCAN_USBBUS1"}
+        example = f", such as {examples[interface]}" if interface in examples else ""
+        problem = "missing" if channel is None else f"got {channel!r}"
+        yield "channel", f"{problem} (expected the name of the {interface} channel{example})"
+    elif interface == "udp_multicast" and not _is_multicast(str(channel)):
+        yield "channel", f"'{channel}' is not a multicast address (such as 239.74.163.2)"
     try:
-        multicast = ipaddress.ip_address(channel).is_multicast
+        accepted = _accepted(interface)
+    except Exception:  # importing an interface may load its driver
+        return
+    there_are = f"there are: {', '.join(sorted(accepted | _OWN_KEYS))}"
+    for key in keys:
+        if key not in accepted | _OWN_KEYS:
+            yield key, f"{interface} has no such key ({suggestion(key, accepted) or there_are})"
+    if keys.get("fd") and not accepted & {"protocol", "fd", "data_bitrate", "timing"}:
+        yield "fd", f"python-can's {interface} carries no FD frames (socketcan, pcan and kvaser do)"
+
+
+def _is_multicast(channel: str) -> bool:
+    try:
+        return ipaddress.ip_address(channel).is_multicast
     except ValueError:
-        multicast = False
-    if not multicast:
-        raise BusError(f"{where}: channel: '{channel}' is not a multicast address (such as 239.74.163.2)")
-    if importlib.util.find_spec("msgpack") is None:
-        raise BusError(f"{where}: udp_multicast needs msgpack (pip install 'servoctl[hil]')")
+        return False
 
 
-def _accepted(where: str, interface: str) -> set[str]:
+def _accepted(interface: str) -> set[str]:
     """Keys that the constructor of an interface knows: python-can ignores others silently."""
     module, cls = BACKENDS[interface]
-    try:
-        interface_class = getattr(importlib.import_module(module), cls)
-    except Exception as error:  # importing an interface may load its driver
-        raise BusError(f"{where}: {_explained(interface, '', error)}") from error
+    interface_class = getattr(importlib.import_module(module), cls)
     names: set[str] = set()
     for each in interface_class.__mro__:
         if "__init__" in vars(each) and each is not object:

@@ -11,7 +11,7 @@ from interfaces import keys_of
 
 from hil.bus import BusError, socketcan
 from hil.bus import open as opening
-from hil.bus.open import is_loopback, open_bus
+from hil.bus.open import is_loopback, key_problems, open_bus
 from hil.loop.clock import VirtualClock
 from tests.refused import table
 
@@ -22,9 +22,13 @@ SOCKETCAN = {"interface": "socketcan", "channel": "can0", "bitrate": 1_000_000}
 
 @pytest.mark.parametrize(("keys", "said"), [(words[0], said) for _, words, said in table("buses")])
 def test_an_error_names_the_mistake_and_its_remedy(keys: str, said: list[str]) -> None:
-    with pytest.raises(BusError) as refused:
-        open_bus("main", yaml.safe_load(f"{{{keys}}}"), VirtualClock())
-    assert all(sentence in str(refused.value) for sentence in said), refused.value
+    problems = "\n".join(f"{key}: {what}" for key, what in key_problems(yaml.safe_load(f"{{{keys}}}")))
+    assert all(sentence in problems for sentence in said), problems
+
+
+def test_a_channel_that_a_driver_cannot_open_is_named() -> None:
+    with pytest.raises(BusError, match=r"bus main: .*slcan"):
+        open_bus("main", {"interface": "slcan", "channel": "/no/such/tty", "bitrate": 1_000_000}, VirtualClock())
 
 
 def test_multicast_without_msgpack_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

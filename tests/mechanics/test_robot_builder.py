@@ -278,6 +278,14 @@ def test_the_skeleton_runs_from_base_to_tips() -> None:
     np.testing.assert_allclose(lines["left"], [[0, 0, 0.3], [0, 0, 0.6]])
 
 
+def test_the_skeleton_has_the_same_points_where_links_meet() -> None:
+    slide = JointDescription("slide", "prismatic", "trunk", "tool", Placement.at((0.0, 0.0, 0.0)))
+    robot = built(chain(hinge("turn", "base", "trunk"), slide, massive=("tool",)))
+    apart, together = ([*robot.links(np.array([0.0, slid])).values()] for slid in (0.2, 0.0))
+    assert [line.shape for line in apart] == [line.shape for line in together] == [(3, 3)]
+    np.testing.assert_array_equal(together[0][1], together[0][2])
+
+
 def test_names_that_do_not_exist_are_met_with_the_nearest() -> None:
     robot = built(arm7(2))
     with pytest.raises(PlantError, match=r"^there is no frame 'tol' \(did you mean 'tool'\?\)$"):

@@ -322,7 +322,8 @@ def _restored(values: dict[str, Any]) -> Robot:
 def skeleton(tree: RobotTree, origins: Array) -> dict[str, Array]:
     """Branch -> polyline from the base, or from where it leaves another branch, to its tip, shape (points, 3) [m].
 
-    A branch has the name of its last frame, and ends with the frames on its last body, in their order.
+    A branch has the name of its last frame, and ends with the frames on its last body, in their order. The number of
+    points is the same in every pose, so some may be equal; a dot is two equal points.
 
     Args:
         origins: Position of each frame, shape (frames, 3) [m].
@@ -330,7 +331,8 @@ def skeleton(tree: RobotTree, origins: Array) -> dict[str, Array]:
     lines: dict[str, Array] = {}
     for first, fixed, points in _branches(tree):
         start = [_base(origins, fixed, points[0])] if fixed else [] if first is None else [first]
-        lines[tree.frames[points[-1]].name] = _distinct(origins[[*start, *points]])
+        line = [*start, *points]
+        lines[tree.frames[points[-1]].name] = origins[line if len(line) > 1 else 2 * line]
     return lines
 
 
@@ -366,10 +368,3 @@ def _branch(parents: list[int], tip: int) -> list[int]:
 def _base(origins: Array, fixed: list[int], joint: int) -> int:
     """The fixed link nearest to a joint on it, or the world if there is none."""
     return min([k for k in fixed if k] or fixed, key=lambda k: float(np.linalg.norm(origins[k] - origins[joint])))
-
-
-def _distinct(points: Array) -> Array:
-    """The points without those that repeat the one before; a dot is two equal points."""
-    moved = np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-9
-    kept = points[np.append(True, moved)]
-    return kept if len(kept) > 1 else np.repeat(kept, 2, axis=0)
