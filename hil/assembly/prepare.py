@@ -176,6 +176,29 @@ def _starts_in_motion(setup: RigSetup) -> Iterator[str]:
             yield f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
 
 
+def _coarse_torques(setup: RigSetup) -> Iterator[str]:
+    """Notes on task rows that half a step of a drive's torque, which is not sent, may hold away from zero.
+
+    Ours: the row's correction K then balances it, K e = |A Phi B| du / 2.
+    """
+    system, tolerance = setup.loop.system, setup.settings.values.safety.engage_tolerance
+    if (law := system.following) is None:
+        return
+    at, steps = system.model.terms(setup.start, system.passive.rank_tolerance), [d.quantum()[2] for d in setup.drives]
+    for i, row in enumerate(law.rows):
+        stiffness = law.correction.feedback(i).stiffness
+        held = np.abs(at.task_map[i]) * np.array(steps) / 2 / stiffness if stiffness else np.zeros(1)
+        worst = int(np.argmax(held))
+        if held[worst] > tolerance:
+            drive, unit = setup.drives[worst].settings.name, setup.model.row_units[1].get(row.name, "")
+            yield (
+                f"task {row.name}: half a step of the torque of {drive}, {steps[worst] / 2:.3g}, holds it off by up to "
+                f"{held[worst]:.3g} {unit}".rstrip()
+                + f", beyond engage_tolerance {tolerance:g} (a drive with finer "
+                "torques, higher gains, or the inertia of its rotor in plant.armature)"
+            )
+
+
 def _real_buses(settings: HilSettings) -> set[str]:
     """Buses on which no emulated drive can be."""
     return {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
@@ -233,6 +256,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     check_fall,
     _watchdogs,
     _starts_in_motion,
+    _coarse_torques,
 )
 """What the operator should know before a run, in order."""
 
