@@ -75,6 +75,13 @@ def test_trials_that_all_fail_keep_their_reason(config: Path, capsys: pytest.Cap
     assert table["status"] == ["failed"] * 4 and all("unstable" in reason for reason in table["reason"])
 
 
+def test_values_of_two_kinds_are_text_in_the_table(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"tune.search={{{ALPHA}: [5, 2*pi], {BETA}: [5, 7.5]}}"
+    assert said(capsys, "--set", words, "--out", "study")[0] == 0
+    table = pq.read_table(config.parent / "study/trials.parquet").to_pydict()
+    assert (set(table[ALPHA]), set(table[BETA])) == ({"5", "2*pi"}, {5.0, 7.5})
+
+
 def test_an_existing_study_is_neither_overwritten_nor_mixed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--out", "study")[0] == 0
     code, _, err = said(capsys, "--out", "study")

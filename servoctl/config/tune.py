@@ -153,6 +153,12 @@ class Tune(Ruled):
             yield ("sampler",), "cmaes with one path in search (use tpe)"
 
     @rule
+    def _choices_are_single_values(self) -> Broken:
+        for path, choice in self.search.items():
+            if not isinstance(choice, Range) and any(isinstance(value, list) for value in choice):
+                yield ("search", path), "has a list among its values (write the field by name, and search its entries)"
+
+    @rule
     def _each_path_once(self) -> Broken:
         for path in self.uncertainty:
             if path in self.search:

@@ -210,7 +210,7 @@ def _write_table(tuning: Tuning, file: BinaryIO) -> None:
         "runs": [evaluation.runs for evaluation in evaluations],
         "refined": pa.array([trial.refined for trial in tuning.trials], pa.int64()),
     }
-    columns |= {path: [trial.at[path] for trial in tuning.trials] for path in problem.tune.search}
+    columns |= {path: _of_one_kind([trial.at[path] for trial in tuning.trials]) for path in problem.tune.search}
     for i, name in enumerate(problem.objectives):
         values = [evaluation.values[i] if evaluation.values else None for evaluation in evaluations]
         columns[f"objective.{name}"] = pa.array(values, pa.float64())
@@ -219,3 +219,9 @@ def _write_table(tuning: Tuning, file: BinaryIO) -> None:
     for name in problem.bounds:
         columns[f"excess.{name}"] = pa.array([evaluation.excess.get(name) for evaluation in evaluations], pa.float64())
     pq.write_table(pa.table(columns), file)
+
+
+def _of_one_kind(values: list[Any]) -> list[Any]:
+    """The values of a path as a column takes them: as text where some are numbers and others are not."""
+    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in values]
+    return values if all(numbers) or not any(numbers) else [str(value) for value in values]
