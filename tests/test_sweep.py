@@ -404,3 +404,9 @@ def test_the_table_leaves_out_runs_at_the_edge(tmp_path: Path, capsys: pytest.Ca
     assert [row[0] for row in rows] == ["0", "1", "2"]  # alpha h of 0.1, 0.2, 0.3; 0.4 and above: no gain margin of 2
     assert "gain_share  overshoot  gain_margin" in said
     assert "left out: 6 runs beyond a bound of tune.share, tune.overshoot, tune.gain_margin" in said
+    with pytest.raises(SystemExit):
+        main(["sweep", str(path), *words, "--set", "tune={search: {run.period: [0.01]}, gain_margin: 50}"])
+    said = capsys.readouterr().out
+    rows = [line.split() for line in said.splitlines() if line[:1].isdigit() and len(line.split()) == 6]
+    assert [row[0] for row in rows] == ["0", "1", "2", "3", "4"]  # no run has this margin: the best are shown
+    assert "all of these are beyond a bound of tune.share, tune.overshoot, tune.gain_margin" in said

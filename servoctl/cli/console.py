@@ -4,6 +4,7 @@ Design: Ctrl-C and SIGTERM raise KeyboardInterrupt wherever the program is. CasA
 inspects a Python object, as it does during a trace, so the request is remembered and `heed` raises it again.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -271,7 +272,8 @@ def begin(process: bool) -> None:
 
     The matrices are too small to gain from threads of OpenBLAS. Idle threads keep a core busy, which slows down other
     programs. The search of Pydantic for plugins is switched off, since it reads the metadata of every installed
-    package. Garbage collection runs less often, since objects that are made during imports are never freed.
+    package. Garbage collection runs less often, since objects that are made during imports are never freed, and not at
+    the end of the process, where it would take a tenth of a second or more: memory goes back to the system anyway.
 
     Args:
         process: Whether the process runs this command alone, so that the start of the interpreter counts too.
@@ -282,6 +284,7 @@ def begin(process: bool) -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         gc.set_threshold(COLLECT_AFTER)
+        atexit.register(gc.freeze)
     _began = time.monotonic() - (_age() if process else 0.0)
 
 

@@ -120,7 +120,7 @@ def sweep(
     summary = study.summary()
 
     def tell() -> None:
-        _say_study(study, summary, shown, best, len(examined) - len(best))
+        _say_study(study, summary, shown, best, list(examined))
         say(f"\n{phases}")
 
     _end(summary, folder, names, as_json, tell, bad=summary["failed"] == summary["runs"])
@@ -250,13 +250,13 @@ def _best_within(run: "Run", study: "Study", metric: str) -> tuple[list[int], di
     return within(run, study.ranking(metric), points, BEST)
 
 
-def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[int], beyond: int) -> None:
+def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[int], examined: list[int]) -> None:
     runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
     part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
     rate = "" if speed is None else f", {speed:.3g} runs per second"
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
     say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
-    _say_best_runs(study, metric, best, beyond)
+    _say_best_runs(study, metric, best, examined)
     limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
     for i, (name, path, values) in enumerate(limits):
         say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")
@@ -267,7 +267,7 @@ def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[
         say(f"\nrun {first} failed: {why}" + (f" (and {failed - 1} more: sweep.parquet)" if failed > 1 else ""))
 
 
-def _say_best_runs(study: "Study", metric: str, best: list[int], beyond: int) -> None:
+def _say_best_runs(study: "Study", metric: str, best: list[int], examined: list[int]) -> None:
     from servoctl.config.tune import RESERVES
 
     columns = [*study.paths, metric]
@@ -275,7 +275,7 @@ def _say_best_runs(study: "Study", metric: str, best: list[int], beyond: int) ->
     rows = [
         [str(i), *(f"{study.columns[name][i]:.6g}" for name in columns),
          *("-" if (figure := study.columns[name][i]) is None else f"{figure:.3g}" for name in names)]
-        for i in best
+        for i in best or examined[:BEST]
     ]  # fmt: skip
     if rows:
         say()
@@ -283,9 +283,10 @@ def _say_best_runs(study: "Study", metric: str, best: list[int], beyond: int) ->
             f"{name} [{unit}]" if unit else name for name, unit in ((name, study.units.get(name)) for name in columns)
         ]
         say_table(["run", *titles, *names], rows, numbers=len(columns) + len(names))
+    beyond, bounds = len(examined) - len(best), f"a bound of tune.{', tune.'.join(RESERVES)}"
     if beyond:
         runs = "1 run" if beyond == 1 else f"{beyond} runs"
-        say(f"\nleft out: {runs} beyond a bound of tune.{', tune.'.join(RESERVES)}")
+        say(f"\nleft out: {runs} beyond {bounds}" if best else f"\nall of these are beyond {bounds}")
 
 
 def _say_tuning(tuning: "Tuning", phases: Phases) -> None:
