@@ -31,7 +31,7 @@ from servoctl.errors import RunFolderError, in_one_line
 from servoctl.mechanics.model import Model
 from servoctl.report.drawing import drawing
 from servoctl.run_folder import write_drawing
-from servoctl.run_folder.missed import MOST, OUT_OF_REACH
+from servoctl.run_folder.missed import MOST, OUT_OF_REACH, is_missed
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, Status
@@ -91,7 +91,6 @@ class MissedTicks:
 
     def __init__(self, loop: Loop, band: float) -> None:
         self._band, self._ticks = band, 0
-        self.codes = {status.code for status in OUT_OF_REACH}  # codes of the statuses with which a tick may miss a task
         slices, command = loop.layout.slices, loop.layout.command_size
         self._status, self._residual = slices["status"].start, slices["residual"].start
         self._violation = slice(slices["violation"].start - command, slices["violation"].stop - command)
@@ -105,16 +104,13 @@ class MissedTicks:
     def tick(self, command: Array, log: Array) -> None:
         """Counts one tick; the arguments are the two parts of a row as `Layout` orders them."""
         self._ticks += 1
-        if command[self._status] not in self.codes:
-            return
-        violation = log[self._violation]
-        for task, rows in self._rows.items():
-            known = violation[rows][~np.isnan(violation[rows])]
-            size = np.linalg.norm(known) if len(known) else abs(command[self._residual])
-            self._counts[task] += bool(size > self._band)
+        status, residual, violation = command[self._status], command[self._residual], log[self._violation]
+        if status in OUT_OF_REACH:
+            for task, rows in self._rows.items():
+                self._counts[task] += bool(is_missed(status, violation[rows], residual, self._band))
 
     def met(self, count: int) -> None:
-        """Counts ticks whose command has none of the statuses in `codes`."""
+        """Counts ticks whose command has none of the statuses in `OUT_OF_REACH`."""
         self._ticks += count
 
     def missed(self) -> dict[str, float]:

@@ -51,6 +51,7 @@ from servoctl.assembly.ending import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
 from servoctl.report.bound_shapes import placed_shapes
 from servoctl.report.surfaces import task_frames
+from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
@@ -185,7 +186,7 @@ class HilRun:
         if not self.machine.why and self.recorder.rings:
             self.rig.in_c.use_sockets(self.logbook, self.recorder.rings, self._period, self._wait)
         if (sockets := self._sockets) is not None:
-            sockets.report(self._missed.codes)
+            sockets.report(OUT_OF_REACH)
         self.facts["tick"] = "C" if sockets is None else "C, sockets included"
         if why := self.machine.why:
             self.facts["tick"] = f"Python, because {why}"

@@ -5,8 +5,10 @@ band. Saturation has a status of its own and does not count. Shares are of time:
 """
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.run_folder.values import rms, time_where
@@ -14,8 +16,19 @@ from servoctl.types import Array, Status
 
 MOST = 0.5  # a task is missed if it was missed for more than this share of the time
 
-OUT_OF_REACH = (Status.INFEASIBLE, Status.UNREACHABLE, Status.DAMPED)
-"""Statuses of a command that mean that the task is infeasible even without input limits."""
+OUT_OF_REACH = (Status.INFEASIBLE.code, Status.UNREACHABLE.code, Status.DAMPED.code)
+"""Codes of the statuses of a command that mean that the task is infeasible even without input limits."""
+
+
+def is_missed(status: ArrayLike, violations: Array, residual: ArrayLike, band: float) -> Any:
+    """Whether a task is missed, row by row of a run.
+
+    `violations`: of the required rows of the task, shape (task rows, rows), NaN where one has none. Where none has one,
+    `residual` takes their place. `band`: what is below counts as met.
+    """
+    known = ~np.isnan(violations).all(axis=0)
+    size = np.where(known, np.sqrt(np.nansum(np.square(violations), axis=0)), np.abs(residual))
+    return np.isin(status, OUT_OF_REACH) & (size > band)
 
 
 def missed_tasks(trajectory: Trajectory, optional_rows: Collection[str]) -> dict[str, float]:
@@ -33,8 +46,10 @@ def missed_tasks(trajectory: Trajectory, optional_rows: Collection[str]) -> dict
         if not required:
             continue
         during = trajectory.during(task)
-        out_of_reach = np.isin(trajectory["status"][during], [status.code for status in OUT_OF_REACH])
-        share = _share(trajectory.t[during], out_of_reach & (_size(trajectory, required)[during] > band))
+        nothing = np.full(len(trajectory), np.nan)
+        violations = np.array([trajectory.columns.get(f"violation.{row}", nothing) for row in required])
+        where = is_missed(trajectory["status"], violations, trajectory["residual"], band)
+        share = _share(trajectory.t[during], where[during])
         if share > MOST:
             missed[task] = share
     return missed
@@ -44,16 +59,6 @@ def sentence(missed: dict[str, float]) -> str:
     """The message about missed tasks."""
     shown = ", ".join(f"{task} in {share:.0%} of the time" for task, share in missed.items())
     return f"{Status.MISSED.value}: {shown}"
-
-
-def _size(trajectory: Trajectory, rows: list[str]) -> Array:
-    """Norm of the violation of the task rows, or of the residual if none has a violation, shape (rows of the run,)."""
-    columns = [trajectory.columns[f"violation.{row}"] for row in rows if f"violation.{row}" in trajectory.columns]
-    known = [column for column in columns if not np.isnan(column).all()]
-    if not known:
-        return np.abs(trajectory["residual"])
-    size: Array = np.sqrt(np.nansum(np.square(np.array(known)), axis=0))
-    return size
 
 
 def _share(t: Array, where: Array) -> float:

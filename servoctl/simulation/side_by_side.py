@@ -151,7 +151,7 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
     if saturated is None:
         return None
     codes = outcome.statuses[run].tolist()
-    if 3 * sum(codes[status.code] for status in OUT_OF_REACH) > sum(codes):
+    if 3 * sum(codes[code] for code in OUT_OF_REACH) > sum(codes):
         return None  # its tasks may be missed
     summary["saturation_time"] = saturated
     return dict(plain(summary))
