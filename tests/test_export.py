@@ -112,8 +112,7 @@ def test_a_law_with_bounds_equals_numpy_and_says_which_of_them_hold_the_inputs(t
 
 @needs_compiler
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_builds_example_and_test_of_every_law_of_a_folder(tmp_path: Path) -> None:
-    """Two laws share a folder; the example prints the command of the run's first row."""
+def test_make_builds_and_tests_every_law_of_a_folder(tmp_path: Path) -> None:
     flags = f"CFLAGS={' '.join(STRICT)}"
     for name in ("two_mass_spring", "coordinated_robots"):
         write(exported(name).files, tmp_path)
@@ -121,16 +120,8 @@ def test_make_builds_example_and_test_of_every_law_of_a_folder(tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     done = subprocess.run(["make", "-s", "test", flags, f"CC={CC}"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout.count(" passed, 0 failed"), done.stderr) == (0, 2, "")
-    for name in ("two_mass_spring", "coordinated_robots"):
-        printed = subprocess.run([tmp_path / f"{name}_law_example"], capture_output=True, text=True)
-        run = load(name, ["run.duration=0.01"]).simulate()
-        lines = [line.split(" = ") for line in printed.stdout.splitlines()]
-        assert [line[0] for line in lines] == run.actuators
-        commands = [float(line[1].split()[0]) for line in lines]
-        first = [run[f"u.{actuator}"][0] for actuator in run.actuators]
-        np.testing.assert_allclose(commands, first, rtol=1e-8, atol=1e-8)
     subprocess.run(["make", "-s", "clean"], cwd=tmp_path, check=True)
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", *6 * [".c"], ".h", ".h"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", *4 * [".c"], ".h", ".h"]
 
 
 @needs_compiler
@@ -145,15 +136,6 @@ def test_the_lines_of_the_header_build_and_call(name: str, tmp_path: Path) -> No
     for line in lines:
         done = subprocess.run(line.replace("cc ", f"{CC} ", 1), shell=True, cwd=tmp_path)
         assert done.returncode == 0
-
-
-@needs_compiler
-def test_the_example_of_a_law_with_memory_compiles(tmp_path: Path) -> None:
-    write(export(with_memory()).files, tmp_path)
-    sources = [f"two_mass_spring_law{end}" for end in (".c", "_example.c")]
-    subprocess.run([str(CC), *STRICT, "-o", "example", *sources, "-lm"], cwd=tmp_path, check=True)
-    printed = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
-    assert printed.returncode == 0 and printed.stdout.startswith("F = ")
 
 
 @needs_compiler
@@ -271,7 +253,7 @@ def cart(tmp_path: Path) -> Path:
 def test_a_users_plant_is_exported_under_names_that_c_accepts(cart: Path, tmp_path: Path) -> None:
     made = export(load(cart))
     assert list(made.files) == [
-        "my_cart_law.h", "my_cart_law.c", "my_cart_law_test.c", "my_cart_law_example.c", "Makefile",
+        "my_cart_law.h", "my_cart_law.c", "my_cart_law_test.c", "Makefile",
     ]  # fmt: skip
     text = made.files["my_cart_law.h"]
     assert "double m[2]; /* [kg] cart and mass; default 1, 2 */" in text
@@ -366,8 +348,8 @@ def test_the_command_writes_its_files_and_prints_their_cost(tmp_path: Path, caps
         main(["export", "two_mass_spring", "--out", str(out), "--set", "plant.parameters.m1=1.5"])
     printed = capsys.readouterr()
     assert (ended.value.code, printed.err) == (0, "")
-    names = [f"two_mass_spring_law{end}" for end in (".h", ".c", "_test.c", "_example.c")] + ["Makefile"]
-    assert printed.out.splitlines()[:5] == [str(out / name) for name in names]
+    names = [f"two_mass_spring_law{end}" for end in (".h", ".c", "_test.c")] + ["Makefile"]
+    assert printed.out.splitlines()[:4] == [str(out / name) for name in names]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
     assert "at most 169 operations a call, of these 13 divisions and square roots" in printed.out
     assert "bytes of stack\n20 reference vectors\n" in printed.out
@@ -402,7 +384,7 @@ def test_a_file_that_is_there_is_replaced_only_with_force(tmp_path: Path) -> Non
     other = {name: text + "\n" for name, text in made.items()}
     with pytest.raises(ConfigError, match=r"two_mass_spring_law.h: is there already \(choose") as refused:
         write(other, tmp_path)
-    assert len(refused.value.problems) == 5
+    assert len(refused.value.problems) == 4
     assert texts(tmp_path) == before == made
     write(other, tmp_path, force=True)
     assert texts(tmp_path) == other

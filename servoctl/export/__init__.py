@@ -18,7 +18,7 @@ from servoctl.errors import CompileError, ConfigError
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.source import Facts, StandaloneSource, law
-from servoctl.export.trial import Vector, example, test, vectors
+from servoctl.export.trial import Vector, test, vectors
 from servoctl.simulation.closed_loop import Loop
 from servoctl.version import VERSION
 
@@ -99,12 +99,10 @@ def export(run: Run) -> Export:
     if not references:
         raise ConfigError(f"{run.name}: export: engines numpy and vm agree at none of {left_out} states")
     facts = Facts(run.name, VERSION, border, source, loop, _accuracy(references))
-    start = loop.x_at(run.start)
     files = {
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),
         f"{name}_law_test.c": test(facts, references, TOLERANCE),
-        f"{name}_law_example.c": example(facts, float(run.start.t), start),
         MAKEFILE.name: MAKEFILE.read_text(encoding="utf-8"),
     }
     return Export(name, files, source.cost, source.stack, len(references), left_out)

@@ -80,7 +80,7 @@ def _about(facts: Facts) -> list[str]:
         f"Test:    cc -std=c99 -O2 -o {name}_law_test {name}_law_test.c {name}_law.c -lm && ./{name}_law_test",
         "Call:    once per period:",
         f"         if ({name}_law(0, t, {', '.join(facts.border.takes)}, &out) < {name.upper()}_NOT_POSITIVE)",
-        f"         apply out.u; else stop the machine. {name}_law_example.c is a whole program.",
+        "         apply out.u; else stop the machine.",
         "",
         f"Cost:    at most {cost.operations} operations a call, counted from its instructions, called functions",
         f"         included; of these {cost.divisions} divisions and square roots, {cost.functions} sines, powers and",

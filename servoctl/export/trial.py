@@ -1,4 +1,4 @@
-"""Reference vectors of the law, `NAME_law_test.c`, which compares it with them, and the example of its use."""
+"""Reference vectors of the law, and `NAME_law_test.c`, which compares it with them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -237,48 +237,3 @@ def _vectors(facts: Facts, vectors: Sequence[Vector]) -> str:
         rank, status = (int(vector.command[slices[key]][0]) for key in ("rank", "status"))
         lines.append(f"  {{{{{parameters}}}, {literal(vector.t)}, {', '.join(parts)}, {{{u}}}, {rank}, {status}}}")
     return ",\n".join(lines)
-
-
-def example(facts: Facts, t: float, x: Array) -> str:
-    """`NAME_law_example.c`.
-
-    Args:
-        facts: Facts about the law.
-        t: Time of the start [s].
-        x: q, v and memory at the start.
-    """
-    border, name = facts.border, facts.border.name
-    lines = [
-        f"  double {word}[{len(x[part])}] = {{{', '.join(map(literal, x[part]))}}}; /* {remark} */"
-        for word, (part, remark) in border.takes.items()
-    ]
-    given = "".join(f" {word}," for word in border.takes)
-    shown = [
-        f'  printf("{_text(actuator)} = %.9g {_text(unit)}\\n", (double) out.u[{i}]);'
-        for i, (actuator, unit) in enumerate(border.actuators.items())
-    ]
-    body = "\n".join([*lines, f"  double t = {literal(t)}; /* [s] */"])
-    return f"""/* {comment(f"The smallest program that calls the law of {facts.title}: the command at its start.")} */
-#include "{name}_law.h"
-
-#include <stdio.h>
-
-int main(void)
-{{
-  {name}_command out;
-{body}
-
-  if ({name}_law(0, t,{given} &out) >= {name.upper()}_NOT_POSITIVE) {{
-    printf("no command: status %d\\n", (int) out.status); /* stop the machine here */
-    return 1;
-  }}
-{chr(10).join(shown)}
-  return 0;
-}}
-"""
-
-
-def _text(word: str) -> str:
-    """A name or a unit, safe in a format of printf."""
-    plain = comment(word)
-    return plain.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
