@@ -100,22 +100,20 @@ class AxisMotion:
         """The torques that are sent in this tick, shape (m,), where they are not those of the test."""
         self._part(3)[-1] = torques
 
-    def balance(self, axis: int, row: int) -> Array:
-        """Impulses of an axis' torque and of its weight, its momentum, and the one if its positions count backwards.
+    def balance(self, axis: int, row: int, late: int) -> tuple[Array, Array, Array, list[Array]]:
+        """Momentum of an axis, that if its positions count backwards, and impulses of its weight and of its torque.
 
         Args:
-            row: They count from the last tick up to this row in which it did not move; without their means.
-
-        Returns:
-            Shape (4, ticks).
+            row: They count from the last tick up to this row in which it did not move, shape (ticks,), without means.
+            late: The impulses of the torque are those of torques that act up to so many ticks late.
         """
         moves = np.abs(self.v[:row, axis]) > self._struct.arrays["speed_step"][axis]
         first = max(1, int(np.flatnonzero(~moves)[-1]))
+        dt, held = self.elapsed[first + 1 :], self._part(2)[first + 1 :, axis]
+        sent = np.append(np.full(late + 1, self.sent[0, axis]), self.sent[:, axis])[-len(dt) - late - 1 :]
+        rates = [(sent[late - n : -1 - n] + sent[late - n + 1 : len(sent) - n]) / 2.0 for n in range(late + 1)]
         momenta = (self.v[first:] - self.v[first]) * self.W[axis]
         own, others = momenta[:, axis], momenta.sum(axis=1) - momenta[:, axis]
-        dt, sent, held = self.elapsed[first + 1 :], self.sent[:, axis], self._part(2)[first + 1 :, axis]
-        rates = (sent[first - 1 : -1] + sent[first:]) / 2.0, held
-        impulse, weight = (np.append(0.0, np.cumsum(dt * rate)) for rate in rates)
-        parts = np.array([impulse, weight, own + others, own - others])
-        without: Array = parts - parts.mean(axis=1, keepdims=True)
-        return without
+        sums = [own + others, own - others, *(np.append(0.0, np.cumsum(dt * rate)) for rate in (held, *rates))]
+        forward, backward, weight, *impulses = (each - each.mean() for each in sums)
+        return forward, backward, weight, impulses

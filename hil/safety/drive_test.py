@@ -9,7 +9,7 @@ import numpy as np
 from hil.drives.base import Drive
 from hil.loop import SECOND, Reading, Tick
 from hil.safety.events import EventKind
-from hil.safety.ladder import Ladder
+from hil.safety.ladder import GROWTH, Ladder
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import Phase
@@ -20,6 +20,7 @@ from servoctl.types import Array
 PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
 RECONSIDERED = range(3, 30)  # ticks after a finding in which another way to act is looked for
 CLEARER = 2.0  # how much less of the motion it must leave unexplained
+DISTINCT = 0.3  # share of the torque from which on its sign is certain
 
 
 class Acting(NamedTuple):
@@ -35,10 +36,10 @@ class Acting(NamedTuple):
 
 
 BACKWARDS = {
-    Acting(1.0, -1.0): "its torque acts the wrong way too, so sign is wrong",
-    Acting(-1.0, -1.0): "its torque acts the right way, so its encoder is wrong",
+    1.0: "its torque acts the wrong way too, so sign is wrong",
+    -1.0: "its torque acts the right way, so its encoder is wrong",
 }
-"""How a drive acts whose positions count the wrong way: at first it looks like one of too much torque."""
+"""What is wrong where positions count the wrong way, and so much of the torque acts by them."""
 
 
 class DriveRig(Protocol):
@@ -168,24 +169,28 @@ class DriveTest:
         As long as its torque is the one that holds the pose, it looks like one of too much torque or another sign.
         """
         for number, row in self._found.items():
-            if self._acting[number].gravity > 0.0 and len(self.proof.motion.v) - row in RECONSIDERED:
-                better = self._backwards(number, row)
-                if better is not None:
+            ticks, speeds = len(self.proof.motion.v) - row, np.abs(self.proof.motion.v[row:, number])
+            if ticks in RECONSIDERED and self._acting[number].gravity > 0.0:
+                torque = self._backwards(number, row)
+                if torque is not None:
                     name = self._rig.drives[number].settings.name
-                    self._monitor.report(now, EventKind.BACKWARDS, name, BACKWARDS[better])
-                    self._acting[number] = better
+                    self._monitor.report(now, EventKind.BACKWARDS, name, BACKWARDS[torque])
+                    self._acting[number] = Acting(torque, -1.0)
+            fast = GROWTH * self._rig.drives[number].settings.speed_limit
+            if ticks == RECONSIDERED.stop and speeds[-1] > max(speeds[ticks // 2], fast):
+                self._rig.ladder.ramp(number, now, must=True)  # what it is sent does not stop it
 
-    def _backwards(self, number: int, row: int) -> Acting | None:
-        """The way to act of a drive whose positions count the wrong way, if that explains its motion much better."""
+    def _backwards(self, number: int, row: int) -> float | None:
+        """Sign of the torque of a drive whose positions count the wrong way; None: they do not explain much more."""
         motion = self.proof.motion
         if motion.together:
             return None
-        impulse, weight, momentum, turned = motion.balance(number, row)
-        share = (momentum + weight) @ impulse / max(impulse @ impulse, np.finfo(float).tiny)
-        least = np.linalg.norm(momentum + weight - share * impulse)  # that any torque leaves unexplained
-        rests = {acting: np.linalg.norm(turned - weight - acting.torque * impulse) for acting in BACKWARDS}
-        best = min(BACKWARDS, key=lambda acting: rests[acting])
-        return best if CLEARER * rests[best] < least else None
+        momentum, turned, weight, impulses = motion.balance(number, row, int(self.proof.struct.c.late))
+        least, _ = min(_fit(momentum + weight, [impulse]) for impulse in impulses)
+        _, (torque, _) = min(_fit(turned, [impulse, weight]) for impulse in impulses)  # whatever the machine weighs
+        sign = math.copysign(1.0, torque)
+        rest = min(float(np.linalg.norm(turned - weight - sign * impulse)) for impulse in impulses)
+        return sign if abs(torque) > DISTINCT and CLEARER * rest < least else None
 
     def start(self) -> None:
         """Begins a round of the test, if none goes on and one is left: all brakes are open."""
@@ -197,3 +202,10 @@ class DriveTest:
         self._rig.testing = False
         if self.proof.over:
             self._limits.confine([drive.settings.torque_limit for drive in self._rig.drives])
+
+
+def _fit(values: Array, columns: list[Array]) -> tuple[float, list[float]]:
+    """What multiples of the columns leave of the values, in the least squares, and these multiples."""
+    A = np.stack(columns, axis=1)
+    multiples, *_ = np.linalg.lstsq(A, values, rcond=None)
+    return float(np.linalg.norm(values - A @ multiples)), multiples.tolist()
