@@ -162,17 +162,24 @@ def _check_words(plant: Plant, problems: Problems) -> None:
             seen.setdefault(word, kind)
 
 
-def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State:
-    """The initial state as the config gives it, before any projection."""
-    names, initial = plant.coordinates, loaded.config.initial
-    given = initial.q
+def build_coordinates(given: Any, plant: Plant, problems: Problems, *path: str) -> Array:
+    """Initial coordinates, shape (n,), from one number for all, a list or a mapping.
+
+    A mapping may leave out coordinates of a robot from a file: 0 inside the joint's limits, or 1 for qw of a free base.
+    """
+    names = plant.coordinates
     if isinstance(plant, Robot) and isinstance(given, Mapping):
-        # left out: 0 inside the joint's limits, and 1 for qw of a free base
         left_out = {name: 1.0 if name.endswith("_qw") else 0.0 for name in names}
         limits = joint_limits(plant.tree).items()
         given = {name: max(lower, min(upper, left_out[name])) for name, (lower, upper) in limits} | dict(given)
+    return one_per_name(given, names, "coordinate", problems, *path, default=None)
+
+
+def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State:
+    """The initial state as the config gives it, before any projection."""
+    names, initial = plant.coordinates, loaded.config.initial
     count = len(problems)
-    q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
+    q = build_coordinates(initial.q, plant, problems, "initial", "q")
     right = len(problems) == count
     start = State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
     for wrong in [name for name in getattr(initial.project, "fix", ()) if name not in names]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.assembly import start as starts
+from servoctl.assembly.build import build_coordinates
 from servoctl.assembly.context import Context
 from servoctl.assembly.make import check_settings, make_system
 from servoctl.assembly.realism import check_loop, effects_of
@@ -128,7 +129,8 @@ def simulate(
         plant: The plant.
         task: Name -> constraint.
         law: The law; None for an open loop.
-        q: Initial coordinates: shape (n,), one number for all, or a mapping by name.
+        q: Initial coordinates: shape (n,), one number for all, or a mapping by name; that of a robot from a file may
+            leave names out, as in a config.
         v: Initial velocities, in the same forms; a mapping may leave names out, which are zero.
         t: Time at the start [s].
         project: Whether to start from the nearest state that satisfies all constraints.
@@ -167,7 +169,7 @@ def simulate(
     _check_types(plant, {"task": task, "bounds": bounds, "inputs": inputs or {}}, law, engine, problems)
     if "integrator" in run:
         problems.add("unknown argument (give method, step, rtol or atol)", "integrator")
-    q = one_per_name(q, plant.coordinates, "coordinate", problems, "q", default=None)
+    q = build_coordinates(q, plant, problems, "q")
     start = State(t, q, one_per_name(v, plant.coordinates, "coordinate", problems, "v"))
     if inputs and law is not None:
         problems.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")

@@ -11,7 +11,7 @@ from robot_trees import arm7, built, random_state, random_tree
 
 import servoctl
 from servoctl.engine.parameters import parameter_names, structure
-from servoctl.errors import PlantError
+from servoctl.errors import ConfigError, PlantError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription, inertia_note
 from servoctl.mechanics.spatial.placement import Inertial, Placement
@@ -303,3 +303,12 @@ def test_a_robot_runs_under_a_law() -> None:
     task = {"one": servoctl.Holonomic("joint1 - 0.2*sin(t)"), "two": servoctl.Holonomic("joint2 - 0.5")}
     run = servoctl.simulate(robot, task, law, q=[0.0, 0.5], v=[0.2, 0.0], duration=0.2)
     assert np.abs(run["violation.one"]).max() < 1e-9
+
+
+def test_a_start_in_python_may_leave_out_joints_of_a_robot() -> None:
+    first = hinge("a", "base", "trunk", lower=0.2, upper=1.0)
+    robot = built(chain(first, hinge("b", "trunk", "tip"), massive=("tip",)))
+    run = servoctl.simulate(robot, {}, None, q={"b": 0.5}, duration=0.001)
+    assert [run["q.a"][0], run["q.b"][0]] == [0.2, 0.5]  # a: 0, moved inside its limits
+    with pytest.raises(ConfigError, match=r"q\.c: there is no coordinate 'c'"):
+        servoctl.simulate(robot, {}, None, q={"c": 0.5}, duration=0.001)
