@@ -4,8 +4,7 @@ Design: a loop runs without any of it, so nothing here raises by itself: each re
 remedy, and a caller that needs them all calls `Granted.insist`. Only the calling thread and this process are changed.
 Processes that are started later do not inherit the priority, but they inherit the CPU: start them before.
 
-clock_nanosleep through ctypes is not used, since time.sleep waits for an absolute time itself. `bare_lateness` measures
-how punctual an empty loop is on this machine; `servoctl hil` prints it next to the figures of the run.
+clock_nanosleep through ctypes is not used, since time.sleep waits for an absolute time itself.
 
 A signal that asks for the controlled stop only stores its name, which the run reads. It never raises an exception, so
 it interrupts neither the frames that stop the drives nor the recorder. A signal before the end of a run makes its
@@ -23,10 +22,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Self
 
-from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
-from hil.loop.timing import Distribution
 from servoctl.errors import RigError, ServoctlError
 
 
@@ -162,29 +159,6 @@ def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True)
             if priority:
                 grants.append(_first(undo, priority))
         yield Granted(tuple(grants))
-
-
-def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> dict[str, Any]:
-    """How punctual an empty loop is: the limit that this machine sets before any work.
-
-    Args:
-        seconds: Duration of the measurement [s].
-        clock: Clock to wait on; None: the machine's.
-
-    Returns:
-        Figures as of `TickStatistics.as_dict`.
-    """
-    clock = clock or WallClock()
-    step, lateness, skipped = nanoseconds(period), Distribution(), 0
-    deadline = clock.now() + step
-    last = deadline + nanoseconds(seconds)
-    while deadline < last:
-        clock.sleep_until(deadline)
-        lateness.add(clock.now() - deadline)
-        missed = max(0, (clock.now() - deadline) // step)
-        skipped, deadline = skipped + missed, deadline + (1 + missed) * step
-    figures = {"nominal_period_s": step / SECOND, "ticks": lateness.n, "skipped_periods": skipped}
-    return {**figures, "lateness_s": lateness.as_dict()}
 
 
 def die_with_parent(parent: int) -> bool:

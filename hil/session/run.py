@@ -21,7 +21,7 @@ from hil.calibration import CalibratedAxis
 from hil.core.controller import Controller
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
-from hil.loop.realtime import StopSignals, bare_lateness, prepare, without_collector
+from hil.loop.realtime import StopSignals, prepare, without_collector
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
 from hil.rig.dispatch import Dispatch
@@ -58,7 +58,6 @@ from servoctl.version import VERSION
 
 BRING_UP = 20.0  # [s] time limit from the first frame to the first tick
 WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
-BARE_TIME = 1.0  # [s] for this time the lateness of an empty loop on this machine is measured before a run in real time
 VIEW_TIME = 0.02  # [s] longest time between two looks at the operator's requests for gains
 
 T = TypeVar("T")
@@ -217,14 +216,13 @@ class HilRun:
         return LivePage(self.recorder, list(self.logbook.units), gains, about, model.plant)
 
     def _take_rights(self, stack: ExitStack) -> None:
-        """Takes real-time rights, reports those that the system does not grant, and measures an empty loop."""
+        """Takes real-time rights, and reports those that the system does not grant."""
         granted = stack.enter_context(prepare(cpu=self._cpu))
         if self._require_rt:
             granted.insist()
         for grant in granted.missing:
             self.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
         self.facts["realtime"] = [grant.sentence for grant in granted.grants]
-        self.facts["timing"] = {"bare": bare_lateness(self._period / SECOND, BARE_TIME)}
 
     def _work(self) -> None:
         """From the first frame until every drive is off."""
@@ -382,7 +380,7 @@ class HilRun:
 
     def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
         ticks, wall, test, in_c = self._ticks, self._wall_time, self.stages.test, self.rig.in_c
-        timing = self.facts.get("timing", {}) | self.logbook.timing.as_dict()
+        timing = self.logbook.timing.as_dict()
         if ticks and not self.environment.lockstep:
             timing["cpu_per_tick_s"] = self._cpu_time / ticks
         duration = ticks * self.setup.settings.values.period

@@ -223,14 +223,7 @@ def _say_times(timing: Mapping[str, Any]) -> None:
         f"least time left in a period {1e6 * timing['least_slack_s']:.0f} us"
     )
     if "cpu_per_tick_s" in timing:
-        bare, cpu, law = timing["bare"], timing["cpu_per_tick_s"], timing["law_s"].get("mean", 0.0)
-        figures = ", ".join(
-            f"{1e6 * bare['lateness_s'][key]:.0f} {key.replace('_', '.')}" for key in ("p50", "p99", "max")
-        )
-        say(
-            f"for comparison, an empty loop, {bare['ticks'] * bare['nominal_period_s']:.1f} s just before: late by "
-            f"{figures} us, {bare['skipped_periods']} periods skipped"
-        )
+        cpu, law = timing["cpu_per_tick_s"], timing["law_s"].get("mean", 0.0)
         say(f"CPU per tick {1e6 * cpu:.0f} us, of which about {1e6 * law:.0f} us are the law")
 
 

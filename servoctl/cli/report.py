@@ -118,7 +118,7 @@ def export(
 ) -> None:
     """Write the law as standalone C99.
 
-    A test, an example and a Makefile come with it.
+    A test and a Makefile come with it.
     """
     from servoctl.assembly import load
     from servoctl.export import export as law_in_c

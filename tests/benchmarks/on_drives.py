@@ -9,8 +9,9 @@ from typing import Any
 from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
-from hil.loop import Tick
-from hil.loop.realtime import PRIORITY, bare_lateness, prepare
+from hil.loop import Tick, WallClock, nanoseconds
+from hil.loop.realtime import PRIORITY, prepare
+from hil.loop.timing import Distribution
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
@@ -125,6 +126,19 @@ FD_SETTINGS = (
     *(f"hil.drives.{i}.bus={'abc'[i // 2]}" for i in range(6)),
 )  # fmt: skip
 """Two drives on each of three buses: one bus of 1 and 5 Mbit/s carries six at 554 Hz at most."""
+
+
+def bare_lateness(period: float, seconds: float) -> dict[str, Any]:
+    """How punctual an empty loop is: the limit that this machine sets before any work."""
+    clock, step, lateness, skipped = WallClock(), nanoseconds(period), Distribution(), 0
+    deadline = clock.now() + step
+    last = deadline + nanoseconds(seconds)
+    while deadline < last:
+        clock.sleep_until(deadline)
+        lateness.add(clock.now() - deadline)
+        missed = max(0, (clock.now() - deadline) // step)
+        skipped, deadline = skipped + missed, deadline + (1 + missed) * step
+    return {"ticks": lateness.n, "skipped_periods": skipped, "lateness_s": lateness.as_dict()}
 
 
 def fd_at_1khz(quick: bool) -> Results:

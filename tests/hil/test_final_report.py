@@ -107,10 +107,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
 
 
 @pytest.mark.parametrize(("lockstep", "handled"), [(True, False), (False, True)])
-def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait(
-    lockstep: bool, handled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hil.session.run.BARE_TIME", 0.01)
+def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait(lockstep: bool, handled: bool) -> None:
     prepared, seen = renewed(machine("odrive", "at speed"), ()), list[object]()
     place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
     HilRun(prepared, place, Stage.ZERO).run(None, lambda event: seen.append(signal.getsignal(signal.SIGTSTP)))

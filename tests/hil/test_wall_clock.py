@@ -47,10 +47,8 @@ def test_a_run_through_all_stages(interface: str, protocol: str, tmp_path: Path)
     summary = summary_of(tmp_path)
     assert (summary["status"], summary["emulated"], summary["lockstep"]) == ("done", interface != "socketcan", False)
     assert summary["drives"]["F"]["confirmed_off"] is True
-    assert summary["timing"]["bare"]["ticks"] > 10
     cpu = summary["timing"]["cpu_per_tick_s"]
     assert cpu > 0 or (interface == "socketcan" and cpu == 0)  # a kernel that counts in ticks of 10 ms may see none
-    assert "an empty loop" in loop.said
     modes = [event["text"] for event in read_events(tmp_path / "run") if event["event"] == "stage"]
     assert modes == ["enabling", "zero", "ramp", "full", "stopping", "disabling", "over"]
     run = load_run(tmp_path / "run")
