@@ -39,7 +39,7 @@ def check(
                 say(f"{config}: the grammar is correct (nothing was imported)")
             return
         say_imports(loaded.config, note if as_json else say)
-        report = _examine(loaded, config, changes)
+        report = _examine(loaded, changes)
     except ConfigError as error:
         if as_json:
             from servoctl.check.sections import CheckReport
@@ -53,7 +53,7 @@ def check(
     raise typer.Exit(ExitCode.WRONG_INPUT if report.errors else ExitCode.DONE)
 
 
-def _examine(loaded: "LoadedConfig", config: str, changes: "Sequence[Override]") -> "CheckReport":
+def _examine(loaded: "LoadedConfig", changes: "Sequence[Override]") -> "CheckReport":
     """The report on a config whose grammar is right.
 
     Raises:
@@ -75,7 +75,7 @@ def _examine(loaded: "LoadedConfig", config: str, changes: "Sequence[Override]")
         raise
     report = examine(run)
     if values.tune is not None and not report.errors:
-        _check_tune(run, report, config, changes)
+        report.findings += _search_problems(run, changes)
     if values.hil is not None:
         _check_rig(run, report)
     return report
@@ -89,40 +89,18 @@ def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
         tell(f"imports {path}")
 
 
-def _check_tune(run: "Run", report: "CheckReport", config: str, changes: "Sequence[Override]") -> None:
-    """Adds what is wrong with the section on the search, which a run does not look at.
-
-    What is right in the file, and wrong after a change elsewhere, such as another kind of correction, is a warning.
-    """
-    from servoctl.assembly.make import load
-    from servoctl.errors import ConfigError
-
-    problems = _search_problems(run)
-    kept = [change for change in changes if not isinstance(change, str) or change.startswith("tune")]
-    if problems and len(kept) < len(changes):
-        try:
-            in_file = {_without_hint(problem) for problem in _search_problems(load(config, kept, strict=False))}
-        except ConfigError:
-            in_file = {_without_hint(problem) for problem in problems}  # without the changes there is no run
-        changed = [problem for problem in problems if _without_hint(problem) not in in_file]
-        problems = [problem for problem in problems if _without_hint(problem) in in_file]
-        only = " (only with this --set: `tune` would refuse it)"
-        report.findings += [replace(each, sentence=each.sentence + only, severity="warning") for each in changed]
-    report.findings += problems
-
-
-def _without_hint(problem: "Finding") -> str:
-    return str(problem).partition(" (")[0]
-
-
-def _search_problems(run: "Run") -> "list[Finding]":
+def _search_problems(run: "Run", changes: "Sequence[Override]") -> "list[Finding]":
+    """What is wrong with the section on the search, which a run does not look at: no error if others are changed."""
     from servoctl.errors import ConfigError
     from servoctl.study.problem import read_problem
 
     try:
         read_problem(run)
     except ConfigError as error:
-        return error.findings
+        if all(change.startswith("tune") for change in changes if isinstance(change, str)):
+            return error.findings
+        more = " (`tune` would refuse it with this --set)"
+        return [replace(each, sentence=each.sentence + more, severity="warning") for each in error.findings]
     return []
 
 
