@@ -110,17 +110,9 @@ def _say_margins(margins: "Margins") -> None:
     say_table(
         ["opened at", "gain up to", "gain down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5
     )
-    if margins.delay_margin is not None:
-        say(f"more delay at all actuators at once: {_limit(margins.delay_margin, ' s')}")
-    if margins.gain_factor is not None:
-        from servoctl.linear.margins_at import FACTORS
-
-        factor = _limit(margins.gain_factor, otherwise=f"stable up to {FACTORS[-1]:.4g}, the last one tried")
-        say(f"factor on the law's gains (alpha, beta) instead of one torque: {factor}")
-
-
-def _limit(value: float, unit: str = "", otherwise: str = "no limit") -> str:
-    return f"unstable from {value:.4g}{unit} on" if math.isfinite(value) else otherwise
+    if (delay := margins.delay_margin) is not None:
+        limit = f"unstable from {delay:.4g} s on" if math.isfinite(delay) else "no limit"
+        say(f"more delay at all actuators at once: {limit}")
 
 
 def _as_simulated(margins: "Sequence[Margins]") -> list[int]:

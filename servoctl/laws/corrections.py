@@ -17,12 +17,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 from pydantic import Field
 
-from servoctl.engine.parameters import EACH, Part, with_parameters
+from servoctl.engine.parameters import EACH, Part
 from servoctl.errors import TaskError
 from servoctl.laws.hold import RowFeedback
 from servoctl.laws.term import AttachedTerm
@@ -96,19 +96,6 @@ class Correction(Part, ABC):
         """The numbers of each row, of every field with gains."""
         return [_spread(getattr(self, name), rows, name) for name in gain_fields(type(self))]
 
-    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
-        """The correction, ready for some rows, with the numbers that give them these gains.
-
-        Args:
-            by_rate: Whether a row has an error rate.
-        """
-        raise NotImplementedError
-
-    def _with_numbers(self, *values: Sequence[float]) -> Self:
-        """The correction with other numbers of rows, which its own checks do not see."""
-        changed: Self = with_parameters(self, [number for field in values for number in field])
-        return changed
-
     def _needs_violation(self, rows: Sequence[Row]) -> None:
         """Refuses rows without a violation, and given ones without its rate: nothing would damp them."""
         for row in rows:
@@ -139,9 +126,6 @@ class Baumgarte(Correction):
         self._needs_rate(rows)
         return [(2.0 * alpha, beta * beta) for alpha, beta in zip(*self._each(rows), strict=True)]
 
-    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
-        return self._with_numbers([gain[0] / 2.0 for gain in gains], [math.sqrt(gain[1]) for gain in gains])
-
 
 @dataclass(frozen=True)
 class SecondOrderCorrection(Correction):
@@ -159,9 +143,6 @@ class SecondOrderCorrection(Correction):
     def gains(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
         self._needs_rate(rows)
         return list(zip(*self._each(rows), strict=True))
-
-    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
-        return self._with_numbers([gain[0] for gain in gains], [gain[1] for gain in gains])
 
 
 @dataclass(frozen=True)
@@ -186,13 +167,6 @@ class PFeedback(Correction):
             if rate and not row.has_rate and not common:
                 raise TaskError(f"{row.name}: p_feedback.rate does not fit a {row.kind} row (leave it out)")
         return super().ready(rows)
-
-    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
-        pairs = []
-        for has_rate, (damping, stiffness, *_) in zip(by_rate, gains, strict=True):
-            root = math.sqrt(max(damping * damping / 4.0 - stiffness, 0.0))  # 1 / P and rate are the two decay rates
-            pairs.append((1.0 / (damping / 2.0 + root), damping / 2.0 - root) if has_rate else (1.0 / stiffness, 0.0))
-        return self._with_numbers([P for P, _ in pairs], [rate for _, rate in pairs])
 
 
 @dataclass(frozen=True)
@@ -256,10 +230,6 @@ class KnownGains(Correction):
         width = self._width
         higher = [self.higher[i * width : (i + 1) * width] for i in range(len(self.damping))]
         return [(d, s, *rest) for d, s, rest in zip(self.damping, self.stiffness, higher, strict=True)]
-
-    def with_gains(self, gains: Sequence[tuple[float, ...]], by_rate: Sequence[bool]) -> Self:
-        damping, stiffness = ([gain[i] for gain in gains] for i in (0, 1))
-        return self._with_numbers(damping, stiffness, _padded(gains, self._width))
 
 
 def _padded(gains: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:
@@ -401,12 +371,11 @@ class CorrectionTerm(AttachedTerm):
         return RowFeedback(damping, stiffness, row.has_rate, tuple(higher[: max(0, row.degree - 2)]))
 
     def with_gains(self, gains: Sequence[tuple[float, ...]]) -> "CorrectionTerm":
-        """The same corrections with the numbers that have these gains."""
+        """The same rows with these gains."""
         parts = []
         for part in self.parts:
-            by_rate = [self.rows[i].has_rate for i in part.members]
-            other = part.correction.with_gains([gains[i] for i in part.members], by_rate)
-            parts.append(replace(part, correction=other))
+            rows, of = [self.rows[i] for i in part.members], [gains[i] for i in part.members]
+            parts.append(replace(part, correction=KnownGains.of(rows, of, part.correction.label)))
         return replace(self, parts=tuple(parts))
 
     def decay(self, row: int, sliding: float) -> float:

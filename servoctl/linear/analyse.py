@@ -19,7 +19,7 @@ from servoctl.types import Array, State, Status
 UNITS = {
     "t": "s", "pole": "1/s", "poles": "1/s", "z": "1", "frequency": "rad/s", "damping": "1", "decay": "s",
     "period": "s", "delay": "cycles", "delay_time": "s", "lag": "s", "velocity_filter": "s",
-    "growth": "1/s, or 1 from period to period", "gain_factor": "1", "delay_margin": "s", "change": "1",
+    "growth": "1/s, or 1 from period to period", "delay_margin": "s", "change": "1",
     "actuators": {"gain": "1", "gain_down": "1", "phase": "deg", "delay": "s", "modulus": "1", "crossover": "rad/s"},
 }  # fmt: skip
 """Field of the JSON -> unit; infinite values are null."""

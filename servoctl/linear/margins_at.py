@@ -16,14 +16,12 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import has_unknown_gains
 from servoctl.laws.hold import stable_range
 from servoctl.linear.convert import state_at
-from servoctl.linear.jacobians import compiled, local
+from servoctl.linear.jacobians import local
 from servoctl.linear.margins import Margin, at_once_delay, margins
 from servoctl.linear.sampled import LocalLoop, least_stable, timings
 from servoctl.mechanics.timing import Timing
-from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
-FACTORS = [1.25**k for k in range(22)]  # on the gains; a loop that is stable up to the last, 108, has no limit
 HALVINGS = 20  # of the interval that contains a limit: to 1e-6 of it
 
 LONGEST = 20
@@ -41,9 +39,6 @@ class Margins:
     # additional delay at all actuators together at which the loop becomes unstable [s]; infinite if there is none; None
     # if the loop is unstable
     delay_margin: float | None = None
-    # factor on the rates of decay of the gains (alpha and beta) at which the loop becomes unstable; infinite if there
-    # is none; None if the loop is unstable or the law has no gains
-    gain_factor: float | None = None
 
     @property
     def period(self) -> float | None:
@@ -62,7 +57,7 @@ class Margins:
             "timing": str(timing), "period": timing.period, "delay": self.delay, "drives": timing.on_drives,
             "delay_time": timing.longest_delay, "lag": list(timing.lag),
             "velocity_filter": timing.velocity_filter, "growth": self.growth,
-            "delay_margin": self.delay_margin, "gain_factor": self.gain_factor,
+            "delay_margin": self.delay_margin,
             "actuators": {one.actuator: one for one in self.actuators},
         }  # fmt: skip
 
@@ -88,8 +83,7 @@ def margins_at(
     Args:
         timing: Period, delay and lag.
         real: Parameters of the plant if they differ from those of the run.
-        exact: Whether to search for the exact delay margins of a sampled loop and for the factor on the gains. Else
-            each delay is phase / crossover, and there is no factor.
+        exact: Whether to search for the exact delay margins of a sampled loop. Else each delay is phase / crossover.
     """
     loop = LocalLoop(local(run, state, memory, real=real), timing)
     if not loop.stable:
@@ -100,7 +94,7 @@ def margins_at(
         return Margins(timing, _growth(loop), tuple(found))
     sharp = tuple(_with_exact_delay(loop, i, one) for i, one in enumerate(found))
     together = _delay(loop, at_once_delay(linear), None)
-    return Margins(timing, _growth(loop), sharp, together, _gain_factor(run, state, memory, loop, real))
+    return Margins(timing, _growth(loop), sharp, together)
 
 
 def _growth(loop: LocalLoop) -> float:
@@ -124,37 +118,6 @@ def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
 
     low, high = stable_range(stable, [k * estimate / 4.0 for k in range(18)], HALVINGS)
     return estimate if high == math.inf else (low + high) / 2.0
-
-
-def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: Array | None) -> float | None:
-    """Factor on the gains at which the loop becomes unstable, by scan and bisection."""
-    base = compiled(run)
-    if scaled_gains(base, 1.0) is None:
-        return None
-
-    def stable(factor: float) -> bool:
-        at = local(run, state, memory, real=real, law=scaled_gains(base, factor))
-        return LocalLoop(at, loop.timing).stable
-
-    low, high = stable_range(stable, FACTORS, HALVINGS)
-    return (low + high) / 2.0
-
-
-def scaled_gains(loop: Loop, factor: float) -> Array | None:
-    """Parameters of the loop with all poles of the violations multiplied by a factor; None without gains."""
-    law = loop.system.following
-    if law is None:
-        return None
-    feedbacks = [law.correction.feedback(i) for i in range(len(law.rows))]
-    if not any(of.corrects or of.higher for of in feedbacks):
-        return None
-    scaled = []
-    for row, of in zip(law.rows, feedbacks, strict=True):
-        degree = row.degree if row.has_rate else 1
-        rest = (c * factor ** max(degree - 2 - k, 0) for k, c in enumerate(of.higher))
-        scaled.append((of.damping * factor ** (degree - 1), of.stiffness * factor**degree, *rest))
-    faster = law.correction.with_gains(scaled)
-    return loop.of(replace(loop.system, law=law.with_terms([faster]))).parameters
 
 
 class HeldLoop(NamedTuple):

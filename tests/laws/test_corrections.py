@@ -177,17 +177,3 @@ def test_a_row_given_on_accelerations_may_start_with_a_violation_and_a_rate() ->
     ]  # fmt: skip
     assert runs[0]["violation.x"][0] == 0.5
     np.testing.assert_allclose(runs[0]["violation.x"], runs[1]["violation.x"], rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize(
-    "correction", [Baumgarte(3.0, 2.0), SecondOrderCorrection(5.0, 6.0), PFeedback(0.1, 4.0), PFeedback(0.5)]
-)
-def test_numbers_follow_from_gains(correction: Correction) -> None:
-    """Poles that are three times as fast: damping by 3, stiffness by 9."""
-    rows = [Row("height", "height", "holonomic", True, True, 2)]
-    ready = correction.ready(rows)
-    (gains,) = ready.gains(rows)
-    faster = ready.with_gains([(3.0 * gains[0], 9.0 * gains[1])], [True])
-    np.testing.assert_allclose(faster.gains(rows), [(3.0 * gains[0], 9.0 * gains[1])], rtol=1e-12)
-    np.testing.assert_allclose(ready.with_gains([gains], [True]).gains(rows), [gains], rtol=1e-12)
-    assert type(faster) is type(correction)
