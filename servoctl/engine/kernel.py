@@ -47,6 +47,9 @@ def substituted(expressions: Sequence[Array], symbols: Sequence[Array], values: 
     return [from_sx(sx, np.shape(expression)) for sx, expression in zip(found, expressions, strict=True)]
 
 
+WRITTEN_OUT = 400_000
+"""Operations times entries up to which a derivative is written out: beyond, that takes seconds and gigabytes."""
+
 Shape = tuple[int, ...]
 _FLOAT = np.dtype(float)
 
@@ -148,8 +151,13 @@ class Kernel:
         if key not in self._derivatives:
             given = self.function.sx_in()
             value = self.function.call(given)[list(self.outputs).index(of)][entries]
-            x, name = given[list(self.inputs).index(by)], f"{self.name}_{of}_by_{by}"
-            function = ca.Function(name, given, [ca.densify(ca.jacobian(value, x))], list(self.inputs), [name])
+            index, name = list(self.inputs).index(by), f"{self.name}_{of}_by_{by}"
+            x = given[index]
+            if self.length * x.numel() > WRITTEN_OUT:
+                given, slopes = _in_turn(ca.Function(self.name, given, [value]), index)
+            else:
+                slopes = ca.jacobian(value, x)
+            function = ca.Function(name, given, [ca.densify(slopes)], list(self.inputs), [name])
             self._derivatives[key] = Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
         return self._derivatives[key]
 
@@ -225,6 +233,19 @@ class Kernel:
         for (name, shape), value in zip(self.inputs.items(), values, strict=True):
             if np.size(value) != np.prod(shape, dtype=int):
                 raise ValueError(f"{self.name}: {name}: expected shape {shape}, got {np.shape(value)}")
+
+
+def _in_turn(function: Any, index: int) -> tuple[list[Any], Any]:
+    """Symbols of a function's inputs, and its derivative by one of them: one code for all entries, one at a time."""
+    count = function.n_in()
+    given = [ca.MX.sym(function.name_in(i), *function.size_in(i)) for i in range(count)]
+    directions = [ca.MX(*function.size_in(i)) for i in range(count)]
+    entries = directions[index].numel()
+    directions[index] = ca.MX(ca.DM.eye(entries))
+    seeded = count + 1 + index  # inputs of the forward derivative: those of the function, its result, the directions
+    shared = [i for i in range(2 * count + 1) if i != seeded]
+    along = function.forward(1).map(function.name(), "serial", entries, shared, [])
+    return given, along(*given, function(*given), *directions)
 
 
 class _Call(threading.local):

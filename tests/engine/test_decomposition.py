@@ -201,3 +201,21 @@ def test_the_size_of_a_matrix_has_a_finite_slope_at_zero() -> None:
     assert size(np.array([[3.0, 0.0], [0.0, 4.0]]))[0].tolist() == [5.0]
     assert np.isfinite(size.function.jacobian()(np.zeros((2, 2)), 0.0).full()).all()
     assert frobenius(np.zeros((0, 2))) == 0.0
+
+
+@pytest.mark.parametrize("rows", [6, 25])  # 25: a decomposition of more than 20 rows is a call into LAPACK
+def test_a_derivative_of_a_long_function_equals_the_one_that_is_written_out(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    weights = np.random.default_rng(0).standard_normal((rows, rows + 2))
+
+    def derivative() -> Array:
+        of = inputs({"t": (1,), "x": (rows + 2,)})
+        split = decompose(weights * np.cos(of["x"] + of["t"]), TOLERANCE)
+        kernel = Kernel.compile("solution", of, {"now": 1.0 * of["t"], "y": split.solve(of["x"][:rows])})
+        return kernel.derivative("x", "y", slice(1, 4))(0.3, np.linspace(-1.0, 1.0, rows + 2))[0]
+
+    written = derivative()
+    monkeypatch.setattr("servoctl.engine.kernel.WRITTEN_OUT", 0)
+    assert written.shape == (3, rows + 2)
+    np.testing.assert_allclose(derivative(), written, rtol=1e-11, atol=1e-12)  # sums in another order
