@@ -15,7 +15,7 @@ from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
 from hil.emulator.fault_script import read_faults, targets
-from hil.protocols.registry import build, classic_problem, node_class, options_problems, twins
+from hil.protocols.registry import build, classic_problem, node_class, on_emulated_bus, options_problems, twins
 from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.values import Problems
@@ -243,7 +243,8 @@ def _settings(kind: type[Settings], name: str, node: NodeConfig, values: Hil, **
         "name": name, "options": _options(node), "start_tolerance": _start_tolerance(node, values), "fd": fd,
         "brs": rates is not None and fd and rates.switches,
     }  # fmt: skip
-    return kind(**{**same, **made, **more})
+    settings = kind(**{**same, **made, **more})
+    return on_emulated_bus(settings) if bus is not None and bus.interface == EMULATED else settings
 
 
 def _start_tolerance(node: NodeConfig, values: Hil) -> float:

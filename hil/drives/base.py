@@ -101,6 +101,7 @@ class Node(ABC):
     rounds_down: ClassVar[bool] = False  # whether its speeds are: they are wrong by up to a step then, to one side
     fd_remedy: ClassVar[str] = ""  # what makes a node of this protocol speak CAN FD; empty if nothing does
     Options: ClassVar[type[Any]]  # class of its options, a pydantic model
+    on_emulated_bus: ClassVar[Mapping[str, Any]] = {}  # options of an emulated node that a real one must state
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
         self.settings = settings  # its settings in the config

@@ -8,7 +8,7 @@ consumer (0x1016): the loop itself sends our heartbeat, so it stops when the loo
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import nan
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
@@ -40,6 +40,7 @@ class Cia402Encoder(TableNode):
 
     feedback = Feedback.SYNC
     Options: ClassVar[type[Cia402EncoderOptions]] = Cia402EncoderOptions
+    on_emulated_bus: ClassVar[Mapping[str, Any]] = {"counts_per_turn": 65536, "velocity_unit": TURN / 65536}
     _options: Cia402EncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:

@@ -7,10 +7,11 @@ of their installation.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from math import floor, log10
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from hil.drives.base import Drive, FrameEnds, Node
 from hil.drives.options import in_sentences, read_options
@@ -19,6 +20,8 @@ from hil.emulator.node import Twin
 from hil.protocols.protocol import Protocol, imported
 from servoctl.config.document import Problem
 from servoctl.errors import ConfigError, remedy
+
+S = TypeVar("S", bound=SensorSettings)
 
 GROUP = "servoctl.drives"  # group of the entry points that bring protocols
 OWN = "servoctl"  # origin of the protocols in `BUILT_IN`
@@ -99,6 +102,15 @@ def node_class(settings: SensorSettings) -> type[Node]:
         what = f"{settings.protocol} has no encoder nodes: it measures only in reply to commands (use: {capable})"
         raise ConfigError(in_sentences(settings, [Problem(("protocol",), what)]))
     return kind
+
+
+def on_emulated_bus(settings: S) -> S:
+    """The settings of a node on an emulated bus, with the options that only a real node must state."""
+    try:
+        options = node_class(settings).on_emulated_bus
+    except ConfigError:  # there is no such node, which is named elsewhere
+        return settings
+    return replace(settings, options={**options, **settings.options})
 
 
 def classic_problem(settings: SensorSettings) -> str:

@@ -1,5 +1,7 @@
 """Protocols by name and ids on a bus: a broken package and a conflict are named before a frame goes out."""
 
+from math import pi
+
 import pytest
 from packages import Install, install  # noqa: F401
 
@@ -123,6 +125,20 @@ def test_an_id_has_one_owner(drive: str, sensor: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(BELT, rig(drive, sensor), "vm")
     assert f"hil.sensors[0].node: {said}" in str(error.value)
+
+
+def test_units_of_a_cia402_node_may_be_left_out_on_an_emulated_bus_alone() -> None:
+    """Vendors differ in them, so nobody guesses those of a real drive."""
+    nodes = rig("protocol: cia402, node: 1, rated_torque: 0.5, counts_per_turn: 4096", "protocol: cia402, node: 2")
+    settings = load(BELT, nodes, "vm").settings
+    drive, encoder = settings.drives[0].options, settings.sensors[0].options
+    assert drive == {"counts_per_turn": 4096, "velocity_unit": pytest.approx(2 * pi / 65536)}
+    assert encoder == {"counts_per_turn": 65536, "velocity_unit": pytest.approx(2 * pi / 65536)}
+    with pytest.raises(ConfigError) as error:
+        load(BELT, [*nodes, "hil.buses.main={interface: socketcan, channel: can0, bitrate: 1000000}"], "vm")
+    said = str(error.value)
+    assert "hil.drives[0].velocity_unit: is missing" in said and "hil.drives[0].counts" not in said
+    assert "hil.sensors[0].counts_per_turn: is missing" in said
 
 
 def test_a_moteus_owns_every_id_with_its_own_as_destination() -> None:
