@@ -36,7 +36,6 @@ def run(
         EngineName,
         typer.Option(help="auto compiles to C if that pays; vm needs no compiler; numpy is for comparison."),
     ] = "auto",
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print rank and residual of the law too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a config and write a run folder."""
@@ -75,7 +74,7 @@ def run(
     if as_json:
         say_json(summary)
     else:
-        _say_summary(trajectory, summary, phases, verbose)
+        _say_summary(trajectory, summary, phases)
         say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
     outcome = outcome_of_run(summary["status"])
     if outcome is ExitCode.BAD_STATUS and summary.get("error"):
@@ -88,7 +87,7 @@ def _switch(facts: dict[str, Any]) -> str:
     return f"engine c from t = {number(facts['t'])} s on; {facts['note']}" if "t" in facts else str(facts["note"])
 
 
-def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phases, verbose: bool) -> None:
+def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phases) -> None:
     from servoctl.run_folder.values import without_round_off
 
     say(headline(summary))
@@ -102,7 +101,7 @@ def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phas
     _say_long_table(["input", "unit", *keys], rows)
     say_bounds(trajectory, summary)
     say()
-    for line in _evidence(summary, verbose):
+    for line in _evidence(summary):
         say(line)
     say(str(phases), dim=True)
 
@@ -163,15 +162,15 @@ def headline(summary: dict[str, Any]) -> str:
     )
 
 
-def _evidence(summary: dict[str, Any], verbose: bool) -> list[str]:
-    """Lines on energy, bounds and every status except OK; on rank and residual if they are asked for, or tell why."""
+def _evidence(summary: dict[str, Any]) -> list[str]:
+    """Lines on energy, bounds and every status except OK; on rank and residual if they tell why."""
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
     sound = set(counts) <= {"OK"} and summary["status"] == "done"
     lines = []
     if summary.get("rank_min") and sound:
         lines.append("task reachable at all times")
-    if summary.get("rank_min") is not None and (verbose or not sound):
+    if summary.get("rank_min") is not None and not sound:
         low, high = summary["rank_min"], summary["rank_max"]
         rank = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])} [unit/s^2]")
