@@ -29,6 +29,7 @@ from servoctl.config.load import LoadedConfig, named_files
 from servoctl.engine.parameters import Numbers, annotated, parameter_fields
 from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import constant
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.description import read_xml
 from servoctl.mechanics.spatial.urdf import mesh_file
 
@@ -167,7 +168,8 @@ def load_class(path: str, folder: Path, base: type) -> type[Any]:
         names = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
         raise ConfigError(f"{path}: there is no class '{name}' in {source} ({remedy(name, names)})")
     if not isinstance(kind, type) or not issubclass(kind, base):
-        raise ConfigError(f"{path}: {name} is not a {base.__name__} (derive it from servoctl.{base.__name__})")
+        public = "Holonomic, Nonholonomic or SecondOrder" if base is Constraint else base.__name__
+        raise ConfigError(f"{path}: {name} is not a {base.__name__} (derive it from servoctl.{public})")
     return kind
 
 
