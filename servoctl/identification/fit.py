@@ -139,12 +139,12 @@ def _best_rows(
 
 
 def _require_motion(unknowns: Unknowns, rows: FitRows) -> None:
-    """Raises ConfigError if the log stands still."""
+    """Raises ConfigError if the log stands still, as far as unknowns that have a value before can tell."""
     count = unknowns.bodies
     moving = rows.regressor[rows.fitted][:, :, :count] * unknowns.before[:count]
     changes = np.sqrt(np.mean((moving - moving.mean(axis=0)) ** 2, axis=(0, 1)))
     force = np.sqrt(np.mean(moving.sum(axis=2) ** 2)) + np.sqrt(np.mean(rows.residual[rows.fitted] ** 2))
-    if count and np.max(changes, initial=0.0) < STANDSTILL * force:
+    if unknowns.before[:count].any() and changes.max() < STANDSTILL * force:
         raise ConfigError(
             "the log has no excitation: the machine hardly moves, so that torques hardly depend on its parameters "
             "(make a motion with `servoctl excite CONFIG`, run it, and identify that run)"

@@ -66,6 +66,14 @@ def done(*words: str) -> None:
     assert ended.value.code == 0
 
 
+def test_rotors_alone_can_be_asked_for(tmp_path: Path) -> None:
+    """Their values before are zero, so the torque of the model does not show that the machine moves."""
+    true = CONFIG.replace(':LinearArm"', ':LinearArm", parameters: {m1: 2.4, x1: 0.8, I2: 0.2}')
+    config, log = config_of(tmp_path, text=true), written(tmp_path / "log.csv", rows())
+    found = sc.identify(log, ["armature", "friction"], config=config)
+    assert [found.values[f"armature.{name}"] for name in ("u1", "u2")] == pytest.approx(J.tolist(), rel=0.02)
+
+
 def test_a_table_gives_parameters_rotors_friction_and_delay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, log, out = config_of(tmp_path), written(tmp_path / "log.csv", rows()), tmp_path / "found"
     done("identify", str(log), "--config", config, "--out", str(out))
