@@ -7,13 +7,14 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from servoctl.run_folder.trajectory import SETTLING_BAND
-from servoctl.tree.fields import Natural, Positive, PositiveTime, described
+from servoctl.tree.fields import Natural, NumberField, Positive, PositiveTime, described
 from servoctl.tree.rules import Broken, Rules, rule
 
 Method = Literal["rk4", "dop853", "radau"]
 ADAPTIVE = get_args(Method)[1:]  # methods that choose their step from tolerances
 
 DEFAULT_STEP = 0.001  # [s] longest default step of rk4
+FINEST = 2.3e-14  # [-] least relative tolerance of SciPy's methods, 100 times the rounding of a number
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ class Integrator(Rules):
         "step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "
         "divides the period",
     )
-    rtol: Positive | None = described(None, "relative tolerance [-]; default 1e-10, not with rk4")
+    rtol: Annotated[float, NumberField(f"a number >= {FINEST}", least=FINEST)] | None = described(
+        None, "relative tolerance [-]; default 1e-10, not with rk4"
+    )
     atol: Positive | None = described(None, "absolute tolerance [units of the plant]; default 1e-12, not with rk4")
 
     def __post_init__(self) -> None:
