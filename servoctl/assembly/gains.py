@@ -57,8 +57,8 @@ class Spacing:
         return {"delay": at.longest_delay, "lag": at.slowest, "velocity_filter": at.velocity_filter or 0.0}
 
     def longest(self, feedback: RowFeedback) -> float:
-        """Longest h at which a violation with this feedback still decays [s]."""
-        return longest_spacing(feedback, self.timing, self.method)
+        """Longest h at which a violation with this feedback still decays [s]; infinite for an adaptive method."""
+        return math.inf if self.h is None else longest_spacing(feedback, self.timing)
 
     def __str__(self) -> str:
         if self.h is None:
@@ -111,7 +111,7 @@ class RowGains:
         return None if self.spacing.h is None or not self.feedback.corrects else self._growth(self.spacing.h)
 
     def _growth(self, h: float) -> float:
-        return growth(self.feedback, self.spacing.timing, h, self.spacing.method)
+        return growth(self.feedback, self.spacing.timing, h)
 
     def _grows(self, h: float) -> bool:
         # `growth` is 1 at the limit up to rounding, so a marginal h needs both figures to say that it is too long
@@ -152,10 +152,8 @@ class RowGains:
         if not self.feedback.corrects:
             return f"{self.name}: no correction: the {self._error} does not decay"
         line = f"{self.name}: poles of the {self._error} [1/s]: {poles_text(self.feedback.poles)}"
-        if not math.isfinite(self.longest):
+        if self.margin is None or not math.isfinite(self.longest):
             return line
-        if self.margin is None:
-            return f"{line}; stable for {self.spacing.method} up to steps of {_time(self.longest)}"
         return f"{line}; stable up to a {self.spacing.word} of {_time(self.longest)} ({self.margin:.3g} times yours)"
 
     def to_dict(self) -> dict[str, Any]:

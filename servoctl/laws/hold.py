@@ -9,19 +9,19 @@ Limits of gains, for a row as the chain of integrators that the law makes of it:
     held for a period h, d cycles late   z+ = Ad z + Bd w(-d),  w = -K z,  z = (y, y', ..., y^(r-1)):  y^(r) is held
     d + f cycles late, 0 < f < 1         w(-d-1) acts for f h, then w(-d);  with a lag a' = (w - a) / T, y^(r) is a
     velocities from positions            w = -K (y, filtered differences of y),  see `differences`
-    explicit Runge-Kutta step h          |R(s h)| < 1 at the poles s,  R(z) = 1 + sum over k of (b A^(k-1) 1) z^k
+    step h of rk4                        |R(s h)| < 1 at the poles s,  R(z) = 1 + z + z^2/2 + z^3/6 + z^4/24
 
 Design: poles and margins of a run use the same loop with the linearised plant. The state at a sample is (x, lagging
 inputs, delayed commands, f). The map is exact, by matrix exponentials. A limit is computed, not tabulated: the largest
-h at which the violation still decays, from the eigenvalues of (z, lagging inputs, w(-1), ..., w(-d)) or from the
-tableau of the method. The analysis is ours. A closed form serves as a check: `beta' = -kappa beta`, d
-cycles late, is stable for `kappa h < 2 sin(pi / (2 (2 d + 1)))`.
+h at which the violation still decays, from the eigenvalues of (z, lagging inputs, w(-1), ..., w(-d)) or from R. The
+analysis is ours. A closed form serves as a check: `beta' = -kappa beta`, d cycles late, is stable for
+`kappa h < 2 sin(pi / (2 (2 d + 1)))`.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -276,40 +276,22 @@ RK4 = (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)  # R of the classical Runge-Kutta method,
 RK4_LIMIT = 2.785  # largest decay rate times step at which it is stable
 
 
-@cache
-def _stability(method: str) -> Array | None:
-    """Coefficients of R, the highest power first; None for methods that are stable at any step or adapt it."""
-    if method == "rk4":
-        return np.array(RK4)
-    if method != "dop853":
-        return None
-    from scipy.integrate import DOP853  # half a second, for such runs alone
-
-    stage, coefficients = np.ones(len(DOP853.B)), [1.0]
-    for _ in DOP853.B:
-        coefficients.append(float(DOP853.B @ stage))
-        stage = DOP853.A[: len(DOP853.B), : len(DOP853.B)] @ stage
-    return np.array(coefficients[::-1])
-
-
 @lru_cache(KEPT)
-def growth(row: RowFeedback, timing: Timing, h: float, method: str = "rk4") -> float:
-    """Spectral radius of the violation's map over a period or step: it decays below 1; 0: an implicit method.
+def growth(row: RowFeedback, timing: Timing, h: float) -> float:
+    """Spectral radius of the violation's map over a period or step: it decays below 1.
 
     Args:
         row: The feedback.
         timing: How it acts, in periods.
-        h: Period, or step of the method if the law acts continuously [s].
-        method: Integrator of a law that acts continuously.
+        h: Period, or step of rk4 if the law acts continuously [s].
     """
-    return _radius(row, timing, h, method)
+    return _radius(row, timing, h)
 
 
-def _radius(row: RowFeedback, timing: Timing, h: float, method: str) -> float:
+def _radius(row: RowFeedback, timing: Timing, h: float) -> float:
     if timing.period is not None:
         return max(_radius_of_held(row, each, h) for each in timing.extremes)
-    R = _stability(method)
-    return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * row.poles))))
+    return float(np.max(np.abs(np.polyval(RK4, h * row.poles))))
 
 
 def _radius_of_held(row: RowFeedback, timing: Timing, h: float) -> float:
@@ -325,21 +307,21 @@ def _radius_of_held(row: RowFeedback, timing: Timing, h: float) -> float:
 
 
 @lru_cache(KEPT)
-def longest_spacing(row: RowFeedback, timing: Timing, method: str = "rk4") -> float:
-    """The smallest h [s] at which the violation no longer decays; infinite without feedback or for a stable method.
+def longest_spacing(row: RowFeedback, timing: Timing) -> float:
+    """The smallest h [s] at which the violation no longer decays; infinite without feedback.
 
     Delay, lag and velocity filter keep their number of periods.
 
     A position without feedback does not count. The search bisects between a fine h and the first coarse one that is
     unstable.
     """
-    if row.speed <= 0.0 or (timing.period is None and _stability(method) is None):
+    if row.speed <= 0.0:
         return math.inf
     stable = 1e-2 / (row.speed * (1 + timing.at(1.0).lateness))
-    if _radius(row, timing, stable, method) >= 1.0:
+    if _radius(row, timing, stable) >= 1.0:
         return 0.0
     points = (stable * 1.1**k for k in count())
-    return stable_range(lambda h: _radius(row, timing, h, method) < 1.0, points, 40)[0]
+    return stable_range(lambda h: _radius(row, timing, h) < 1.0, points, 40)[0]
 
 
 @lru_cache(KEPT)
