@@ -231,3 +231,15 @@ def test_a_search_that_a_change_elsewhere_leaves_without_its_paths_is_a_warning(
     said = capsys.readouterr().err
     assert f"{'error' if code else 'warning'}: {tmp_path}/c.yaml:" in said and "tune.search.law.correction" in said
     assert ("`tune` would refuse it with this --set" in said) is (code == 0)
+
+
+def test_files_and_classes_are_told_at_once_where_there_is_no_plant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = RIGHT.replace("plants.two_mass_spring:TwoMassSpring", "no_plant.py:P")
+    text = text.replace('"x2 - x1 - l"}\n', '"x2"}\n  - {name: own, class: "no_task.py:T"}\n')
+    text = text.replace("law: {", 'law: {terms: {a: {class: "no_term.py:T"}}, ')
+    lines = told("run", text + "references: {path: {file: none.csv, columns: [x]}}\n", tmp_path, capsys)
+    fields = ["1: plant.class", "5: task.own.class", "6: law.terms.a.class", "15: references.path.file"]
+    assert [line[: len(field)] for line, field in zip(lines, fields, strict=True)] == fields
+    assert all("there is no such file" in line for line in lines)

@@ -206,11 +206,17 @@ def build_task(
     return task
 
 
-def check_task_classes(loaded: LoadedConfig, problems: Problems) -> None:
-    """Notes classes of tasks that cannot be loaded, where there is no plant to build the tasks for."""
+def check_classes(loaded: LoadedConfig, problems: Problems) -> None:
+    """Notes classes of tasks and of the law that cannot be loaded, where there is no plant to build them for."""
     for index, entry in enumerate(loaded.config.task):
         if entry.class_ is not None:
             _class(entry.class_, Constraint, loaded, problems, "task", index)
+    law = loaded.config.law
+    if isinstance(law, LawConfig):
+        if law.class_ is not None:
+            _class(law.class_, Feedback, loaded, problems, "law")
+        for name, term in (law.terms or {}).items():
+            _class(term.class_, OwnTerm, loaded, problems, "law", "terms", name)
 
 
 def _constraint(

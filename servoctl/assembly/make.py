@@ -15,7 +15,7 @@ from servoctl.assembly.build import (
     build_plant,
     build_start,
     build_task,
-    check_task_classes,
+    check_classes,
     place_of,
 )
 from servoctl.assembly.classes import class_stamps, stamp
@@ -129,7 +129,8 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:
     """Builds plant, start and task; raises ConfigError if there is no plant to check names against."""
     plant = build_plant(loaded, problems)
     if plant is None:
-        check_task_classes(loaded, problems)
+        check_classes(loaded, problems)
+        build_references(loaded, None, problems)
         problems.check()
     assert plant is not None
     start = build_start(loaded, plant, problems)

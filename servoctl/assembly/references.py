@@ -1,7 +1,7 @@
 """The section `references` of a config -> signals by name, and what is wrong with them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from servoctl.reference.table import NOT_FINITE, file_curve, finite_curve
 Signals = Mapping[str, Signal]
 
 
-def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Signal]:
-    """Name in equations -> signal; a wrong reference has all columns that the config uses: only it is reported."""
+def build_references(loaded: LoadedConfig, plant: Plant | None, problems: Problems) -> dict[str, Signal]:
+    """Name in equations -> signal; a wrong reference has all columns that the config uses: only it is reported.
+
+    Without a plant, names that it has too are not noted.
+    """
     signals: dict[str, Signal] = {}
     wrong = []
     for reference, values in loaded.config.references.items():
@@ -72,12 +75,14 @@ def _curve(
     return columns, curve
 
 
-def _wrong_name(signal: Signal, plant: Plant, signals: Signals) -> str | None:
+def _wrong_name(signal: Signal, plant: Plant | None, signals: Signals) -> str | None:
     """Why a signal cannot have its name; None if it can."""
     name, column = signal.name, signal.column
     if not name.isidentifier():
         return f"column {column!r}: {name!r} is no name for equations (rename the column, or leave it out of columns)"
-    taken = {"a coordinate": plant.coordinates, "a parameter": parameter_fields(plant), "a reserved word": RESERVED}
+    taken: dict[str, Container[str]] = {"a reserved word": RESERVED}
+    if plant is not None:
+        taken |= {"a coordinate": plant.coordinates, "a parameter": parameter_fields(plant)}
     for kind, names in taken.items():
         if name in names:
             return f"column {column!r}: '{name}' is {kind} already (rename the reference)"
