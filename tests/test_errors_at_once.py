@@ -240,6 +240,6 @@ def test_files_and_classes_are_told_at_once_where_there_is_no_plant(
     text = text.replace('"x2 - x1 - l"}\n', '"x2"}\n  - {name: own, class: "no_task.py:T"}\n')
     text = text.replace("law: {", 'law: {terms: {a: {class: "no_term.py:T"}}, ')
     lines = told("run", text + "references: {path: {file: none.csv, columns: [x]}}\n", tmp_path, capsys)
-    fields = ["1: plant.class", "5: task.own.class", "6: law.terms.a.class", "15: references.path.file"]
+    fields = ["1: plant.class", "5: task.own.class", "6: law.terms.a.class", "16: references.path.file"]
     assert [line[: len(field)] for line, field in zip(lines, fields, strict=True)] == fields
     assert all("there is no such file" in line for line in lines)
