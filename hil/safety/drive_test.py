@@ -14,7 +14,7 @@ from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
-from hil.safety.proof import ProofPlan, State, TorqueProof
+from hil.safety.proof import LARGEST, SMALLEST, ProofPlan, State, TorqueProof
 from servoctl.types import Array
 
 PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
@@ -36,8 +36,8 @@ class Acting(NamedTuple):
 
 
 BACKWARDS = {
-    1.0: "its torque acts the wrong way too, so sign is wrong",
-    -1.0: "its torque acts the right way, so its encoder is wrong",
+    1.0: "its torque acts the wrong way too: sign is wrong, or its load pulls the other way",
+    -1.0: "its torque acts the right way: its encoder is wrong",
 }
 """What is wrong where positions count the wrong way, and so much of the torque acts by them."""
 
@@ -164,33 +164,42 @@ class DriveTest:
         self._limits.confine(self.proof.limits)
 
     def _reconsider(self, now: int) -> None:
-        """Finds out whether the positions of a drive that contradicts the model count the wrong way.
+        """Finds out whether a drive that contradicts the model acts in another way than it seemed to at first.
 
-        As long as its torque is the one that holds the pose, it looks like one of too much torque or another sign.
+        As long as its torque is the one that holds the pose, positions that count the wrong way look like too much
+        torque, and a load heavier than the machine like the wrong polarity.
         """
         for number, row in self._found.items():
             ticks, speeds = len(self.proof.motion.v) - row, np.abs(self.proof.motion.v[row:, number])
-            if ticks in RECONSIDERED and self._acting[number].gravity > 0.0:
-                torque = self._backwards(number, row)
-                if torque is not None:
-                    name = self._rig.drives[number].settings.name
-                    self._monitor.report(now, EventKind.BACKWARDS, name, BACKWARDS[torque])
-                    self._acting[number] = Acting(torque, -1.0)
-            fast = GROWTH * self._rig.drives[number].settings.speed_limit
-            if ticks == RECONSIDERED.stop and speeds[-1] > max(speeds[ticks // 2], fast):
-                self._rig.ladder.ramp(number, now, must=True)  # what it is sent does not stop it
+            settings, ladder = self._rig.drives[number].settings, self._rig.ladder
+            if ticks in RECONSIDERED and self._acting[number].gravity == 1.0:
+                acting = self._other(number, row)
+                if acting is not None:
+                    backwards = acting.gravity < 0.0
+                    kind = EventKind.BACKWARDS if backwards else EventKind.UNSTEADY
+                    detail = BACKWARDS[acting.torque] if backwards else f"{acting.gravity:.2g} times its load pulls it"
+                    self._monitor.report(now, kind, settings.name, detail)
+                    self._acting[number] = acting
+            too_fast = speeds[-1] > max(speeds[ticks // 2], GROWTH * settings.speed_limit)
+            if ticks == RECONSIDERED.stop and too_fast:  # what it is sent does not stop it
+                ladder.ramp(number, now, must=True)
 
-    def _backwards(self, number: int, row: int) -> float | None:
-        """Sign of the torque of a drive whose positions count the wrong way; None: they do not explain much more."""
+    def _other(self, number: int, row: int) -> Acting | None:
+        """How a drive acts if that of its finding leaves much more of its motion unexplained; None: it does not."""
         motion = self.proof.motion
         if motion.together:
             return None
         momentum, turned, weight, impulses = motion.balance(number, row, int(self.proof.struct.c.late))
         least, _ = min(_fit(momentum + weight, [impulse]) for impulse in impulses)
-        _, (torque, _) = min(_fit(turned, [impulse, weight]) for impulse in impulses)  # whatever the machine weighs
-        sign = math.copysign(1.0, torque)
-        rest = min(float(np.linalg.norm(turned - weight - sign * impulse)) for impulse in impulses)
-        return sign if abs(torque) > DISTINCT and CLEARER * rest < least else None
+        rest, (torque, gravity) = min(_fit(momentum, [impulse, -weight]) for impulse in impulses)
+        if gravity < 0.0 and abs(torque) > DISTINCT:
+            other = Acting(math.copysign(1.0, torque), -1.0)
+            rest = min(float(np.linalg.norm(turned - weight - other.torque * impulse)) for impulse in impulses)
+        elif gravity > 1.0 and SMALLEST < torque < LARGEST and self._acting[number].torque < 0.0:
+            other = Acting(1.0, gravity)
+        else:
+            return None
+        return other if CLEARER * rest < least else None
 
     def start(self) -> None:
         """Begins a round of the test, if none goes on and one is left: all brakes are open."""

@@ -63,6 +63,7 @@ HIDDEN = 4.0
 
 JUDGED = 4  # ticks after which a round is judged again, from its middle on
 LATE = 3  # largest number of periods after which the samples show a torque: frames and samples are late
+SLOW = 0.006  # [s] a torque that acts so late does not count as one of the wrong polarity while it turns round
 
 
 def zero_limits(drives: Sequence[DriveSettings], held: Array, dry: Array) -> list[float]:
@@ -174,7 +175,7 @@ class TorqueProof:
         c.m, c.period, c.reversed, c.certain, c.judged = len(drives), period, REVERSED, CERTAIN, JUDGED
         # largest number of periods after which a torque shows
         c.late, c.lag = LATE + math.ceil(plan.lag / period), period + plan.lag
-        c.quarter, c.round_tick = 1, -1
+        c.quarter, c.round_tick, c.slow = 1, -1, math.ceil(SLOW / period)
         self._contradicts = np.zeros(1)
         self.struct.connect(c.round, BoundCall(self._look, [], [self._contradicts]))
         x["most_travel"][:] = 3.0 * np.maximum(plan.travel, plan.position_step)  # largest motion that the test explains

@@ -60,15 +60,19 @@ static int one_way(const proof *p, int i, long long now, int ticks)
   return 1;
 }
 
+/* The torque sent in a tick; that of the first before it. */
+static double sent_in(const proof *p, int i, long long row) { return past(p, row > 0 ? row : 0, SENT_AT)[i]; }
+
 /* Change of the speed, impulse of the torques sent and mean of those that hold over the last ticks, and spread of those sent
-   whose motion may show in them; changes are those of means of `few` samples at both ends: coarse speeds are noisy. */
-static void sum_ticks(proof *p, int i, long long now, int ticks, int few)
+   whose motion may show in them; changes are those of means of `few` samples at both ends: coarse speeds are noisy. Torques
+   act so many ticks `late`. */
+static void sum_ticks(proof *p, int i, long long now, int ticks, int few, int late)
 {
   double impulse = 0.0, first = 0.0, last = 0.0, slow = 0.0, fast = 0.0, held = 0.0;
-  double before = past(p, now - ticks - 1, SENT_AT)[i], least = before, most = before;
+  double before = sent_in(p, i, now - ticks - 1 - late), least = before, most = before;
   for (int j = 0; j <= ticks; ++j) {
     long long row = now - ticks + j;
-    double sent = past(p, row - 1, SENT_AT)[i], speed = past(p, row, SPEED_AT)[i];
+    double sent = sent_in(p, i, row - 1 - late), speed = past(p, row, SPEED_AT)[i];
     if (j) {
       impulse += elapsed_of(p, row) * (sent + before) / 2.0;
       held += past(p, row, HELD_AT)[i];
@@ -98,11 +102,11 @@ static double ratio(double a, double b) { return b > 0.0 ? a / b : 0.0; }
 static double sign_of(double x) { return (x > 0.0) - (x < 0.0); }
 
 /* The torque that acts as a share of that sent in the last ticks, its doubt, and which axes the rest drives. */
-static void find_shares(proof *p, long long now, int ticks)
+static void find_shares(proof *p, long long now, int ticks, int late)
 {
   int m = p->m, few = ticks / 4 > 1 ? ticks / 4 : 1;
   double time = 0.0, turned = 0.0, squares = 0.0, first = 0.0, second = 0.0;
-  for (int i = 0; i < m; ++i) sum_ticks(p, i, now, ticks, few);
+  for (int i = 0; i < m; ++i) sum_ticks(p, i, now, ticks, few, late);
   for (long long j = now - ticks + 1; j <= now; ++j) time += elapsed_of(p, j);
   time *= 1.0 - (few - 1.0) / ticks;
   /* W is that of the first pose; a turn changes it by about its angle */
@@ -140,6 +144,18 @@ static int shows(proof *p, int what, int drive)
   return what;
 }
 
+/* Whether a drive looks reversed however late its torque acts: while a round turns its torque round, one that acts late does. */
+static int reversed_if_late(proof *p, long long now, int ticks, int drive)
+{
+  int shows = 1;
+  for (int late = 1; late <= p->slow && shows && p->round_tick >= 0; ++late) {
+    find_shares(p, now, ticks, late);
+    shows = p->driven[drive] && p->share[drive] + p->doubt[drive] < p->reversed;
+  }
+  find_shares(p, now, ticks, 0);
+  return shows;
+}
+
 /* A motor that drives its axis the wrong way or too strongly, or makes no torque, while the axis moves. No load makes a
    machine fall faster than without torque, so an axis that does is driven by its own motor. */
 static int find_driven(proof *p, long long now)
@@ -150,7 +166,7 @@ static int find_driven(proof *p, long long now)
     if (now <= ticks) return 0;
     for (int i = 0; i < p->m; ++i) any = any || one_way(p, i, now, ticks);
     if (!any) continue;
-    find_shares(p, now, ticks);
+    find_shares(p, now, ticks, 0);
     for (int i = 0; i < p->m; ++i) {
       int driven = p->driven[i] && one_way(p, i, now, ticks);
       double low = driven ? p->share[i] + p->doubt[i] : 1.0, high = driven ? p->share[i] - p->late_doubt[i] : 1.0;
@@ -159,7 +175,8 @@ static int find_driven(proof *p, long long now)
       lowest = smaller(lowest, low);
       highest = larger(highest, high);
     }
-    if (p->share[least] > -MOST_REVERSED && lowest < p->reversed) return shows(p, SHOWS_REVERSED, least);
+    if (p->share[least] > -MOST_REVERSED && lowest < p->reversed && reversed_if_late(p, now, ticks, least))
+      return shows(p, SHOWS_REVERSED, least);
     if (highest > EXCESS) return shows(p, SHOWS_EXCESS, most);
     if (ticks > SPANS[0] && p->loaded[least] && lowest < TORQUELESS) return shows(p, SHOWS_NOTHING, least);
   }

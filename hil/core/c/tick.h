@@ -199,7 +199,7 @@ enum { SHOWS_REVERSED = 1, SHOWS_EXCESS, SHOWS_NOTHING, SHOWS_MOTION, SHOWS_ROUN
 
 typedef struct { /* hil.safety.proof.TorqueProof */
   int m, together;                                /* together: whether motors are redundant */
-  int quarter, late, judged, round_tick;          /* of a round, in ticks; round_tick: -1: there is none */
+  int quarter, late, judged, round_tick, slow;    /* of a round, in ticks; round_tick: -1: there is none; slow: of a torque */
   long long samples, room;                        /* rows that are written, and for which there is memory */
   double period, lag, *rows;                      /* lag: after which speeds show a torque [s]; rows of hil.safety.axis_motion */
   double reversed, certain;                       /* hil.safety.proof.REVERSED and CERTAIN */
