@@ -38,7 +38,7 @@ def test_an_estimator_in_the_loop_changes_no_reaction(row: str, protocol: str, m
 
 
 def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    lossy = make("frames lost now and then", "mit", "standstill", 1034)  # two of b's exchanges in a row are lost
+    lossy = make("frames lost now and then", "mit", "standstill", 1066)  # two of b's exchanges in a row are lost
     calm = make("frames lost now and then", "mit", "standstill", 4)
     played = [play(each) for each in (lossy, calm)]
     assert [(result.ended_by, result.problems) for result in played] == [("stale", ()), ("goes on", ())]
