@@ -8,6 +8,7 @@ import pytest
 import servoctl as sc
 from servoctl.errors import RunFolderError, ServoctlError
 from servoctl.run_folder import load_run
+from servoctl.run_folder.missed import sparse_rows
 from servoctl.run_folder.trajectory import ColumnError, MissingPackageError, Trajectory
 from servoctl.run_folder.values import plain, rms
 from servoctl.types import Status
@@ -226,3 +227,11 @@ def test_rows_too_sparse_for_maximum_and_rms_are_said() -> None:
     assert said[0] is None
     assert said[1].startswith("run.output_step 0.5 s gives 11 rows, too few for maximum and rms")
     assert "rms of task error of distance" in said[1]
+
+
+@pytest.mark.parametrize(("size", "said"), [(1e-12, False), (1.0, True)])
+def test_rounding_of_an_input_makes_no_rows_too_sparse(size: float, said: bool) -> None:
+    t = np.linspace(0.0, 1.0, 21)
+    columns = {"t": t, "u.F": np.full(21, 5.0), "u.G": size * (np.arange(21) % 2)}  # G is 0 in every second row
+    found = sparse_rows(Trajectory(columns, {}, {"status": "done", "tasks": {}}), 0.05)
+    assert (found is not None and "rms of input G would differ by 100 %" in found) is said

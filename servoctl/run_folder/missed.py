@@ -75,7 +75,7 @@ def sparse_rows(trajectory: Trajectory, spacing: float) -> str | None:
     """The sentence that names the task or input whose numbers depend most on the spacing; None if none does.
 
     A run that ended early says so itself: what it did last may be as fast as it likes.
-    Violations below a hundredth of `settling_band` count as none.
+    Violations below a hundredth of `settling_band` count as none, and inputs below a millionth of the largest.
 
     Args:
         spacing: `run.output_step` [s].
@@ -84,7 +84,9 @@ def sparse_rows(trajectory: Trajectory, spacing: float) -> str | None:
         return None
     floor = 0.01 * trajectory.metadata.get("settling_band", SETTLING_BAND)
     sizes = {f"task error of {name}": (trajectory.violation(name), floor) for name in trajectory.tasks}
-    sizes |= {f"input {name}": (u, 0.0) for name, u in trajectory.group("u").items()}
+    inputs = trajectory.group("u")
+    least = 1e-6 * max((rms(trajectory.t, u) for u in inputs.values()), default=0.0)
+    sizes |= {f"input {name}": (u, least) for name, u in inputs.items()}
     changes = {name: _change(trajectory.t, x, least) for name, (x, least) in sizes.items()}
     worst = max(changes, key=lambda name: changes[name], default="")
     if not worst or changes[worst] <= SHARE:
