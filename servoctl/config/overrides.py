@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -242,10 +243,14 @@ def _assigned(values: Mapping[str, Any], parts: list[str], value: Any) -> tuple[
     node: Any = changed
     path: FieldPath = ()
     first_new = len(parts)
-    for part in parts[:-1]:
+    for part, below in pairwise(parts):
         key = _key(node, part, path)
         path = (*path, key)
         if isinstance(node, dict) and node.get(part) is None:
+            named = path in NAMED_LISTS or parts[0] == "log"  # columns of a log may have numbers as names
+            if below.isdecimal() and not named:
+                field = ".".join(map(str, path))
+                raise _RefusedError(f"{field} is not in the config, so it has no entry {below!r} (set {field}=[...])")
             node[part] = [] if path in NAMED_LISTS else {}
             first_new = min(first_new, len(path))
         else:
