@@ -67,7 +67,8 @@ class EventKind(Enum):
     RESPONSE = (
         Reaction.STOP,
         Origin.RIG,
-        "it does not move as its torque says: check torque constant, rated_torque, range table, gear and model",
+        "it does not move as its torque says: check torque constant, rated_torque, range table, gear, encoder nodes "
+        "and model",
     )
     SCALE = (
         Reaction.STOP,

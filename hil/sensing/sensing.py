@@ -49,8 +49,8 @@ class FindingKind(NamedTuple):
 
 
 REMEDY = (
-    "check torque constant, rated_torque, range table, gear and coupling of the drive, and the load in the model; "
-    "or raise hil.safety.tracking"
+    "check torque constant, rated_torque, range table, gear and coupling of the drive, sign and zero of encoder nodes, "
+    "and the load in the model; or raise hil.safety.tracking"
 )
 
 _of_motion = partial(FindingKind, motion=True, by_model=True)

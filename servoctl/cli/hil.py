@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, ExitCode, Phases, heed, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
 from servoctl.cli.run import headline, number, outliers, say_bounds
 
@@ -95,6 +95,7 @@ def hil(
 
 def _run(prepared: "HilRun", folder: Path, view: bool) -> "RunResult":
     """Runs, and prints events, progress and the address of the live page while the loop goes on."""
+    heed()
     with Announcer(prepared.setup.run.name) as announcer:
 
         def tell_address(address: str) -> None:
@@ -244,6 +245,7 @@ def emulate(
 
     with Announcer("") as announcer:
         served = serve(config, changes_of(set_file, overrides), engine, vcan, announcer.say)
+        heed()
         for line in served.notes:
             say(f"emulated on {line}")
         say("running until Ctrl-C")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from hil.recorder import Recorder, read_events
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
+from hil.session.start import Request, start
 from servoctl.errors import RunFolderError
 from servoctl.types import Array
-from tests.faces import on_rig
+from tests.faces import exit_code, on_rig
 from tests.hil.faults.carts.scenario import machine
 from tests.hil.rigs import renewed
 
@@ -126,6 +128,19 @@ def test_a_signal_before_the_first_frame_sends_nothing_and_is_an_interrupted_run
     said = "the operator stops the run (SIGINT, before the first frame)"
     assert story(tmp_path / "run") == ("interrupted", said, ["interrupted"])
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_ctrl_c_that_casadi_swallows_while_the_run_is_made_ready_still_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swallowing(request: Request) -> HilRun:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        return start(request)
+
+    monkeypatch.setattr("hil.session.start.start", swallowing)
+    assert exit_code("hil", "two_mass_spring_drive", "--engine", "vm", "--out", tmp_path / "run") == 130
+    assert not (tmp_path / "run").exists()
 
 
 def test_signals_while_the_folder_is_finished_change_nothing(tmp_path: Path) -> None:

@@ -216,7 +216,13 @@ def test_a_motor_without_torque_and_one_with_too_much_are_named_as_the_brake_ope
 
 
 def tried_on_axes(
-    inertia: np.ndarray, polarity: list[float], period: float, late: float = 0.0, old: int = 0, friction: float = 0.0
+    inertia: np.ndarray,
+    polarity: list[float],
+    period: float,
+    late: float = 0.0,
+    old: int = 0,
+    friction: float = 0.0,
+    begin: int = 14,
 ) -> list[tuple[EventKind, int]]:
     """The test of motors whose forces act so many periods after their tick; speeds are rounded.
 
@@ -225,6 +231,7 @@ def tried_on_axes(
         polarity: Force that acts, as a share of the one sent.
         old: Age of the samples of the first axis [period]; those of the others are new.
         friction: Dry friction of the last axis, which the model knows; it is smooth below 1 cm/s.
+        begin: Tick in which the first round begins.
     """
     m = len(inertia)
     limits: dict[str, Any] = {"torque_limit": 60, "torque_rate_limit": 1e9, "speed_limit": 1.5}
@@ -238,12 +245,12 @@ def tried_on_axes(
     pose = PoseHold(SimpleNamespace(bound=lambda: weightless), drives, period)  # type: ignore[arg-type]
     source = TorqueSource(pose, Limits(drives, period), False, proof)
     y, v, ages = nothing, nothing, np.append(old * period, nothing[1:])
-    sent, speeds, findings = [nothing] * 4, [nothing] * 4, []
+    sent, speeds, findings = [nothing] * 8, [nothing] * 8, []
     while not proof.over and not findings:
         speeds.append(np.round(v / 5e-4) * 5e-4)
         measured = np.append(speeds[-1 - old][:1], speeds[-1][1:])
         findings = proof.judge(period, y, measured, ages, nothing)
-        if len(sent) == 10:
+        if len(sent) == begin:
             proof.start()
         pose.take(Reading(nothing, nothing, nothing, True, 0.0, y, v), [True] * m, [True] * m)  # type: ignore[arg-type]
         source.find(Source(Torques.HOLD, tests=not proof.over), nothing, period)
@@ -261,6 +268,14 @@ def tried_on_axes(
 def test_a_force_that_acts_late_is_not_taken_for_one_of_the_wrong_polarity(period: float, late: float) -> None:
     assert tried_on_axes(np.eye(1), [1.0], period, late) == [(EventKind.PROVED, 0)]
     assert tried_on_axes(np.eye(1), [-1.0], period, late) == [(EventKind.REVERSED, 0)]
+
+
+@pytest.mark.parametrize("begin", range(14, 18))
+def test_a_force_that_acts_a_few_milliseconds_late_is_never_called_reversed(begin: int) -> None:
+    """Its axis goes on against a torque that a round reverses; some spans of ticks are judged in every fourth tick."""
+    for late in (4.5, 6.0):
+        assert tried_on_axes(np.eye(1), [1.0], 0.001, late, begin=begin) == [(EventKind.PROVED, 0)]
+        assert tried_on_axes(np.eye(1), [-1.0], 0.001, late, begin=begin) == [(EventKind.REVERSED, 0)]
 
 
 @pytest.mark.parametrize(("push", "old", "friction"), [(1.0, 1, 0.0), (0.6, 0, 0.2), (-0.6, 0, 0.2)])
