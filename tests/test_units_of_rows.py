@@ -36,7 +36,7 @@ def test_the_unit_of_an_equation_is_that_of_its_terms(equation: str, unit: str) 
 
 
 def test_rates() -> None:
-    assert [per_second(unit) for unit in ("", "m", "rad/s", "m/s^2")] == ["", "m/s", "rad/s^2", "m/s^3"]
+    assert [per_second(unit) for unit in ("", "-", "m", "rad/s", "m/s^2")] == ["", "1/s", "m/s", "rad/s^2", "m/s^3"]
 
 
 def config(tmp_path: Path, row: str) -> Path:

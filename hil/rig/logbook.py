@@ -18,6 +18,7 @@ from hil.loop.timing import COUNTS, PARTS, TickStatistics
 from hil.rig.machine import CompiledTick
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
+from servoctl.expression import per_second
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns
 from servoctl.types import Array
@@ -58,7 +59,7 @@ class Logbook:
         coordinates, actuators = dict(plant.coordinates), dict(plant.actuators)
         truth = {
             **{f"true_q.{name}": unit for name, unit in coordinates.items()},
-            **{f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()},
+            **{f"true_v.{name}": per_second(unit or "-") for name, unit in coordinates.items()},
             **{f"true_u.{name}": unit for name, unit in actuators.items()},
             **{f"{kind}.{name}": "" for kind in ("true_on", "true_brake") for name in actuators},
         }

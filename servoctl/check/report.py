@@ -32,6 +32,7 @@ from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
 from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.errors import TaskError
+from servoctl.expression import per_second
 from servoctl.finding import Finding, Severity
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.margins_at import HeldLoop, held_loops
@@ -245,7 +246,7 @@ def _start(run: Run) -> Iterator[Section]:
     loop, start = run.loop, run.start
     plant = run.system.model.plant
     lines = [
-        f"{name} = {q:.6g} {unit}, rate {v:.6g} {unit or '1'}/s"
+        f"{name} = {q:.6g} {unit}, rate {v:.6g} {per_second(unit or '-')}"
         for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
     ]
     values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}

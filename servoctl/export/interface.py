@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, parts, path_in
+from servoctl.expression import per_second
 from servoctl.laws.corrections import PER_ROW, OfRows
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.motors import displacement_unit
@@ -73,9 +74,8 @@ class Interface:
         n = len(self.coordinates)
         found = {"q": Taken(slice(n), named(self.coordinates))}
         if self.period is None:
-            found["v"] = Taken(
-                slice(n, 2 * n), named({f"{name}'": f"{unit}/s" for name, unit in self.coordinates.items()})
-            )
+            speeds = {f"{name}'": per_second(unit or "-") for name, unit in self.coordinates.items()}
+            found["v"] = Taken(slice(n, 2 * n), named(speeds))
         if self.memory:
             found["memory"] = Taken(slice(2 * n, 2 * n + len(self.memory)), comment(", ".join(self.memory)))
         return found

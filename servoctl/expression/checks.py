@@ -176,8 +176,9 @@ def _foreign(terms: list[tuple[str, str]]) -> tuple[str, str] | None:
 
 
 def per_second(unit: str) -> str:
-    """Unit of the rate of a quantity; empty for an unknown one."""
+    """Unit of the rate of a quantity, `-` for one without a unit; empty for an unknown one."""
     if not unit:
         return ""
     base, _, order = unit.partition("/s")
+    base = "1" if base == "-" else base
     return f"{base}/s" if "/s" not in unit else f"{base}/s^{int(order.lstrip('^') or 1) + 1}"

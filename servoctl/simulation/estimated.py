@@ -15,6 +15,7 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
+from servoctl.expression import per_second
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.mechanics.timing import UnderWay
@@ -51,7 +52,8 @@ def estimate_unit(part: str, unit: str) -> str:
     order = {"q": 0, "v": 1, "disturbance": 2, "sigma": 2}.get(name)
     if order is None:
         return "1"  # in standard deviations
-    return unit if order == 0 else f"{unit or '1'}/s" + ("" if order == 1 else "^2")
+    rate = per_second(unit or "-")
+    return (unit, rate, per_second(rate))[order]
 
 
 def disturbed(terms: Terms, d: Array) -> Terms:

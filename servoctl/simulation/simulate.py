@@ -47,7 +47,7 @@ class Columns:
         """Column -> unit; columns without a unit are left out."""
         units = {"t": "s"}
         for name, unit in self._coordinates.items():
-            units |= {f"q.{name}": unit, f"v.{name}": f"{unit}/s" if unit else "1/s"}
+            units |= {f"q.{name}": unit, f"v.{name}": per_second(unit or "-")}
             force = {"m": "N", "rad": "N m"}.get(unit, f"J/({unit})" if unit else "")
             units |= {f"passive_force.{name}": force, f"servo_force.{name}": force}
             for part in shown_parts(self._loop.system.estimator):
