@@ -321,7 +321,10 @@ def test_stages_are_bands_and_violations_are_those_of_the_task():
     run.metadata["torque_limits"] = dict.fromkeys(run.actuators, 40.0)
     (axes,) = figure(run, "inputs").axes
     assert not any("limit" in str(line.get_gid()) for line in axes.get_lines())
-    assert axes.get_title(loc="right") == "limits far from the inputs: 40"
+    assert axes.get_title(loc="right") == "limits far from the inputs: ±40"
+    run.metadata["law_limits"] = {name: (-30.0, 50.0) for name in run.actuators}
+    (axes,) = figure(run, "inputs").axes
+    assert axes.get_title(loc="right") == "limits far from the inputs: -30, 40"
 
 
 def test_timing_is_drawn_only_for_runs_with_timing(tmp_path):

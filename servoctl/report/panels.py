@@ -123,8 +123,10 @@ def _draw_limits(axes: "Axes", trajectory: Trajectory, inputs: Mapping[str, Arra
                 colour = QUIET if same else shades[name]
                 line = axes.axhline(side, color=colour, linewidth=0.7, gid=f"limit {name} {side:g}")
                 line.set_path_effects([withTickedStroke(spacing=7, angle=sign * 60.0, length=0.7)])
-    if far := sorted({abs(side) for limit in known.values() for side in limit} - near):
-        text = f"limits far from the inputs: {', '.join(f'{limit:g}' for limit in far[:NAMED])}"
+    sides = {side for limit in known.values() for side in limit if abs(side) not in near}
+    if far := sorted({abs(side) for side in sides}):
+        signed = [f"±{size:g}" if {-size, size} <= sides else f"{size if size in sides else -size:g}" for size in far]
+        text = f"limits far from the inputs: {', '.join(signed[:NAMED])}"
         axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET)
 
 
