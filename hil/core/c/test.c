@@ -8,9 +8,7 @@ static const int SPANS[] = {2, 4, 8, 16, 32, 64}; /* ticks over which an axis is
 enum { EACH = 2, IN_TURN = 4 };                   /* the others in turn, one at each tick: a tick has little time */
 
 /* Time by which a drive makes its torque, and measures its speed, late [s]: while a torque changes, what acts of the one
-   before looks like too much. Too much torque is named only beyond this. So is a motor that is reversed in a round, where
-   what acts of the torque before drives the axis against this one, unless filtered speeds are later. Else it is named at
-   once. */
+   before looks like too much. A motor that is reversed is named at once, too much torque only beyond this. */
 static const double LAG = 0.002;
 
 static const double MOVING = 3.0;   /* an axis moves from here on [steps of the measured speed] */
@@ -165,15 +163,13 @@ static int find_driven(proof *p, long long now)
   for (int span = 0; span <= EACH; ++span) {
     int ticks = SPANS[span < EACH ? span : EACH + (now + 1) % IN_TURN], any = 0, least = 0, most = 0;
     double lowest = INFINITY, highest = -INFINITY;
-    double later = p->round_tick < 0 ? 0.0 : larger(0.0, 1.0 - (p->lag - p->period) / LAG);
     if (now <= ticks) return 0;
     for (int i = 0; i < p->m; ++i) any = any || one_way(p, i, now, ticks);
     if (!any) continue;
     find_shares(p, now, ticks, 0);
     for (int i = 0; i < p->m; ++i) {
       int driven = p->driven[i] && one_way(p, i, now, ticks);
-      double doubt = p->doubt[i] + later * (p->late_doubt[i] - p->doubt[i]);
-      double low = driven ? p->share[i] + doubt : 1.0, high = driven ? p->share[i] - p->late_doubt[i] : 1.0;
+      double low = driven ? p->share[i] + p->doubt[i] : 1.0, high = driven ? p->share[i] - p->late_doubt[i] : 1.0;
       if (low < lowest) least = i;
       if (high > highest) most = i;
       lowest = smaller(lowest, low);
