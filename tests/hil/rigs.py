@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hil.assembly.emulation import emulated_rig, environment_of, make_emulator
+from hil.assembly import emulation
+from hil.assembly.emulation import emulated_rig, environment_of
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.emulator.emulator import Emulator
@@ -183,7 +184,7 @@ def play(
     prepared = _setup(rig, sets)
     setup = renewed(prepared, faults or prepared.settings.values.faults)
     assert len(setup.settings.faults) == len(setup.settings.values.faults), "a fault is not well-formed"
-    emulator = make_emulator(setup, "vm", _plant(rig, sets))
+    emulator = emulation.make_emulator(setup, "vm", _plant(rig, sets))
     begin(emulator)
     environment = environment_of(setup, emulator)
 

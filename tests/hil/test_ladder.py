@@ -16,6 +16,7 @@ from hil.safety import EventKind
 from hil.safety.ladder import Ladder, Rung, longest_ramp
 from hil.safety.plan import Stage
 from hil.session.notes import preflight
+from tests.hil.command_observer import observed
 from tests.hil.emulation import MILLISECOND, drive_settings
 from tests.hil.rigs import RACK, Played, Rig, lift, play
 from tests.hil.test_monitor import Silent, settings
@@ -256,11 +257,12 @@ def test_commands_that_wait_on_a_dead_bus_enable_no_drive_when_all_restart(at: f
     names = [f"u{number}" for number in range(1, 7)]
     faults = [{"kind": "reboot", "drive": name, "at": at, "for": 0.05} for name in names]
     short = ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1")
-    played = play(Rig("coordinated_robots_moteus", short), faults=faults)
+    with observed() as observers:
+        played = play(Rig("coordinated_robots_moteus", short), faults=faults)
     on = played.group("true_on")
     first_off = int(np.argmax((on == 0).all(axis=1) & (played["t"] > played["t"][played.rows_in("full")][0])))
     assert not on[first_off:].any()
-    assert not played.emulator.observer.report() and not played.unconfirmed
+    assert [each.report() for each in observers] == [[]] and not played.unconfirmed
 
 
 def test_the_pre_flight_list_says_how_an_axis_stops_without_the_loop() -> None:
@@ -298,11 +300,12 @@ def test_the_drives_of_a_dead_bus_stop_by_themselves_and_those_of_the_other_unde
 @pytest.mark.parametrize(("rig", "drive"), [("S", "F4"), ("V rack", "F"), ("V rack moteus", "F"), ("S cia402", "F4")])
 def test_a_drive_whose_fault_goes_away_by_itself_makes_no_torque_again(rig: str, drive: str) -> None:
     gone = {"kind": "drive_fault", "at": 0.1, "drive": drive, "clear": True, "for": 0.04}
-    played = play(rig, faults=[gone], duration=0.2)
+    with observed() as observers:
+        played = play(rig, faults=[gone], duration=0.2)
     off = int(np.argmax(played[f"true_on.{drive}"][1:] < played[f"true_on.{drive}"][:-1])) + 1
     assert "drive_fault" in played.kinds and not played.unconfirmed
     assert not played[f"true_on.{drive}"][off:].any()
-    assert not played.emulator.observer.report()
+    assert [each.report() for each in observers] == [[]]
 
 
 def test_a_drive_that_is_lost_makes_no_other_encoder_suspect() -> None:
