@@ -27,7 +27,7 @@ class Acting(NamedTuple):
     """How a drive acts, by its own samples: W y'' = torque u - gravity g."""
 
     torque: float = 1.0  # torque that acts, as a share of that sent
-    gravity: float = 1.0  # -1: its positions count backwards, so gravity acts the other way
+    gravity: float = 1.0  # that acts, as a share of the model's; -1: its positions count backwards
 
     @property
     def correction(self) -> float:

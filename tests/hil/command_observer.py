@@ -35,6 +35,8 @@ ROUNDED = 4
 """Steps of the wire by which a change of torque may exceed the limit: two frames are each a step off, and each carries
 what the one before it has left, up to a step."""
 
+SINGLE = 2.0**-23  # largest error of the difference of two numbers of 32 bits, as a share of the larger one
+
 GRACE = 100_000_000  # [ns] a torque without an enabling command within this time counts as a torque after a disable
 
 
@@ -131,7 +133,7 @@ class CommandReader(ABC):
         turns = torque * before < 0 and size > quantum  # a frame may have no zero, but a step to either side of it
         # the torque that holds the pose is sent before the drive is enabled and its brake opens
         exempt = drive.brake and not self.enabled
-        rounded = ROUNDED * quantum
+        rounded = ROUNDED * quantum + size * SINGLE
         if step > rounded and (size > abs(before) or turns) and not exempt:
             self._check_rate(torque, step - rounded, frame)
         if not self.enabled and self._disabled_once and size > quantum and self._early is None:
