@@ -250,6 +250,7 @@ def _watchdogs(setup: RigSetup) -> Iterator[str]:
 
 
 NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
+    lambda setup: ["hil.tick has no effect: C computes every tick (remove it)"] if setup.settings.values.tick else [],
     _beyond_file,
     _unreadable,
     lambda setup: [f"{drive.settings.name}: {drive.assumption}" for drive in setup.drives if drive.assumption],

@@ -302,6 +302,9 @@ class Hil(Section):
     velocity_filter: PositiveTime | None = Field(
         default=None, description="time constant of that filter [s]; left out: two periods"
     )
+    tick: Literal["auto", "c", "python"] | None = Field(
+        default=None, description="without effect: C computes every tick; configs of the time before may have it"
+    )
     safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
     emulation: Emulation = Field(default=Emulation(), description="properties of emulated drives")
     live: dict[str, Interval] = Field(

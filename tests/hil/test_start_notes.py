@@ -31,6 +31,11 @@ def test_virtual_time_has_no_use_for_real_time_rights() -> None:
         assert begun.notes.count("time is virtual: --require-rt and --cpu have no effect") == said
 
 
+@pytest.mark.parametrize("tick", ["auto", "c", "python"])
+def test_a_config_that_chooses_who_computes_a_tick_runs_and_hears_that_it_cannot(tick: str) -> None:
+    assert load(BELT, (f"hil.tick={tick}",)).notes[0] == "hil.tick has no effect: C computes every tick (remove it)"
+
+
 def test_a_drive_that_cannot_hold_the_start_pose_is_refused_before_anything_is_sent() -> None:
     said = r"holding it there takes more than the limit of joint2 \(-17\.26 N m, torque_limit is 17\) \(raise it"
     with pytest.raises(ConfigError, match=said):
