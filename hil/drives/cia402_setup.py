@@ -84,7 +84,7 @@ POLARITY, ENCODER_POLARITY = 0xE0, 0xC0
 """Bits of 0x607E: 7 turns positions and 6 speeds; 5, of some makers, torques (Mitsubishi MR-J5, 607Eh)."""
 TURNED = {POLARITY: "positions, speeds and torques", ENCODER_POLARITY: "positions and speeds"}
 TORQUE_LIMITS = 0x60E0, 0x60E1, 0x6073
-"""Objects that limit torque beside 0x6072; some drives can only be read there, and 0 says that one is not used."""
+"""Objects that limit torque as 0x6072 does. Some drives have them for reading only; 0: the limit is not used."""
 
 UNKNOWN_RAMP = "the deceleration of its quick stop is its own setting"
 

@@ -148,17 +148,17 @@ class DriveTest:
         for finding in proof.judge(tick.elapsed / SECOND, *samples):
             self._monitor.report(tick.began, finding.kind, drives[finding.drive].settings.name, finding.detail)
             if finding.kind is EventKind.RESPONSE or (finding.kind is EventKind.REVERSED and finding.driven):
-                self._correct(finding.drive, Acting(proof.axes[finding.drive].response))
+                self._correct(finding.drive)
             elif finding.kind in (EventKind.REVERSED, EventKind.UNSTEADY, EventKind.TORQUELESS):
                 # its own control would drive it on, or wait for a standstill that does not come: its brake closes at
                 # once, or it goes off where it has none and hardly moves, and the others stop
                 self._rig.ladder.misled.add(finding.drive)
                 self._rig.ladder.ramp(finding.drive, tick.began, must=True)
 
-    def _correct(self, number: int, acting: Acting) -> None:
+    def _correct(self, number: int) -> None:
         drive = self._rig.drives[number]
-        self._acting[number] = acting
-        self._found.setdefault(number, len(self.proof.motion.v) - 1)
+        self._acting[number] = Acting(self.proof.axes[number].response)
+        self._found[number] = len(self.proof.motion.v) - 1
         self._rig.ladder.misled.add(number)
         self.proof.limits[number] = drive.settings.torque_limit
         self._limits.confine(self.proof.limits)
