@@ -13,10 +13,13 @@ from servoctl.cli import main
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Correction
 from servoctl.linear import analyse
-from servoctl.linear.convert import linear_at, state_at
+from servoctl.linear.convert import state_at
+from servoctl.linear.jacobians import local
 from servoctl.linear.margins import margins
 from servoctl.linear.modes import means_of_clusters, modes
 from servoctl.linear.reserve import reserve
+from servoctl.linear.sampled import LocalLoop
+from servoctl.mechanics.timing import Timing
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.settings import Integrator, Settings
 from servoctl.types import State
@@ -116,8 +119,8 @@ def test_the_delayed_map_has_the_poles_of_its_polynomial(delay: int) -> None:
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_the_gain_margin_of_a_sampled_loop_is_the_closed_form(delay: int) -> None:
     run = mass_run(sc.PFeedback(0.25), False, 0.02)
-    linear = linear_at(run, run.start, np.zeros(0), delay=delay)
-    (found,) = margins(linear, ["F"])
+    timing = Timing.of(0.02, ["F"], delay * 0.02)
+    (found,) = margins(LocalLoop(local(run, run.start, np.zeros(0)), timing).linear, ["F"])
     limit = 2 * math.sin(math.pi / (2 * (2 * delay + 1)))
     assert found.gain == pytest.approx(limit / (4.0 * 0.02), rel=1e-4)
     assert found.gain_down == 0.0
@@ -126,7 +129,7 @@ def test_the_gain_margin_of_a_sampled_loop_is_the_closed_form(delay: int) -> Non
 def test_margins_of_a_double_integrator_are_the_closed_form() -> None:
     """L = (2 a s + a^2) / s^2: |L| = 1 at w = a sqrt(2 + sqrt(5)), with the phase margin atan(2 w / a)."""
     run = mass_run(sc.Baumgarte(3.0, 3.0), True)
-    (found,) = margins(linear_at(run, run.start, np.zeros(0)), ["F"])
+    (found,) = margins(LocalLoop(local(run, run.start, np.zeros(0)), Timing(None)).linear, ["F"])
     w = 3.0 * math.sqrt(2.0 + math.sqrt(5.0))
     phase = math.atan(2.0 * w / 3.0)
     assert (found.gain, found.gain_down) == (math.inf, 0.0)

@@ -10,7 +10,6 @@ Of the box of `law.uncertainty` all corners are compared, or random ones if ther
 machines inside.
 """
 
-import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from servoctl.assembly.context import run_timing
 from servoctl.assembly.uncertainty import in_words, machine_errors, uncertainty_box
 from servoctl.engine.parameters import field_of, parameter_names
 from servoctl.errors import ConfigError
-from servoctl.linear.jacobians import compiled, local
+from servoctl.linear.jacobians import compiled, local, nearest
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode
 from servoctl.linear.sampled import least_stable, timings
@@ -110,15 +109,6 @@ def _margins(run: Run, t: float, x: Array, real: Array) -> tuple[Margins, ...]:
     return tuple(margins_at(run, state, memory, timing, real, exact=False) for timing in timings(run))
 
 
-def nearest(run: Run, t: float, x: Array, real: Array) -> tuple[State, Array]:
-    """The state on the passive constraints of a plant with these parameters nearest to x, and the memory."""
-    if run.system.model.passive_rows:
-        other = copy.copy(compiled(run))
-        other.parameters = real
-        x = other.projected(t, x)
-    return run.loop.split(t, x)
-
-
 LARGEST_IS_WORST = {"growth": True, "gain": False, "gain_down": True, "phase": False, "delay": False}
 """Figure -> whether the machine with the largest one is the worst."""
 
@@ -189,11 +179,10 @@ def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
     if not box or run.system.law is None:
         return BoxAnalysis()
     x = run.loop.x_at(at, memory)
-    errors, corners = machine_errors(box)
     machines = [({}, compiled(run).parameters), *box_machines(run)]
-    compared = [(error, _margins(run, at.t, x, real)) for error, real in machines]
-    found = [_worst(timing, [(error, each[i]) for error, each in compared]) for i, timing in enumerate(timings(run))]
-    return BoxAnalysis(box, len(errors), corners, tuple(found))
+    compared = [(errors, _margins(run, at.t, x, real)) for errors, real in machines]
+    found = [_worst(timing, [(errors, each[i]) for errors, each in compared]) for i, timing in enumerate(timings(run))]
+    return BoxAnalysis(box, len(machines) - 1, machine_errors(box)[1], tuple(found))
 
 
 def _worst(timing: Timing, compared: list[tuple[Mapping[str, float], Margins]]) -> BoxMargins:

@@ -11,8 +11,8 @@ from servoctl.assembly.make import make_system
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.laws.robust import ESTIMATE
-from servoctl.linear.jacobians import Frame, local, outputs, states
-from servoctl.linear.sampled import Linear, LocalLoop
+from servoctl.linear.jacobians import local, outputs, states
+from servoctl.linear.sampled import LocalLoop
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.simulation.closed_loop import Loop
@@ -75,15 +75,13 @@ def _expect(loop: Loop, estimator: AttachedEstimator, state: State, memory: Arra
     parts["q"][:] = state.q - h * parts["v"] - h * h / 2.0 * a
 
 
-Time = Literal["run", "continuous", "discrete"]
-
 HELD_STEPS = 20  # steps of rk4 in one hold if the run has no fixed step
 
 
 def linearize(
     run: Run | Plant,
     at: State | float | None = None,
-    time: Time = "run",
+    time: Literal["run", "continuous", "discrete"] = "run",
     period: float | None = None,
     delay: float | None = None,
     full: bool = False,
@@ -107,7 +105,23 @@ def linearize(
         TaskError: The plant cannot be differentiated, the run stops before that time, or the arguments do not fit.
     """
     run = _alone(run, at) if isinstance(run, Plant) else run
-    return as_state_space(run, linear_at(run, *state_at(run, at), time, period, delay, full))
+    actuators, (start, memory) = len(run.system.model.plant.actuators), state_at(run, at)
+    if time not in ("run", "continuous", "discrete"):
+        raise TaskError(f"linearize: time: expected run, continuous or discrete, got {time!r}")
+    if not actuators:
+        raise TaskError("linearize: the plant has no actuators (nothing to add to)")
+    h = None if time == "continuous" else period or run.settings.period
+    if time == "discrete" and h is None:
+        raise TaskError("linearize: period: the run has none (give one [s])")
+    if delay is not None and (delay < 0 or (delay and h is None)):
+        raise TaskError(f"linearize: delay: expected cycles of a period, got {delay} (give time='discrete')")
+    import control  # with SciPy's signals almost a second: only who asks for the system pays it
+
+    timing = _timing(run, h, delay)
+    around = local(run, start, memory, "full" if full else "fixed", ahead=(h or 0.0) / 2)
+    linear = LocalLoop(around, timing).linear
+    names = _named(run, _state_names(run, len(around.A), len(linear.A), timing))
+    return control.ss(linear.A, linear.B, linear.C, np.zeros((len(linear.C), actuators)), linear.period or 0, **names)
 
 
 def _alone(plant: Plant, at: State | float | None) -> Run:
@@ -118,46 +132,11 @@ def _alone(plant: Plant, at: State | float | None) -> Run:
     return Run(type(plant).__name__, make_loop(system, "vm"), at, Settings(1.0))
 
 
-def as_state_space(run: Run, linear: Linear) -> "control.StateSpace":
-    """A linear system of python-control, with names."""
-    import control  # with SciPy's signals almost a second: only who asks for the system pays it
-
-    D = np.zeros((len(linear.C), linear.B.shape[1]))
-    timebase = 0 if linear.period is None else linear.period
-    return control.ss(linear.A, linear.B, linear.C, D, timebase, **_named(run, list(linear.states)))
-
-
 def _named(run: Run, states: list[str]) -> dict[str, Any]:
     """Names for python-control, which does not allow dots."""
     names = {"inputs": list(run.system.model.plant.actuators), "outputs": outputs(run), "states": states}
     plain = {kind: [name.replace(".", "_") for name in listed] for kind, listed in names.items()}
     return {"name": run.name.replace(".", "_"), **plain}
-
-
-def linear_at(
-    run: Run,
-    at: State,
-    memory: Array,
-    time: Time = "run",
-    period: float | None = None,
-    delay: float | None = None,
-    full: bool = False,
-    real: Array | None = None,
-) -> Linear:
-    """As `linearize`, at a state; `real`: parameters of the plant if they differ from those of the law's model."""
-    if time not in ("run", "continuous", "discrete"):
-        raise TaskError(f"linearize: time: expected run, continuous or discrete, got {time!r}")
-    if not run.system.model.m:
-        raise TaskError("linearize: the plant has no actuators (nothing to add to)")
-    h = None if time == "continuous" else period or run.settings.period
-    if time == "discrete" and h is None:
-        raise TaskError("linearize: period: the run has none (give one [s])")
-    if delay is not None and (delay < 0 or (delay and h is None)):
-        raise TaskError(f"linearize: delay: expected cycles of a period, got {delay} (give time='discrete')")
-    timing = _timing(run, h, delay)
-    frame: Frame = "full" if full else "fixed"
-    found = LocalLoop(local(run, at, memory, frame, real, ahead=(h or 0.0) / 2), timing).linear
-    return replace(found, states=_state_names(run, found, timing))
 
 
 def _timing(run: Run, period: float | None, delay: float | None) -> Timing:
@@ -166,17 +145,14 @@ def _timing(run: Run, period: float | None, delay: float | None) -> Timing:
     return replace(run_timing(run.system, run.settings), period=period)
 
 
-def _state_names(run: Run, linear: Linear, timing: Timing) -> tuple[str, ...]:
-    """Names of the states: the mechanism, then torques that lag, then delayed commands."""
-    body = tuple(name for name in linear.states if name.startswith("y"))
-    actuators = list(run.system.model.plant.actuators)
-    more = len(linear.states) - len(body)
-    if not more or timing.period is None:
-        return tuple(states(run)) if len(body) == len(states(run)) else body
-    torques = [f"torque.{name}" for name, lag in zip(actuators, timing.lag, strict=True) if lag > 0.0]
-    ages = (more - len(torques)) // len(actuators)
-    waiting = [f"u.{name} {age} late" for age in range(1, ages + 1) for name in actuators]
-    return (*(states(run) if len(body) == len(states(run)) else body), *torques, *waiting)
+def _state_names(run: Run, size: int, total: int, timing: Timing) -> list[str]:
+    """Names of the states: `size` of the mechanism, then, up to `total`, torques that lag and delayed commands."""
+    actuators, names = list(run.system.model.plant.actuators), states(run)
+    body = names if len(names) == size else [f"y{i + 1}" for i in range(size)]
+    lagging = zip(actuators, timing.lag, strict=True) if timing.period is not None else ()
+    torques = [f"torque.{name}" for name, lag in lagging if lag > 0.0]
+    ages = (total - size - len(torques)) // len(actuators)
+    return [*body, *torques, *(f"u.{name} {age} late" for age in range(1, ages + 1) for name in actuators)]
 
 
 def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:

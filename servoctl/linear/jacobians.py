@@ -9,6 +9,7 @@ Design: the command is a separate input, so that hold, delay and filter can be p
 is left out: its slope at rest is valid at zero speed only.
 """
 
+import copy
 from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -72,6 +73,16 @@ def compiled(run: Run) -> Loop:
     return traced
 
 
+def nearest(run: Run, t: float, x: Array, real: Array | None = None) -> tuple[State, Array]:
+    """The state on the passive constraints of the plant nearest to x, and the memory; `real` as of `local`."""
+    loop = compiled(run)
+    if run.system.model.passive_rows:
+        other = copy.copy(loop)
+        other.parameters = loop.simulated().parameters if real is None else real
+        x = other.projected(t, x)
+    return loop.split(t, x)
+
+
 def outputs(run: Run) -> list[str]:
     """Names of y."""
     plant, rows = run.system.model.plant, run.system.model.task_rows
@@ -122,7 +133,8 @@ def local(
     """
     loop, p = compiled(run), plant_parameters(run, real)
     x, n, m = loop.x_at(at, memory), run.system.model.n, run.system.model.m
-    of_law, slopes, inputs = loop.parameters if law is None else law, loop.held_slopes_kernel, _inputs(loop)
+    of_law, slopes = loop.parameters if law is None else law, loop.held_slopes_kernel
+    inputs = np.r_[:m, loop.layout.slices["memory_rate"]]
     command = loop.control_kernel(at.t, x, of_law)[0]
     K = loop.control_kernel.derivative("x")(at.t, x, of_law)[0][inputs]
     # the log part of a row begins with the violations
@@ -148,12 +160,6 @@ def local(
     else:
         A, B = W.T @ Fx @ W, W.T @ B
     return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, f)
-
-
-def _inputs(loop: Loop) -> list[int]:
-    """Indices of the inputs in a command: the actuators, then the rates of the controller memory."""
-    memory = loop.layout.slices["memory_rate"]
-    return [*range(loop.system.model.m), *range(memory.start, memory.stop)]
 
 
 def null_space(E: Array) -> Array:

@@ -108,13 +108,7 @@ def _crossings(omega: Array, g: Array, at: Respond, part: Callable[[Array], Arra
 
 
 def _changes(omega: Array, values: Array, at: Callable[[Array], Array]) -> tuple[Array, Array]:
-    """Narrow intervals [low, high] of frequency in which a discrete function changes its value, by bisection.
-
-    Args:
-        omega: Frequencies [rad/s], rising.
-        values: The function there.
-        at: The function.
-    """
+    """Narrow intervals [low, high] of frequency in which the discrete function `at` changes its value, by bisection."""
     left = np.flatnonzero(values[1:] != values[:-1])
     low, high, before = omega[left], omega[left + 1], values[left]
     for _ in range(HALVINGS if len(left) else 0):

@@ -87,28 +87,21 @@ def margins_at(
     """
     loop = LocalLoop(local(run, state, memory, real=real), timing)
     if not loop.stable:
-        return Margins(timing, _growth(loop), ())
+        return Margins(timing, loop.growth, ())
     linear = loop.linear
     found = margins(linear, list(run.system.model.plant.actuators))
     if not exact:
-        return Margins(timing, _growth(loop), tuple(found))
-    sharp = tuple(_with_exact_delay(loop, i, one) for i, one in enumerate(found))
+        return Margins(timing, loop.growth, tuple(found))
+    sharp = tuple(replace(one, delay=_delay(loop, one.delay, i)) for i, one in enumerate(found))
     together = _delay(loop, at_once_delay(linear), None)
-    return Margins(timing, _growth(loop), sharp, together)
-
-
-def _growth(loop: LocalLoop) -> float:
-    poles = np.linalg.eigvals(loop.matrix)
-    return float(poles.real.max() if loop.timing.period is None else np.abs(poles).max())
-
-
-def _with_exact_delay(loop: LocalLoop, actuator: int, found: Margin) -> Margin:
-    """The margin with an exact delay: with more delay a sampled loop has another response, so it is searched for."""
-    return replace(found, delay=_delay(loop, found.delay, actuator))
+    return Margins(timing, loop.growth, sharp, together)
 
 
 def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
-    """Smallest additional delay at which a loop is unstable [s], near an estimate."""
+    """Smallest additional delay at which a loop is unstable [s], near an estimate.
+
+    With more delay a sampled loop has another response, so its exact delay is searched for.
+    """
     if loop.timing.period is None or not 0.0 < estimate < LONGEST * loop.timing.period:
         return estimate
 
@@ -157,8 +150,7 @@ def held_loops(run: Run) -> list[HeldLoop]:
     if not LocalLoop(at, Timing(None)).stable:
         return []
     loops = [least_stable(at, timing) for timing in held]
-    radii = [float(np.abs(np.linalg.eigvals(loop.matrix)).max(initial=0.0)) for loop in loops]
-    judged = [HeldLoop(loop.timing, radius, loop.stable) for loop, radius in zip(loops, radii, strict=True)]
+    judged = [HeldLoop(loop.timing, loop.growth, loop.stable) for loop in loops]
     if has_unknown_gains(run.system):
         return judged
     return [loop._replace(stable=loop.stable or loop.rate * run.settings.duration < SLOW) for loop in judged]

@@ -21,11 +21,13 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.context import run_timing
-from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters
+from servoctl.linear.jacobians import RANK, compiled, local, nearest, null_space, plant_parameters
 from servoctl.linear.sampled import (
     CIRCLE,
     DEADBEAT,
+    REPEATED,
     ROUNDING,
+    clusters,
     continuous_pole,
     least_stable,
     means_of_clusters,
@@ -86,11 +88,10 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     Each group has the least stable mode first. In a sampled run, task and internal modes are those of the loop from
     sample to sample, with hold, delay and lag.
     """
-    loop = compiled(run)
-    x, p = loop.x_at(at, memory), plant_parameters(run)
-    if run.system.model.passive_rows:  # off the constraints, their stabilisation would act on the task as well
-        x = loop.simulated().projected(at.t, x)
-    at, memory = loop.split(at.t, x)
+    loop, p = compiled(run), plant_parameters(run)
+    # off the passive constraints, their stabilisation would act on the task as well
+    at, memory = nearest(run, at.t, loop.x_at(at, memory))
+    x = loop.x_at(at, memory)
     full = local(run, at, memory, "full")
     J = full.A + full.B @ full.K
     _, E, H = error_kernel(loop)(at.t, x, p, full.f)
@@ -130,13 +131,13 @@ def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[
     free_motion = null_space(np.vstack([errors, kept])).T  # of q and v, not of what the controller remembers
     S, end = np.vstack([errors, free_motion, kept]), len(errors) + len(free_motion)
     shares = np.real((S @ right[:size]) * (np.linalg.pinv(right)[:, :size] @ np.linalg.pinv(S)).T)
-    clusters = _clusters(z)
+    together = clusters(z, REPEATED)
     offset = task[0].place.start if task else 0
-    free = {i: rank - k for one in clusters for rank in [float(shares[len(errors) : end, one].sum())]
+    free = {i: rank - k for one in together for rank in [float(shares[len(errors) : end, one].sum())]
             for k, i in enumerate(one)}  # fmt: skip
     internal = set(sorted(free, key=lambda i: -min(free[i], 1.0))[: len(free_motion)])
     found = []
-    for one in clusters:
+    for one in together:
         mean = complex(z[one].mean())
         mean = complex(mean.real, 0.0) if abs(mean.imag) <= 1e-12 else mean
         if abs(mean) <= DEADBEAT:
@@ -153,17 +154,6 @@ def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[
             else:
                 found.append(Mode(pole, name if largest > NOTHING else other, "task", "", mean))
     return sorted(found, key=lambda mode: (mode.group != "task", -mode.pole.real, mode.pole.imag))
-
-
-def _clusters(z: Array) -> list[list[int]]:
-    """Groups of indices of eigenvalues that are equal up to rounding."""
-    left, found = list(np.argsort(-np.abs(z), kind="stable")), []
-    while left:
-        reach = 4.0 * np.sqrt(ROUNDING)
-        near = [int(i) for i in left if abs(z[i] - z[left[0]]) <= reach]
-        found.append(near)
-        left = [i for i in left if int(i) not in near]
-    return found
 
 
 def _mostly(sizes: Array, names: list[str]) -> str:

@@ -24,9 +24,9 @@ from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_g
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.hold import stable_range
-from servoctl.linear.box import box_machines, nearest
+from servoctl.linear.box import box_machines
 from servoctl.linear.convert import settled_memory
-from servoctl.linear.jacobians import local
+from servoctl.linear.jacobians import local, nearest
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
 from servoctl.types import Array
 
@@ -92,13 +92,8 @@ def _loops(run: Run) -> Iterator[Linear]:
     """The linearised loop at the start, with each timing: of the simulated plant, and of machines of the box."""
     if run.system.law is None or not run.loop.differentiable:
         return
-    x = run.loop.x_at(run.start, settled_memory(run.loop, run.start))
-    if run.system.model.passive_rows and run.system.simulated is not None:
-        x = run.loop.simulated().projected(run.start.t, x)
-    (state, memory), law = run.loop.split(run.start.t, x), _unlimited(run)
-    for timing in timings(run):
-        yield LocalLoop(local(run, state, memory, law=law), timing).linear
-    for _, real in box_machines(run):
+    x, law = run.loop.x_at(run.start, settled_memory(run.loop, run.start)), _unlimited(run)
+    for real in (None, *(machine for _, machine in box_machines(run))):
         state, memory = nearest(run, run.start.t, x, real)
         for timing in timings(run):
             yield LocalLoop(local(run, state, memory, real=real, law=law), timing).linear

@@ -10,6 +10,7 @@ the gains all use it. With a jitter it takes the shortest delay and the longest 
 import cmath
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,7 +38,6 @@ class Linear:
     C: Array  # shape (outputs, states); outputs are q, v, u and the violations of the task, in this order
     fed: Array  # feedback from the state to the command, shape (m, states)
     period: float | None  # period [s]; None: continuous time
-    states: tuple[str, ...]  # names of the states
 
 
 def timings(run: Run) -> list[Timing]:
@@ -81,13 +81,11 @@ class LocalLoop:
     def linear(self) -> Linear:
         """The loop as a linear system, with an input added to each command."""
         at, m = self.at, self.at.m
-        names = tuple(f"y{i + 1}" for i in range(len(at.A)))
         if self.timing.period is None:
-            return Linear(at.A + at.B @ at.K, at.B[:, :m], at.C, at.K[:m], None, names)
+            return Linear(at.A + at.B @ at.K, at.B[:, :m], at.C, at.K[:m], None)
         closed = self.closed
-        more = tuple(f"z{i + 1}" for i in range(len(closed.A) - len(names)))
-        C = np.hstack([at.C, np.zeros((len(at.C), len(more)))])
-        return Linear(closed.A, closed.B[:, :m], C, closed.fed[:m], self.timing.period, names + more)
+        C = np.hstack([at.C, np.zeros((len(at.C), len(closed.A) - len(at.A)))])
+        return Linear(closed.A, closed.B[:, :m], C, closed.fed[:m], self.timing.period)
 
     @property
     def matrix(self) -> Array:
@@ -96,10 +94,21 @@ class LocalLoop:
             return np.asarray(self.at.A + self.at.B @ self.at.K)
         return self.closed.without_idle_line(self.at.K)
 
+    @cached_property
+    def eigenvalues(self) -> Array:
+        """Eigenvalues of `matrix`."""
+        return np.linalg.eigvals(self.matrix)
+
+    @property
+    def growth(self) -> float:
+        """Largest real part of a pole [1/s]; of a sampled loop the largest |z|."""
+        sizes = self.eigenvalues.real if self.timing.period is None else np.abs(self.eigenvalues)
+        return float(sizes.max(initial=-math.inf))
+
     @property
     def poles(self) -> list[complex]:
         """Poles [1/s], the least stable first; for a sampled loop ln z / period, without those at z = 0."""
-        found = means_of_clusters(np.linalg.eigvals(self.matrix), REPEATED)
+        found = means_of_clusters(self.eigenvalues, REPEATED)
         if self.timing.period is None:
             return found
         rates = [continuous_pole(z, self.timing.period) for z in found if abs(z) > DEADBEAT]
@@ -108,17 +117,12 @@ class LocalLoop:
     @property
     def stable(self) -> bool:
         """Whether no pole is unstable; neutral poles are allowed."""
-        return not grows(np.linalg.eigvals(self.matrix), self.timing.period)
+        return not grows(self.eigenvalues, self.timing.period)
 
 
 def least_stable(at: Local, timing: Timing) -> LocalLoop:
     """The loop with a timing; with a jitter, after the shortest or the longest delay, whichever grows more."""
-    loops = [LocalLoop(at, each) for each in timing.extremes]
-    return (
-        loops[0]
-        if len(loops) == 1
-        else max(loops, key=lambda loop: float(np.abs(np.linalg.eigvals(loop.matrix)).max()))
-    )
+    return max((LocalLoop(at, each) for each in timing.extremes), key=lambda loop: loop.growth)
 
 
 def continuous_pole(z: complex, period: float) -> complex:
@@ -149,13 +153,20 @@ def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDIN
         multiplicity: Largest expected multiplicity.
         rounding: Relative error of the matrix.
     """
-    left, found = sorted((complex(pole) for pole in poles), key=lambda z: (z.real, z.imag)), []
-    while left:
-        first = left[0]
-        reach = 2.0 * (1.0 + abs(first)) * math.pow(rounding, 1.0 / max(1, multiplicity))
-        near = [pole for pole in left if abs(pole - first) <= reach]
-        mean = sum(near) / len(near)
+    found: list[complex] = []
+    for members in clusters(poles, multiplicity, rounding):
+        mean = sum(complex(poles[i]) for i in members) / len(members)
         real = abs(mean.imag) <= 10 * rounding * (1.0 + abs(mean))
-        found += [complex(mean.real, 0.0) if real else mean] * len(near)
-        left = [pole for pole in left if pole not in near]
+        found += [complex(mean.real, 0.0) if real else mean] * len(members)
     return sorted(found, key=lambda pole: (-pole.real, pole.imag))
+
+
+def clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[list[int]]:
+    """Indices of the eigenvalues in each cluster that rounding may have spread; for the arguments see above."""
+    left, found = list(np.lexsort((poles.imag, poles.real))), []
+    while left:
+        first = poles[left[0]]
+        reach = 2.0 * (1.0 + abs(first)) * math.pow(rounding, 1.0 / max(1, multiplicity))
+        found.append([int(i) for i in left if abs(poles[i] - first) <= reach])
+        left = [i for i in left if int(i) not in found[-1]]
+    return found

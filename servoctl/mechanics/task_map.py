@@ -60,11 +60,7 @@ class TaskMap:
     def degree(self, row: Row) -> str:
         """The relative degree of a row in words: `2`, or `above 2` where no input acts on its acceleration."""
         lowest = row.degree or 2
-        return f"above {lowest}" if row in self._unreachable else str(lowest)
-
-    @cached_property
-    def _unreachable(self) -> frozenset[Row]:
-        return frozenset(self.unreachable)
+        return f"above {lowest}" if row in self.unreachable else str(lowest)
 
 
 def sample_task_map(
@@ -86,9 +82,10 @@ def sample_task_map(
     gains = [_gains(at) for at in terms]
     ranks = [split.rank for split in splits]
     independent = np.full(r, True)
-    if max(ranks) < r:
-        leading = np.max([np.cumsum(_independent(at.task_map, rank_tolerance, at.scale)) for at in terms], axis=0)
-        independent = np.diff(leading, prepend=0) > 0
+    if max(ranks) < r:  # a row that depends on those above it adds nothing to the rank of the first rows
+        first_rows = range(r + 1)
+        leading = [[decompose(at.task_map[:k], rank_tolerance, at.scale).rank for k in first_rows] for at in terms]
+        independent = np.diff(np.max(leading, axis=0)) > 0
     largest, idle = np.max(gains, axis=0), np.all([_idle(at) for at in terms], axis=0)
     dependent = [
         row for row, adds, g in zip(model.task_rows, independent, largest, strict=True) if not adds and g > VANISHES
@@ -119,31 +116,6 @@ def _idle(terms: Terms) -> Array:
     task = terms.matrices.task
     found: Array = ~np.any(task.A, axis=1) & (task.b == 0.0)
     return found
-
-
-def _independent(T: Array, rank_tolerance: float, scale: float) -> Array:
-    """Which rows add a direction to the rows above them, shape (r,).
-
-    The rank of the first k rows never falls as k grows, so bisection finds the rows at which it rises: about log2(r)
-    decompositions per direction instead of one per row.
-    """
-    adds = np.zeros(len(T), dtype=bool)
-
-    def mark(first: int, last: int, rank_before: int, rank_after: int) -> None:
-        """Marks rows first .. last - 1, given the rank of those before the first and of those before the last."""
-        if rank_after <= rank_before:
-            return
-        if last - first == 1:
-            adds[first] = True
-            return
-        middle = (first + last) // 2
-        rank = decompose(T[:middle], rank_tolerance, scale).rank
-        mark(first, middle, rank_before, rank)
-        mark(middle, last, rank, rank_after)
-
-    if len(T):
-        mark(0, len(T), 0, decompose(T, rank_tolerance, scale).rank)
-    return adds
 
 
 STEP = 1e-5  # [units of q and v] step of central differences
