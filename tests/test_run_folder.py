@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import shutil
@@ -12,20 +13,12 @@ import pytest
 
 import servoctl
 from servoctl.errors import RunFolderError
-from servoctl.run_folder import FLUSH_INTERVAL, RunFolder, load_run, save, writer
+from servoctl.run_folder import RunFolder, load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 
 METADATA = {"config": "demo", "engine": "c", "tasks": {"x": ["x"]}}
 UNITS = {"t": "s", "q.x": "m"}
-
-
-class FakeClock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 def rows(start, stop):
@@ -38,27 +31,23 @@ def bits(x):
 
 
 def write(path, *batches, **end):
-    clock = FakeClock()
-    with RunFolder.create(path, "plant: x\n", METADATA, UNITS, clock) as folder:
+    with RunFolder(path, "plant: x\n", METADATA, UNITS) as folder:
         for table in batches:
-            clock.now += 1.0  # every append is due
             folder.append(table)
         return folder.close(end)
 
 
 def stream_of(path, *batches):
     """A folder as a killed process leaves it."""
-    clock = FakeClock()
-    folder = RunFolder.create(path, "", METADATA, UNITS, clock)
+    folder = RunFolder(path, "", METADATA, UNITS)
     for table in batches:
-        clock.now += 1.0
         folder.append(table)
     folder._stream.close()
     return path / "trajectory.arrows"
 
 
 def test_the_summary_of_a_new_folder_has_the_status_running(tmp_path):
-    folder = RunFolder.create(tmp_path / "a" / "b", "plant: x\n", METADATA, UNITS)
+    folder = RunFolder(tmp_path / "a" / "b", "plant: x\n", METADATA, UNITS)
     summary = json.loads((folder.path / "summary.json").read_text())
     assert summary["status"] == "running"
     assert summary["config"] == "demo"
@@ -72,7 +61,7 @@ def test_a_closed_run_is_read_back_to_the_bit(tmp_path):
     odd = np.array([0.0, -0.0, 5e-324, np.nan, np.inf, 0.1])
     table = {"t": np.arange(6.0), "q.x": odd, "age.d1": odd.astype(np.float32), "rank": np.arange(6, dtype=np.int32)}
     drawing = {"arm": np.random.default_rng(0).normal(size=(6, 3, 2)), "t": np.arange(6.0), "file": np.zeros((6, 1, 3))}
-    with RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
+    with RunFolder(tmp_path / "run", "", METADATA, UNITS) as folder:
         folder.append(table)
         closed = folder.close({"steps": 5, "events": [{"t": 1.0}]}, drawing)
     loaded = load_run(tmp_path / "run")
@@ -112,7 +101,7 @@ def test_a_trajectory_of_no_columns_saves_and_loads(tmp_path):
 
 def test_scalars_are_rows_and_the_caller_may_reuse_its_arrays(tmp_path):
     q = np.zeros(1)
-    with RunFolder.create(tmp_path / "run", "", {}, {}) as folder:
+    with RunFolder(tmp_path / "run", "", {}, {}) as folder:
         for k in range(3):
             q[0] = k
             folder.append({"t": 0.1 * k, "q.x": q})
@@ -120,41 +109,16 @@ def test_scalars_are_rows_and_the_caller_may_reuse_its_arrays(tmp_path):
     assert run["q.x"].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_rows_reach_the_disk_once_they_are_due(tmp_path):
-    clock = FakeClock()
-    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
-    clock.now += FLUSH_INTERVAL
+def test_rows_are_on_disk_when_append_returns(tmp_path):
+    folder = RunFolder(tmp_path / "run", "", METADATA, UNITS)
     folder.append(rows(0, 2))
-    assert len(load_run(folder.path)) == 2
-    clock.now += FLUSH_INTERVAL
+    assert bits(load_run(folder.path)["q.x"]) == bits(rows(0, 2)["q.x"])
     folder.append(rows(2, 5))
     run = load_run(folder.path)
-    assert len(run) == 5
+    assert bits(run["q.x"]) == bits(rows(0, 5)["q.x"])
     assert run.units == UNITS
     assert run.metadata == METADATA | {"status": "running", "events": []}
     folder.close()
-
-
-def test_flush_writes_rows_to_disk_at_once(tmp_path):
-    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, FakeClock())  # nothing is ever due
-    folder.append(rows(0, 2))
-    folder.flush()
-    assert bits(load_run(folder.path)["q.x"]) == bits(rows(0, 2)["q.x"])
-    folder.append(rows(2, 5))
-    folder.flush()
-    assert bits(load_run(folder.path)["q.x"]) == bits(rows(0, 5)["q.x"])
-    folder.close()
-
-
-def test_rows_reach_the_disk_within_a_second_without_further_rows(tmp_path):
-    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
-    folder.append(rows(0, 2))
-    deadline = time.monotonic() + 10 * FLUSH_INTERVAL  # wide, for a loaded machine
-    while len(load_run(folder.path)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    folder.append(rows(2, 3))
-    assert folder.close()["t"].tolist() == rows(0, 3)["t"].tolist()
 
 
 def test_the_file_stores_each_status_with_its_sentence(tmp_path):
@@ -193,101 +157,87 @@ def test_earlier_runs_are_moved_aside(tmp_path):
     for k in range(3):
         write(tmp_path / "run", rows(k, k + 1))
     assert [load_run(tmp_path / name)["t"][0] for name in ("run.1", "run.2", "run")] == [0.0, 0.1, 0.2]
-    folder = RunFolder.create(tmp_path / "run", "", {}, {})
-    assert folder.moved_to == tmp_path / "run.3"
+    RunFolder(tmp_path / "run", "", {}, {})
+    assert load_run(tmp_path / "run.3")["t"][0] == 0.2
 
 
 def test_a_folder_without_a_run_is_not_moved(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    folder = RunFolder.create(tmp_path, "", {}, {})
-    assert folder.moved_to is None
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+    folder = RunFolder(tmp_path, "", {}, {})
+    assert (folder.path / "notes.txt").read_text() == "mine"
 
 
 def test_the_working_folder_is_never_moved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("config.yaml").write_text("plant: x\n")
     with pytest.raises(RunFolderError, match="holds a run, and is or contains the working folder"):
-        RunFolder.create(".", "", {}, {})
+        RunFolder(".", "", {}, {})
 
 
-@pytest.mark.parametrize("written", [True, False])
-def test_a_run_that_is_moved_aside_while_it_goes_on_loses_no_data(tmp_path, written):
-    path = tmp_path / "run[1]"  # no character of a name is special
-    clock = FakeClock()
-    first = RunFolder.create(path, "", METADATA, UNITS, clock)
-    clock.now += 1.0 if written else 0.0
+@pytest.mark.parametrize("end", ["closed", "given up", "forgotten"])
+def test_the_folder_of_a_run_that_goes_on_is_not_free(tmp_path, end):
+    first = RunFolder(tmp_path / "run", "", METADATA, UNITS)
     first.append(rows(0, 2))
-    write(path, rows(5, 6))
+    with pytest.raises(RunFolderError, match="run: another run is being written there \\(choose another folder"):
+        write(tmp_path / "run", rows(5, 6))
     first.append(rows(2, 4))
-    first.close()
-    assert first.path == tmp_path / "run[1].1"
-    assert len(load_run(tmp_path / "run[1].1")) == 4
-    assert len(load_run(path)) == 1
+    if end == "closed":
+        first.close()
+    elif end == "given up":
+        first.give_up({"status": "failed"})
+    else:
+        first._stream.close()
+    del first
+    write(tmp_path / "run", rows(5, 6))
+    assert (len(load_run(tmp_path / "run.1")), len(load_run(tmp_path / "run"))) == (4, 1)
 
 
 def test_a_file_instead_of_a_folder_is_an_error(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(RunFolderError, match="run: is a file \\(give the name of a folder\\)"):
-        RunFolder.create(tmp_path / "run", "", {}, {})
+        RunFolder(tmp_path / "run", "", {}, {})
     with pytest.raises(RunFolderError, match="cannot be written: Not a directory"):
-        RunFolder.create(tmp_path / "run" / "deeper", "", {}, {})
+        RunFolder(tmp_path / "run" / "deeper", "", {}, {})
 
 
-def test_a_folder_deleted_during_the_run_is_an_error(tmp_path):
-    folder = RunFolder.create(tmp_path / "run", "", {}, {}, FakeClock())
-    folder.append(rows(0, 1))
-    for file in folder.path.iterdir():
-        file.unlink()
-    folder.path.rmdir()
-    with pytest.raises(RunFolderError, match="was moved or deleted during the run"):
-        folder.close()
-
-
-def test_a_run_whose_folder_is_deleted_ends_at_the_next_flush(tmp_path):
-    clock = FakeClock()
-    folder = RunFolder.create(tmp_path / "run", "", {}, {}, clock)
-    clock.now += 1.0
+def test_a_run_whose_folder_is_deleted_ends_at_the_next_rows(tmp_path):
+    folder = RunFolder(tmp_path / "run", "", {}, {})
     folder.append(rows(0, 1))
     shutil.rmtree(folder.path)
-    clock.now += 1.0
-    with pytest.raises(RunFolderError, match="was moved or deleted during the run"):
-        folder.append(rows(1, 2))
+    for write_more in (lambda: folder.append(rows(1, 2)), folder.close):
+        with pytest.raises(RunFolderError, match="was moved or deleted during the run"):
+            write_more()
     folder._stream.close()
 
 
-def test_runs_that_begin_at_once_in_one_folder_each_keep_a_folder_of_their_own(tmp_path, monkeypatch):
-    """A second run begins when the folder has just been made, and a third one after the first file."""
-    begun = []
+@pytest.mark.parametrize("step", ["mkdir", "stat", "rename"])
+def test_of_runs_that_begin_at_once_in_one_folder_each_has_one_of_its_own_or_is_refused(tmp_path, monkeypatch, step):
+    """A second run begins between two steps of the first one."""
+    write(tmp_path / "run", rows(0, 3))
+    real, begun = getattr(os if step == "stat" else Path, step), []
 
-    def begin_another(path):
-        begun.append(f"plant: {len(begun) + 1}\n")
-        RunFolder.create(path, begun[-1], METADATA, UNITS)
+    def begin_another(*arguments, **options):
+        monkeypatch.undo()
+        if step == "rename":
+            with pytest.raises(RunFolderError, match="another run is being written there"):
+                RunFolder(tmp_path / "run", "", METADATA, UNITS)
+        result = real(*arguments, **options)
+        if step != "rename":
+            with contextlib.suppress(RunFolderError):
+                begun.append(RunFolder(tmp_path / "run", "plant: second\n", METADATA, UNITS))
+        return result
 
-    real_mkdir, real_summary = Path.mkdir, writer.write_summary
-
-    def mkdir(self, *arguments, **options):
-        real_mkdir(self, *arguments, **options)
-        if not begun:
-            begin_another(self)
-
-    def write_summary(path, *arguments):
-        real_summary(path, *arguments)
-        if len(begun) == 1:
-            begin_another(path)
-
-    monkeypatch.setattr(Path, "mkdir", mkdir)
-    monkeypatch.setattr(writer, "write_summary", write_summary)
-    first = RunFolder.create(tmp_path / "run", "plant: 0\n", METADATA, UNITS)
-    first.append(rows(0, 2))
-    assert len(first.close()) == 2
-    configs = {path: (path / "config.yaml").read_text() for path in tmp_path.iterdir()}
-    assert configs.pop(first.path) == "plant: 0\n"
-    assert sorted(configs.values()) == sorted(begun)
+    monkeypatch.setattr(os if step == "stat" else Path, step, begin_another)
+    with contextlib.suppress(RunFolderError):
+        begun.append(RunFolder(tmp_path / "run", "plant: first\n", METADATA, UNITS))
+    assert len(begun) == 1
+    begun[0].append(rows(0, 2))
+    assert len(begun[0].close()) == 2
+    assert (len(load_run(tmp_path / "run.1")), len(load_run(tmp_path / "run"))) == (3, 2)
 
 
 def test_a_closed_folder_takes_no_rows(tmp_path):
-    with RunFolder.create(tmp_path / "run", "", {}, {}) as folder:
+    with RunFolder(tmp_path / "run", "", {}, {}) as folder:
         folder.append(rows(0, 2))
     with pytest.raises(RunFolderError, match="the folder is closed"):
         folder.append(rows(0, 2))
@@ -297,7 +247,7 @@ def test_a_closed_folder_takes_no_rows(tmp_path):
     ("error", "status"), [(KeyboardInterrupt(), "interrupted"), (ZeroDivisionError("by hand"), "failed")]
 )
 def test_an_exception_leaves_a_readable_folder(tmp_path, error, status):
-    with pytest.raises(type(error)), RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
+    with pytest.raises(type(error)), RunFolder(tmp_path / "run", "", METADATA, UNITS) as folder:
         folder.append(rows(0, 3))
         raise error
     run = load_run(tmp_path / "run")
@@ -327,12 +277,9 @@ class TornFile:
     ("error", "raised"), [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left"), RunFolderError)]
 )
 def test_an_incomplete_batch_is_removed_and_written_again(tmp_path, error, raised):
-    clock = FakeClock()
-    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
-    clock.now += 1.0
+    folder = RunFolder(tmp_path / "run", "", METADATA, UNITS)
     folder.append(rows(0, 2))
     folder._stream = TornFile(folder._stream, error)
-    clock.now += 1.0
     with pytest.raises(raised):
         folder.append(rows(2, 4))
     assert len(load_run(folder.path)) == 2
@@ -343,7 +290,7 @@ KILLED = """
 import itertools, sys, time
 import numpy as np
 from servoctl.run_folder import RunFolder
-folder = RunFolder.create(sys.argv[1], "plant: x", {"config": "killed"}, {"t": "s"})
+folder = RunFolder(sys.argv[1], "plant: x", {"config": "killed"}, {"t": "s"})
 for k in itertools.count():
     folder.append({"t": np.array([time.monotonic()]), "q.k": np.array([float(k)])})
     time.sleep(0.001)
@@ -360,7 +307,7 @@ def test_a_killed_process_leaves_a_folder_short_of_at_most_the_last_second(tmp_p
         while not (path / "trajectory.arrows").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        time.sleep(1.3 * FLUSH_INTERVAL)
+        time.sleep(0.5)
     finally:
         killed = time.monotonic()  # the same clock in both processes
         child.send_signal(signal.SIGKILL)
@@ -439,13 +386,13 @@ def full(*arguments, **options):
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize(
-    "place", ["servoctl.run_folder.writer.write_table", "servoctl.run_folder.writer.RunFolder._write"]
-)
+@pytest.mark.parametrize("place", ["write_table", "schema_metadata"])
 def test_a_full_disk_leaves_a_failed_run_and_no_partial_file(tmp_path, monkeypatch, place):
-    with pytest.raises(RunFolderError) as said, RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
-        folder.append(rows(0, 3))
-        monkeypatch.setattr(place, full)
+    with pytest.raises(RunFolderError) as said, RunFolder(tmp_path / "run", "", METADATA, UNITS) as folder:
+        if place == "write_table":
+            folder.append(rows(0, 3))
+        monkeypatch.setattr(f"servoctl.run_folder.writer.{place}", full)
+        folder.append(rows(3, 5))
         folder.close({"status": "done"})
     assert (
         str(said.value)
@@ -454,29 +401,16 @@ def test_a_full_disk_leaves_a_failed_run_and_no_partial_file(tmp_path, monkeypat
     run = load_run(tmp_path / "run")
     assert (run.metadata["status"], run.metadata["error"]) == ("failed", str(said.value))
     assert not [path.name for path in (tmp_path / "run").iterdir() if path.suffix in (".part", ".parquet")]
-    assert len(run) == (3 if place.endswith("table") else 0)
+    assert len(run) == (5 if place == "write_table" else 0)
 
 
 def test_a_disk_without_room_for_another_summary_still_says_that_the_run_failed(tmp_path, monkeypatch):
-    with pytest.raises(RunFolderError), RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
+    with pytest.raises(RunFolderError), RunFolder(tmp_path / "run", "", METADATA, UNITS) as folder:
         size = (tmp_path / "run" / "summary.json").stat().st_size
         folder.append(rows(0, 3))
-        folder.flush()
         for place in ("writer.write_table", "whole.replace"):
             monkeypatch.setattr(f"servoctl.run_folder.{place}", full)
         folder.close({"status": "done"})
     run = load_run(tmp_path / "run")
     assert (run.metadata["status"], run.metadata["config"], len(run)) == ("failed", METADATA["config"], 3)
     assert (tmp_path / "run" / "summary.json").stat().st_size == size, "nothing is asked of the disk"
-
-
-def test_a_failed_run_leaves_the_summary_of_the_run_that_took_its_place(tmp_path, monkeypatch):
-    first = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
-    with pytest.raises(RunFolderError), first as folder:
-        folder.append(rows(0, 3))
-        second = RunFolder.create(tmp_path / "run", "", {**METADATA, "config": "second"}, UNITS)
-        monkeypatch.setattr("servoctl.run_folder.writer.write_table", full)
-        folder.close()
-    assert load_run(second.path).metadata["config"] == "second"
-    moved = load_run(second.moved_to)
-    assert (moved.metadata["status"], len(moved)) == ("failed", 3)

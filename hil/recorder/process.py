@@ -15,7 +15,7 @@ from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder
 
 IDLE, BUSY = 0.02, 0.001  # [s] time between two reads of the memory, and the same if a ring is more than a quarter full
-FLUSH = 1.0  # [s] time between two flushes of the frames to disk, in a run on the wall clock
+FLUSH = 0.5  # [s] wall time after which rows, and frames of a run on the wall clock, are written to disk
 
 
 def failed(metadata: Mapping[str, Any], error: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class FolderWriter:
 
     def __init__(self, memory: SharedRings, settings: RecorderSettings) -> None:
         self._memory, self._settings = memory, settings
-        self.folder = RunFolder.create(settings.folder, settings.config_text, settings.metadata, settings.columns)
+        self.folder = RunFolder(settings.folder, settings.config_text, settings.metadata, settings.columns)
         try:
             self._frames = FrameLog(self.folder.path / "can.blf")
             self._events = EventLog(self.folder.path / "events.jsonl")
@@ -110,6 +110,7 @@ class FolderWriter:
         self._span: tuple[float, float] | None = None
         self._broken: set[str] = set()
         self._flushed = time.monotonic()
+        self._rows = bytearray()  # taken from the ring and not written yet
         self.folder.append(
             named_columns(np.empty((0, len(settings.columns))), settings.columns)
         )  # also a run without rows has columns
@@ -121,23 +122,26 @@ class FolderWriter:
         return max(memory.rows.level, memory.frames.level, memory.events.level) > 0.25
 
     def take(self) -> None:
-        """Writes what was in the rings at the previous call (see `Ring`)."""
-        rows, frames = self._memory.rows.take(), self._memory.frames.take()
+        """Takes what was in the rings at the previous call (see `Ring`), and writes what is due."""
+        self._rows += self._memory.rows.take()
+        frames = self._memory.frames.take()
         events = self._memory.events.take().splitlines(keepends=True)
-        if not self._try("rows", lambda: self._write_rows(rows)):
-            self._memory.rows.drop(len(rows) // self._memory.rows.size)
         if frames and not self._try("frames", lambda: self._write_frames(frames)):
             self._memory.frames.drop(len(frames) // FRAME.size)
         if events and not self._try("events", lambda: self._events.add(events)):
             self._memory.events.drop(len(events))
-        if not self._settings.lossless and time.monotonic() > self._flushed + FLUSH:
+        if time.monotonic() > self._flushed + FLUSH:
             self._flushed = time.monotonic()
-            self._try("frames", self._frames.flush)
+            self._flush_rows()
+            if not self._settings.lossless:
+                self._try("frames", self._frames.flush)
 
-    def _write_rows(self, data: bytes) -> None:
-        if not data:
-            self.folder.append({})  # raises if earlier rows could not be written
-            return
+    def _flush_rows(self) -> None:
+        rows, self._rows = self._rows, bytearray()
+        if rows and not self._try("rows", lambda: self._write_rows(rows)):
+            self._memory.rows.drop(len(rows) // self._memory.rows.size)
+
+    def _write_rows(self, data: bytearray) -> None:
         table = np.frombuffer(data).reshape(-1, len(self._settings.columns))
         columns = named_columns(table, self._settings.columns)
         self.folder.append(columns)
@@ -169,7 +173,7 @@ class FolderWriter:
         """
         for _ in range(2):  # the records at the previous call, then those since
             self.take()
-        self._try("rows", self.folder.flush)
+        self._flush_rows()
         self._try("frames", self._frames.stop)
         self._events.close()
         self.folder.close(self._facts() | metadata)

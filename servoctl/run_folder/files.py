@@ -20,10 +20,6 @@ FILES = (SUMMARY, CONFIG, STREAM, TABLE, DRAWING, "can.blf", "events.jsonl")
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
 
-_PLAIN = {"double": np.dtype(np.float64), "int64": np.dtype(np.int64)}
-"""Arrow types whose buffers NumPy can read. Arrow's own conversion imports pandas if it is installed: half a second."""
-
-
 Writer = Callable[[BinaryIO], object]
 """Writes the content of a file."""
 
@@ -108,26 +104,37 @@ def unwritable(path: Path, error: Exception) -> WriteError:
     return WriteError(f"{path}: cannot be written: {why} (free disk space, or choose another folder)")
 
 
+def lock(file: int | BinaryIO, message: str) -> None:
+    """Locks a file or folder until it is closed, where the system has such locks.
+
+    Raises:
+        WriteError: Another program has locked it; with this message.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise WriteError(message) from error
+
+
 def to_arrow(values: Array) -> Any:
-    """An array as an Arrow array."""
+    """Numbers as an Arrow array, from their bytes: Arrow's own conversions import pandas, which takes half a second."""
     import pyarrow as pa
 
-    for name, dtype in _PLAIN.items():
-        if values.dtype == dtype:
-            kind = pa.float64() if name == "double" else pa.int64()
-            return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values.tobytes())])
-    return pa.array(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values.tobytes())])
 
 
-def arrays_of(table: Any) -> dict[str, Array]:
-    """Copies of the columns of an Arrow table."""
-    return {name: _array(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+def from_arrow(column: Any) -> Array:
+    """A copy of an Arrow column, from its bytes if it has numbers alone."""
+    import pyarrow as pa
 
-
-def _array(column: Any) -> Array:
-    dtype = _PLAIN.get(str(column.type))
-    if dtype is None or column.null_count:
+    kind = column.type
+    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return np.array(column.to_numpy())
+    dtype = np.dtype(kind.to_pandas_dtype())
     parts = [
         np.frombuffer(chunk.buffers()[1], dtype, len(chunk), chunk.offset * dtype.itemsize)
         for chunk in column.chunks

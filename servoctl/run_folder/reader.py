@@ -3,7 +3,7 @@
 import contextlib
 import zipfile
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import metadata
-from servoctl.run_folder.files import CONTINUATION, DRAWING, FILES, STREAM, SUMMARY, TABLE, arrays_of
+from servoctl.run_folder.files import CONTINUATION, DRAWING, FILES, STREAM, SUMMARY, TABLE, from_arrow
 from servoctl.run_folder.trajectory import ALWAYS, SOMETIMES, Trajectory
 from servoctl.types import Array, Status
 
@@ -20,13 +20,12 @@ Keep = Callable[[str, Array], Array | None]
 """Name and values of a column -> the values to keep; None: the column is left out."""
 
 
-def load_run(folder: str | PathLike[str], keep: Keep | None = None) -> Trajectory:
+def load_run(folder: str | PathLike[str], keep: Keep = lambda name, values: values) -> Trajectory:
     """Reads all rows of a run folder that are on disk, also of a run that still goes on or was killed.
 
     Args:
         folder: The run folder.
-        keep: Receives one column at a time and returns the values to keep, for runs larger than the memory; None:
-            everything is kept.
+        keep: Receives one column at a time and returns the values to keep, for runs larger than the memory.
 
     Raises:
         RunFolderError: The folder does not exist, holds no run, or has a damaged file.
@@ -44,10 +43,10 @@ def load_run(folder: str | PathLike[str], keep: Keep | None = None) -> Trajector
         summary = read_summary(folder) if SUMMARY in present else {}
         values = {key: summary[key] for key in (*ALWAYS, *SOMETIMES, "events") if key in summary}
         if TABLE in present:
-            columns, stored, units = _read(folder / TABLE, _open_parquet, keep)
+            columns, stored, units = _read(folder / TABLE, keep)
             values |= stored
         elif STREAM in present:
-            columns, stored, units = _read(folder / STREAM, _open_stream, keep)
+            columns, stored, units = _read(folder / STREAM, keep)
             values = stored | values  # those of the stream were written at the start of the run
         else:
             columns, units = {}, {}
@@ -59,15 +58,16 @@ def load_run(folder: str | PathLike[str], keep: Keep | None = None) -> Trajector
     return Trajectory(columns, units, values, drawing)
 
 
-def _read(
-    path: Path, opened: Callable[[Path], Any], keep: Keep | None
-) -> tuple[dict[str, Array], dict[str, Any], dict[str, str]]:
+def _read(path: Path, keep: Keep) -> tuple[dict[str, Array], dict[str, Any], dict[str, str]]:
     """Columns, metadata and units of a table."""
     import pyarrow as pa
 
+    columns: dict[str, Array] = {}
     try:
-        with opened(path) as (schema, read):
-            columns = arrays_of(read(None)) if keep is None else _kept(schema.names, read, keep)
+        schema, column = _of_parquet(path) if path.name == TABLE else _of_stream(path)
+        for name in schema.names:
+            if (kept := keep(name, from_arrow(column(name)))) is not None:
+                columns[name] = kept
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         has_stream = path.name == TABLE and path.with_name(STREAM).exists()
         remedy = f"delete it to load {STREAM} instead" if has_stream else "restore it from a copy, or run again"
@@ -99,41 +99,27 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return metadata.checked(path, metadata.decoded(path.read_bytes()), metadata.SUMMARY)
 
 
-def _kept(names: list[str], read: Callable[[list[str] | None], Any], keep: Keep) -> dict[str, Array]:
-    """The columns to keep, with one whole column in memory at a time."""
-    kept = {name: keep(name, arrays_of(read([name]))[name]) for name in names}
-    return {name: x for name, x in kept.items() if x is not None}
-
-
-@contextlib.contextmanager
-def _open_parquet(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
-    """The schema, and a function that reads some or all columns."""
+def _of_parquet(path: Path) -> tuple[Any, Callable[[str], Any]]:
+    """The schema, and a function that reads a column."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        yield file.schema_arrow, lambda names: file.read(names)
+    file = pq.ParquetFile(path)
+    return file.schema_arrow, lambda name: file.read([name])[name]
 
 
-@contextlib.contextmanager
-def _open_stream(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
-    """The schema, and a function that reads columns of all complete batches.
-
-    A killed process may leave the last batch, or the header, incomplete.
-    """
+def _of_stream(path: Path) -> tuple[Any, Callable[[str], Any]]:
+    """The same of all complete batches: a killed process may leave the last batch, or the header, incomplete."""
     import pyarrow as pa
 
     with open(path, "rb") as raw:
         start = raw.read(8)
     length = int.from_bytes(start[4:], "little")
     if CONTINUATION.startswith(start[:4]) and (len(start) < 8 or path.stat().st_size < 8 + length):
-        yield pa.schema([]), lambda names: pa.table({})
-        return
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        batches: list[Any] = []
-        with contextlib.suppress(pa.ArrowException, OSError, EOFError):
-            batches.extend(stream)
-        table = pa.Table.from_batches(batches, stream.schema)
-        yield stream.schema, lambda names: table if names is None else table.select(names)
+        return pa.schema([]), pa.table({}).column
+    stream, batches = pa.ipc.open_stream(pa.memory_map(str(path))), list[Any]()
+    with contextlib.suppress(pa.ArrowException, OSError, EOFError):
+        batches.extend(stream)
+    return stream.schema, pa.Table.from_batches(batches, stream.schema).column
 
 
 def _current_codes(path: Path, codes: Array, statuses: dict[int, str]) -> Array:

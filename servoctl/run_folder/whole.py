@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from servoctl.errors import RunFolderError
-from servoctl.run_folder.files import DRAWING, STREAM, SUMMARY, TABLE, arrays_of, replace, unwritable
+from servoctl.run_folder.files import DRAWING, STREAM, SUMMARY, TABLE, from_arrow, replace, unwritable
 from servoctl.run_folder.metadata import decoded
 from servoctl.run_folder.reader import load_run
 from servoctl.run_folder.trajectory import Trajectory
@@ -115,7 +115,7 @@ def write_table(folder: Path, metadata: dict[bytes, bytes]) -> dict[str, Array]:
     with pa.memory_map(str(folder / STREAM)) as file, pa.ipc.open_stream(file) as stream:
         table = stream.read_all().replace_schema_metadata(metadata)
         replace(folder / TABLE, lambda out: pq.write_table(table, out, compression="zstd", use_dictionary=False))
-        return arrays_of(table)
+        return {name: from_arrow(table[name]) for name in table.column_names}
 
 
 def schema_metadata(metadata: dict[str, Any], units: dict[str, str]) -> dict[bytes, bytes]:

@@ -118,7 +118,7 @@ def simulate_loop(
     """
     columns, monitor = Columns(loop), MotionMonitor(loop, start, settings)
     units, metadata = columns.units(), {**(metadata or {}), **loop.facts, "settling_band": settings.settling_band}
-    with nullcontext() if out is None else RunFolder.create(out, config_text, metadata, units) as folder:
+    with nullcontext() if out is None else RunFolder(out, config_text, metadata, units) as folder:
         recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, folder)
         interrupted = facts["status"] == "interrupted"
         if interrupted and folder is None:

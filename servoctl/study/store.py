@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Self
 
 from servoctl.assembly.classes import hashes_of
 from servoctl.assembly.run import Run
-from servoctl.errors import ConfigError, RunFolderError, WriteError
-from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
+from servoctl.errors import ConfigError, RunFolderError
+from servoctl.run_folder.files import SUMMARY, lock, study_folder, unwritable
 from servoctl.study.metrics import Row
 from servoctl.version import VERSION
 
@@ -48,7 +48,8 @@ class RowStore:
         except OSError as error:
             raise unwritable(folder, error) from error
         try:
-            self._lock()
+            busy = f"{self.path}: another program works on this {self.noun} (wait until it ends, or stop it)"
+            lock(self._file, busy)
             self._begin(identity, planned, resume)
             (folder / SUMMARY).unlink(missing_ok=True)  # an earlier summary would contradict the new files
         except OSError as error:
@@ -102,19 +103,6 @@ class RowStore:
                 f"--resume: {self.path}: is of another {self.noun}: {change} (give the same arguments, or "
                 "another --out without --resume)"
             )
-
-    def _lock(self) -> None:
-        """Locks the file until this process ends; raises RunFolderError if another program has locked it."""
-        try:
-            import fcntl
-        except ImportError:  # Windows has no flock
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise WriteError(
-                f"{self.path}: another program works on this {self.noun} (wait until it ends, or stop it)"
-            ) from error
 
     def _read(self, number: int, line: bytes) -> dict[str, Any]:
         try:
