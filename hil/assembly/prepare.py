@@ -52,7 +52,7 @@ def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "
 
 def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     """Makes a loaded config ready for drives; see `load`."""
-    loaded = _for_drives(loaded)
+    notes, loaded = _without_effect(loaded), _for_drives(loaded)
     problems = Problems(loaded)
     if not isinstance(loaded.config.law, LawConfig):
         problems.add("none: a run on drives needs a law (an open loop is for simulation)", "law")
@@ -65,7 +65,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     settings = hil_settings(loaded, model.plant)
     values = settings.values
     live_gains = LiveGains(loaded, model, run.system.law)
-    warnings = [*run.warnings, *_check_gains(loaded, run)]
+    warnings = [*notes, *run.warnings, *_check_gains(loaded, run)]
     on_vm = take_engine_at_once(run.loop, engine)
     warnings += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
@@ -116,6 +116,13 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
     machine = None if realism is None else realism.machine
     kept = [] if machine is None else [f"realism.machine.{machine.kind}={machine.file}"]
     return loaded.overridden(["realism=", *kept])
+
+
+def _without_effect(loaded: LoadedConfig) -> list[str]:
+    """A note on the effects of `realism` that are for simulated runs alone."""
+    effects = ", ".join(key for key in loaded.document.values.get("realism") or () if key != "machine")
+    remedy = "hil.emulation says what emulated drives and their machine have in truth"
+    return [f"{loaded.where('realism')}: {effects}: no effect on drives ({remedy})"] if effects else []
 
 
 def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:

@@ -36,6 +36,13 @@ def test_a_config_that_chooses_who_computes_a_tick_runs_and_hears_that_it_cannot
     assert load(BELT, (f"hil.tick={tick}",)).notes[0] == "hil.tick has no effect: C computes every tick (remove it)"
 
 
+def test_effects_of_simulated_runs_that_drives_do_not_have_are_named() -> None:
+    effects = ("run.period=0.001", "realism={delay: 0.001, parameter_error: {m1: 0.3}}")
+    said = "realism: delay, parameter_error: no effect on drives (hil.emulation says what emulated drives and their"
+    assert any(said in note for note in load(BELT, effects, "vm").notes)
+    assert not any("realism" in note for note in load(BELT, ("run.period=0.001",), "vm").notes)
+
+
 def test_a_drive_that_cannot_hold_the_start_pose_is_refused_before_anything_is_sent() -> None:
     said = r"holding it there takes more than the limit of joint2 \(-17\.26 N m, torque_limit is 17\) \(raise it"
     with pytest.raises(ConfigError, match=said):
