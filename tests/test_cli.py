@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from typer.main import get_command
 import servoctl
 from servoctl.cli import main
 from servoctl.cli.app import app
-from servoctl.cli.console import ExitCode, ProgressBar, outcome_of, outcome_of_run
+from servoctl.cli.console import CLEAR, Announcer, ExitCode, outcome_of, outcome_of_run
 from servoctl.cli.doctor import lacks
 from servoctl.errors import ConfigError, PlantError, RunFolderError, WriteError
 from servoctl.run_folder import load_run
@@ -268,23 +267,37 @@ def test_help_of_every_command_ends_with_an_example_that_the_command_accepts(
         assert command.make_context(name, words).info_name == name
 
 
-def test_a_wait_of_more_than_a_second_is_announced_on_a_terminal(
+def test_a_wait_of_more_than_a_second_and_the_progress_are_shown_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("servoctl.cli.console.PATIENCE", 0.05)
-    with ProgressBar("cart", "compiling") as progress:
+    with Announcer("cart", "compiling") as announcer:
         deadline = time.monotonic() + 60
         while not (err := capsys.readouterr().err) and time.monotonic() < deadline:
             time.sleep(0.01)
-        progress(0.5)
+        announcer.progress(0.5)
     assert err == "cart: compiling ...\n"
     capsys.readouterr()
-    monkeypatch.setattr("servoctl.cli.console.PATIENCE", 60.0)
-    with ProgressBar("cart", "compiling") as progress:
-        progress(0.5)  # in time: nothing is announced, and no timer is left
-    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
-    assert all(timer.finished.is_set() for timer in timers) and capsys.readouterr().err == ""
+    monkeypatch.setattr("servoctl.cli.console.SPACING", 0.0)
+    with Announcer("cart", "compiling") as announcer:
+        announcer.progress(0.0)  # in time: nothing is announced
+        announcer.progress(0.25, "best 3")
+        announcer.say("a note")
+        time.sleep(0.2)
+    assert capsys.readouterr().err.split(CLEAR) == ["", "cart 0 %", "cart: best 3 25 %, 0 s left", "a note\n", ""]
+
+
+def test_a_pipe_gets_lines_and_what_is_always_announced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("servoctl.cli.console.PATIENCE", 0.0)
+    for always in (False, True):
+        with Announcer("cart", "compiling", always) as announcer:
+            time.sleep(0.2)
+            announcer.progress(0.5)
+            announcer.say("a note")
+        assert capsys.readouterr().err == always * "cart: compiling ...\n" + "a note\n"
 
 
 def test_version_prints_the_version_of_the_package(process: Servoctl) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from servoctl.cli.console import ProgressBar, interruptible
+from servoctl.cli.console import Announcer, interruptible
 from servoctl.config.yaml_loader import read_value
 from servoctl.study.store import RowStore
 from tests.config_texts import plant_text
@@ -92,16 +92,16 @@ def test_an_interruption_that_other_code_swallows_takes_effect_at_the_next_row(n
     """CasADi swallows it, where it arrives while a model is traced."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with interruptible(), ProgressBar("sweep") as progress:
-            progress(0.1)
+        with interruptible(), Announcer("sweep") as announcer:
+            announcer.progress(0.1)
             with suppress(KeyboardInterrupt):
                 os.kill(os.getpid(), number)
                 time.sleep(60)
             with pytest.raises(KeyboardInterrupt):
-                progress(0.2)
+                announcer.progress(0.2)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        with interruptible(), ProgressBar("the next") as progress:
-            progress(0.1)
+        with interruptible(), Announcer("the next") as announcer:
+            announcer.progress(0.1)
     finally:
         signal.signal(signal.SIGINT, before)
 

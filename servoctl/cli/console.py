@@ -18,19 +18,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread, Timer
+from queue import Empty, SimpleQueue
+from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import typer
 
 from servoctl.errors import RigError, ServoctlError, WriteError
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-
+CLEAR = "\r\033[K"  # erases the line of a terminal
 _requested = False
 
 
@@ -68,37 +65,50 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
+PATIENCE = 1.0  # [s] the terminal shows what a command does once this takes longer
 SPACING = 1.0  # [s] shortest time between two updates of the progress
 
 
 class Announcer:
-    """Prints lines on stderr from its own thread; a context manager.
+    """Tells on stderr what a command does, from its own thread; a context manager.
 
-    Design: the thread shares the interpreter lock with the loop. So the progress is one short line per second, and only
-    on a terminal, instead of a bar that is redrawn all the time.
+    Lines are printed as they come; on a terminal also the activity, once nothing has come for a second, and the
+    progress. Entering and each progress raise KeyboardInterrupt if Ctrl-C was pressed.
+
+    Design: the thread shares the interpreter lock with a loop on drives. So the progress is one short line per second
+    instead of a bar that is redrawn all the time.
 
     Args:
-        title: Text before the progress.
+        title: Text before activity and progress.
+        activity: What the command does before the first line or progress, such as `compiling`.
+        always: Whether to print the activity to a file or a pipe too.
     """
 
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._queue: SimpleQueue[str | float | None] = SimpleQueue()
+    def __init__(self, title: str, activity: str = "", always: bool = False) -> None:
+        self._title, self._terminal = title, sys.stderr.isatty()
+        self._activity = activity if always or self._terminal else ""
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="announcer", daemon=True)
         self._shown = time.monotonic()
+        self._first: tuple[float, float] | None = None  # time and fraction of the first progress
 
     def say(self, line: str) -> None:
         """Prints a line; returns at once."""
-        self._queue.put(line)
+        self._queue.put(f"{CLEAR}{line}\n" if self._terminal else f"{line}\n")
 
-    def progress(self, fraction: float) -> None:
-        """Shows the fraction that is done, 0 to 1; returns at once."""
-        now = time.monotonic()
-        if now > self._shown + SPACING:
+    def progress(self, fraction: float, detail: str = "") -> None:
+        """Shows the fraction that is done, 0 to 1, with a few words; returns at once."""
+        heed()
+        self._activity, now = "", time.monotonic()
+        began, before = self._first = self._first or (now, fraction)
+        if self._terminal and now > self._shown + SPACING:
             self._shown = now
-            self._queue.put(fraction)
+            left = f", {(now - began) * (1.0 - fraction) / (fraction - before):.0f} s left" if fraction > before else ""
+            title = f"{self._title}: {detail}" if detail else self._title
+            self._queue.put(f"{CLEAR}{title} {100 * fraction:.0f} %{left}")
 
     def __enter__(self) -> Self:
+        heed()
         self._thread.start()
         return self
 
@@ -107,14 +117,17 @@ class Announcer:
         self._thread.join()
 
     def _work(self) -> None:
-        terminal, clear = sys.stderr.isatty(), "\r\033[K"
-        while (item := self._queue.get()) is not None:
-            if isinstance(item, str):
-                note(f"{clear}{item}" if terminal else item)
-            elif terminal:
-                typer.echo(f"\r{self._title} {100 * item:.0f} %", nl=False, err=True)
-        if terminal:
-            typer.echo(clear, nl=False, err=True)
+        patience: float | None = PATIENCE
+        while True:
+            try:
+                text = self._queue.get(timeout=patience)
+            except Empty:
+                patience, text = None, f"{self._title}: {self._activity} ...\n" if self._activity else ""
+            if text is None:
+                break
+            typer.echo(text, nl=False, err=True)
+        if self._terminal:
+            typer.echo(CLEAR, nl=False, err=True)
 
 
 class ExitCode(IntEnum):
@@ -141,7 +154,6 @@ def outcome_of_run(status: str) -> ExitCode:
 
 
 COLLECT_AFTER = 50_000  # new objects after which Python looks for unreachable ones
-PATIENCE = 1.0  # [s] the terminal shows what a command does once this takes longer
 
 
 def say(text: str = "", dim: bool = False) -> None:
@@ -196,74 +208,6 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int
         say("  ".join(line).rstrip())
 
 
-def announce(title: str, activity: str, always: bool = False) -> Timer:
-    """Prints `<title>: <activity> ...` on stderr after `PATIENCE`, unless the returned timer is cancelled before.
-
-    Args:
-        title: Name of the config.
-        activity: What the command does, such as `compiling`.
-        always: Whether to print to a file or a pipe too; False: only to a terminal.
-    """
-    timer = Timer(PATIENCE, lambda: note(f"{title}: {activity} ..."))
-    timer.daemon = True
-    if always or sys.stderr.isatty():
-        timer.start()
-    return timer
-
-
-class ProgressBar:
-    """A progress bar on stderr, shown on a terminal for work that takes longer than a second.
-
-    Every call also raises KeyboardInterrupt if Ctrl-C was pressed.
-
-    Args:
-        title: Text before the bar.
-        activity: What the command does before the first progress; announced if that takes longer than a second.
-    """
-
-    spacing = 0.1  # [s] between two updates
-
-    def __init__(self, title: str, activity: str | None = None) -> None:
-        self._title, self._activity = title, activity
-        self._timer: Timer | None = None
-        self._shown_until = time.monotonic() + PATIENCE - self.spacing
-        self._bar: Progress | None = None
-
-    def __call__(self, fraction: float, detail: str = "") -> None:
-        """Shows the fraction that is done, 0 to 1, and a few words behind the title."""
-        heed()
-        self._stop_timer()
-        now = time.monotonic()
-        if now < self._shown_until + self.spacing or not sys.stderr.isatty():
-            return
-        self._shown_until = now
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.add_task(self._title, total=1.0)
-            self._bar.start()
-        title = f"{self._title}: {detail}" if detail else self._title
-        self._bar.update(self._bar.task_ids[0], completed=fraction, description=title)
-
-    def __enter__(self) -> "ProgressBar":
-        heed()
-        if self._activity is not None:
-            self._timer = announce(self._title, self._activity)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop_timer()
-        if self._bar is not None:
-            self._bar.stop()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
 _began = time.monotonic()
 
 
@@ -307,16 +251,6 @@ def _age() -> float:
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError, AttributeError):
         return 0.0
-
-
-@contextmanager
-def announced(title: str, activity: str, always: bool = False) -> Iterator[None]:
-    """Announces the activity of the block if it takes longer than a second; arguments as for `announce`."""
-    timer = announce(title, activity, always)
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class Phases:

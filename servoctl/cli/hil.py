@@ -11,11 +11,10 @@ import typer
 
 from servoctl.cli.console import Announcer, ExitCode, Phases, heed, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
-from servoctl.cli.run import headline, number, outliers, say_bounds
+from servoctl.cli.run import headline, number, outliers, say_figures
 
 if TYPE_CHECKING:
     from hil.session.run import HilRun, RunResult
-    from servoctl.run_folder.trajectory import Trajectory
 
 
 def hil(
@@ -95,7 +94,6 @@ def hil(
 
 def _run(prepared: "HilRun", folder: Path, view: bool) -> "RunResult":
     """Runs, and prints events, progress and the address of the live page while the loop goes on."""
-    heed()
     with Announcer(prepared.setup.run.name) as announcer:
 
         def tell_address(address: str) -> None:
@@ -134,7 +132,9 @@ def _say_end(prepared: "HilRun", result: "RunResult", folder: Path, as_json: boo
         _say_calibration(result, prepared.setup.sensing.displacements.units)
         say(str(phases), dim=True)
         return
-    say_figures(result.trajectory, summary, bus_loads(result.trajectory, prepared.setup.settings.buses))
+    say_figures(result.trajectory, summary)
+    say()
+    _say_loop(summary, bus_loads(result.trajectory, prepared.setup.settings.buses))
     say()
     say(str(phases), dim=True)
     say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
@@ -167,20 +167,8 @@ TIMES = ("mean", "std", "p50", "p99", "p99_9", "max")
 PARTS = ("lateness", "period", "execution", "read", "law", "write")
 
 
-def say_figures(
-    trajectory: "Trajectory", summary: Mapping[str, Any], loads: Mapping[str, tuple[float, float, float]]
-) -> None:
-    """Prints the figures of a run; `loads`: what `bus_loads` says."""
-    rows = []
-    for name in trajectory.rows:
-        metrics = trajectory.violation_metrics(name)
-        errors = (metrics["max_violation"], metrics["rms_violation"])
-        figures = ["-" if each is None or isnan(each) else number(each) for each in errors]
-        rows.append([name, trajectory.unit_of(name) or "-", *figures])
-    say()
-    say_table(["task error", "unit", "max", "rms"], rows, numbers=2)
-    say_bounds(trajectory, summary)
-    say()
+def _say_loop(summary: Mapping[str, Any], loads: Mapping[str, tuple[float, float, float]]) -> None:
+    """Prints how the loop ran and what its buses carried; `loads`: what `bus_loads` says."""
     _say_times(summary["timing"])
     in_c = f", {summary['ticks_in_c']} of {summary['steps']} ticks" if summary.get("ticks_in_c") else ""
     say(f"tick: {summary.get('tick', 'Python')}{in_c}")

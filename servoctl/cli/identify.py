@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import announced, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Classes, Config, Overrides, SetFiles, changes_of, fresh_folder
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def identify(
     from servoctl.run_folder.files import CONFIG, study_folder
 
     names = None if parameters is None else [name.strip() for name in parameters.split(",") if name.strip()]
-    with announced(runs[0].name, "tracing and fitting"):
+    with Announcer(runs[0].name, "tracing and fitting"):
         result = identified(runs, names, bandwidth, classes, config, changes_of(set_file, overrides))
     folder = study_folder(out or fresh_folder(f"{result.config}-identify"))
     files = save(result, folder)
@@ -117,7 +117,7 @@ def excite(
     from servoctl.identification.files import CONFIG, save_excitation
     from servoctl.run_folder.files import study_folder
 
-    with announced(config, "searching a motion"):
+    with Announcer(config, "searching a motion"):
         run = load(config, changes_of(set_file, overrides), engine="numpy")
         found = excitation_of(run, duration, seed)
     folder = study_folder(out or fresh_folder(f"{run.name}-excite"))

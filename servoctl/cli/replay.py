@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.check import say_imports
-from servoctl.cli.console import ExitCode, ProgressBar, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, ExitCode, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Classes
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def replay(
 
     if (run / CONFIG).is_file() and (run / CONFIG).stat().st_size:
         say_imports(load_config(run / CONFIG).of_folder(classes).config, note if as_json else say)
-    with ProgressBar(run.name) as progress:
-        result = again(run, classes, tolerance, progress)
+    with Announcer(run.name) as announcer:
+        result = again(run, classes, tolerance, announcer.progress)
     if as_json:
         say_json(result.to_dict())
     else:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servoctl.cli.console import (
+    Announcer,
     ExitCode,
     Phases,
-    ProgressBar,
-    announced,
     note,
     outcome_of_run,
     say,
@@ -46,20 +45,20 @@ def run(
     phases = Phases()
     compiles = engine == "c"
     loading = f"loading, tracing{' and compiling' * compiles}"
-    with announced(config, loading, always=compiles):
+    with Announcer(config, loading, always=compiles):
         loaded = load(config, changes_of(set_file, overrides), engine=engine)
     if problems := unknown_metrics(loaded):
         raise ConfigError(problems)
     phases.end(loading)
-    with announced(loaded.name, "compiling"):
+    with Announcer(loaded.name, "compiling"):
         loaded.prepare(wait=False)
     phases.end("compiling")
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     folder = out or fresh_folder(loaded.name)
     try:
-        with ProgressBar(loaded.name) as progress:
-            trajectory = loaded.simulate(out=folder, progress=progress)
+        with Announcer(loaded.name) as announcer:
+            trajectory = loaded.simulate(out=folder, progress=announcer.progress)
     except KeyboardInterrupt:
         note(f"interrupted; the rows so far are in {folder}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -74,7 +73,12 @@ def run(
     if as_json:
         say_json(summary)
     else:
-        _say_summary(trajectory, summary, phases)
+        say(headline(summary))
+        say_figures(trajectory, summary)
+        say()
+        for line in _evidence(summary):
+            say(line)
+        say(str(phases), dim=True)
         say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
     outcome = outcome_of_run(summary["status"])
     if outcome is ExitCode.BAD_STATUS and summary.get("error"):
@@ -87,10 +91,10 @@ def _switch(facts: dict[str, Any]) -> str:
     return f"engine c from t = {number(facts['t'])} s on; {facts['note']}" if "t" in facts else str(facts["note"])
 
 
-def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phases) -> None:
+def say_figures(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
+    """The tables of task errors, inputs and bounds."""
     from servoctl.run_folder.values import without_round_off
 
-    say(headline(summary))
     _say_errors(trajectory, summary)
     keys = ("min", "max", "rms")
     figures = iter(without_round_off([metrics[key] for metrics in summary["inputs"].values() for key in keys]))
@@ -99,11 +103,12 @@ def _say_summary(trajectory: "Trajectory", summary: dict[str, Any], phases: Phas
         for name in summary["inputs"]
     ]
     _say_long_table(["input", "unit", *keys], rows)
-    say_bounds(trajectory, summary)
-    say()
-    for line in _evidence(summary):
-        say(line)
-    say(str(phases), dim=True)
+    keys = ("min", "active_time", "violated_time")
+    rows = [
+        [name, trajectory.units.get(f"bound.{name}", "-"), *(number(metrics[key]) for key in keys)]
+        for name, metrics in summary.get("bounds", {}).items()
+    ]
+    _say_long_table(["bound", "unit of h", "smallest h", "active [s]", "h < -1e-6 [s]"], rows)
 
 
 def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
@@ -132,16 +137,6 @@ def outliers(summary: Mapping[str, Any]) -> list[str]:
         for name, each in summary.get("estimate", {}).items()
         if each.get("outliers")
     ]
-
-
-def say_bounds(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
-    """The table of the bounds; nothing without any."""
-    keys = ("min", "active_time", "violated_time")
-    rows = [
-        [name, trajectory.units.get(f"bound.{name}", "-"), *(number(metrics[key]) for key in keys)]
-        for name, metrics in summary.get("bounds", {}).items()
-    ]
-    _say_long_table(["bound", "unit of h", "smallest h", "active [s]", "h < -1e-6 [s]"], rows)
 
 
 def _say_long_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from servoctl.cli.console import ExitCode, Phases, ProgressBar, announced, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_table
 from servoctl.cli.options import (
     AsJson,
     CommandWithExample,
@@ -97,7 +97,7 @@ def sweep(
     from servoctl.study.sweep_files import save
 
     phases = Phases()
-    with announced(config, "loading and tracing", always=engine == "c"):
+    with Announcer(config, "loading and tracing", always=engine == "c"):
         loaded = load(config, changes_of(set_file, overrides), engine=engine)
     phases.end("loading and tracing")
     varies = read_varies(vary or (), loaded)
@@ -108,9 +108,9 @@ def sweep(
     with (
         _connected(cluster, jobs) as workers,
         RowStore(folder, identity, len(points), resume) as store,
-        ProgressBar(loaded.name, "compiling and starting the runs") as progress,
+        Announcer(loaded.name, "compiling and starting the runs") as announcer,
     ):
-        study = sweeps.sweep(loaded, varies, points, sample, seed, jobs, progress, workers, store)
+        study = sweeps.sweep(loaded, varies, points, sample, seed, jobs, announcer.progress, workers, store)
     _warn(loaded, study.broken)
     best, examined = _best_within(loaded, study, shown)
     study = study.with_figures(examined)
@@ -155,14 +155,14 @@ def tune(
     changes = changes_of(set_file, overrides)
     changes += [f"tune.{name}={value}" for name, value in lengths.items() if value is not None]
     phases = Phases()
-    with announced(config, "loading and tracing", always=engine == "c"):
+    with Announcer(config, "loading and tracing", always=engine == "c"):
         loaded = load(config, changes, engine=engine)
         problem = read_problem(loaded)
     phases.end("loading and tracing")
     folder = _folder(f"{loaded.name}-tune", out, resume, TrialStore.file)
     waiting = "compiling and running the baseline"
-    with _connected(cluster, jobs) as workers, ProgressBar(loaded.name, waiting) as progress:
-        tuning = run_tune(problem, folder, jobs, resume, workers, progress)
+    with _connected(cluster, jobs) as workers, Announcer(loaded.name, waiting) as announcer:
+        tuning = run_tune(problem, folder, jobs, resume, workers, announcer.progress)
     phases.end("compiling and refining" if problem.tune.refine else "compiling", "searching", share=tuning.wall_time)
     tuning = replace(tuning, total_time=phases.total)
     _warn(loaded, tuning.broken)
