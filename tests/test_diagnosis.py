@@ -58,11 +58,13 @@ def test_the_quadrotor_needs_two_integrators_before_its_total_thrust(
     assert max(found["value"]["baumgarte"]["alpha"] for found in report["recommended"]) < 20.0
 
 
+@pytest.mark.parametrize("more", [[], ["law.observer.rate=20"], ["estimation={kind: model, noise: {q: 1e-5}}"]])
 def test_the_tip_of_a_double_pendulum_runs_away_by_its_internal_dynamics(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    more: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     config = str(PLANTS / "cart_double_pendulum.yaml")
-    code, out, err = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json")
+    sets = [f"--set={each}" for each in (*more, *["run.period=0.001"] * bool(more))]
+    code, out, err = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json", *sets)
     summary = json.loads(out)
     assert (code, summary["status"]) == (4, "stopped")
     for text in (err, summary["error"]):

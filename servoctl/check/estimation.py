@@ -55,10 +55,9 @@ def controller(one: AttachedEstimator, feedback: RowFeedback) -> EstimateFilter:
     """The command from (q, v) by the estimate of them; f: the memory of the estimator, then that of the commands.
 
     Args:
-        one: See `of_one_axis`; lag does not count.
+        one: See `of_one_axis`.
         feedback: Of position and speed.
     """
-    one = replace(one, timing=_prompt(one.timing))
     size, commands, plant = len(one.memory), one.commands, UnitMass()
 
     def step(f: Array, x: Array) -> tuple[Array, Array]:
@@ -71,13 +70,9 @@ def controller(one: AttachedEstimator, feedback: RowFeedback) -> EstimateFilter:
     return linear_controller(step, size + len(commands.names) - 1, 2)
 
 
-def _prompt(timing: Timing) -> Timing:
-    return replace(timing, lag=(0.0,) * len(timing.lag))
-
-
 def _loop(law: EstimateFilter, acts: Timing, factor: float = 1.0) -> Closed:
     """The loop of an axis whose inputs act by a factor, and when `acts` says."""
-    return close(hold(np.eye(2, k=1), np.array([[0.0], [factor]]), _prompt(acts)), np.eye(1), law)
+    return close(hold(np.eye(2, k=1), np.array([[0.0], [factor]]), acts), np.eye(1), law)
 
 
 def input_noise(one: AttachedEstimator, feedback: RowFeedback) -> float:
@@ -198,8 +193,8 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     """The rate of the observer of each row against its limit.
 
     Args:
-        error: Of the model, over the box of `law.uncertainty`; None: no box, the limit for inputs that act twice as
-            much as the model says is given too.
+        error: Of the model, over the box of `law.uncertainty`; None: no box, and without an estimator the limit for
+            inputs that act twice as much as the model says is given too.
     """
     law = run.system.following
     if law is None or law.observer is None:
@@ -208,15 +203,17 @@ def observer_section(run: Run, error: ModelError | None) -> Iterator[Section]:
     errors = [Finding("law.observer", sentence, "error") for sentence in rate_refusals(law, error)]
     values: dict[str, Any] = {}
     inside = "" if error is None else " for every machine of the box"
+    estimated = run.system.estimator is not None
+    inside += " if the state is known (the estimator is left out)" * estimated
     for i, name in enumerate(law.observed):
         row = of_one_row(law.observer, i)
-        limit, off = limits[i], largest_rate(row, law.correction.feedback(i), OFF)
-        values[name] = {"rate": rate, "limit": limit, "limit_if_off": off, "share": rate / limit if limit else None}
-        period = row.timing.h
+        limit, period = limits[i], row.timing.h
+        values[name] = {"rate": rate, "limit": limit, "share": rate / limit if limit else None}
         line = f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(limit, period)}{inside}"
-        if error is None:
+        if error is None and not estimated:
+            off = values[name]["limit_if_off"] = largest_rate(row, law.correction.feedback(i), OFF)
             line += f" (up to {_limit(off, period)} if inputs act {1 + OFF:g} times as much as the model says)"
-        else:
+        if error is not None:
             line += f" ({100 * rate / limit:.3g} % of it)" if 0.0 < limit < np.inf else ""
         lines.append(line)
     if error is not None and not errors:

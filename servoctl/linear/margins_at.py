@@ -2,8 +2,8 @@
 
 The linearised loop also says whether it is stable at its period. Design: gains of rows are compared with the period in
 `assembly.gains`, at every state; only the linearised loop, frozen at the start, knows gains that are a class or a
-function of the user's, and motions that the task leaves free, in which late forces of the law act. A loop that grows in
-continuous time too is not judged: the period is not its fault.
+function of the user's, estimators, and motions that the task leaves free, in which late forces of the law act. What
+grows in continuous time too is not judged: the period is not its fault.
 """
 
 import math
@@ -16,7 +16,7 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import has_unknown_gains
 from servoctl.laws.hold import stable_range
 from servoctl.linear.convert import state_at
-from servoctl.linear.jacobians import local
+from servoctl.linear.jacobians import Local, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
 from servoctl.linear.sampled import LocalLoop, least_stable, timings
 from servoctl.mechanics.timing import Timing
@@ -114,7 +114,7 @@ def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
 
 
 class HeldLoop(NamedTuple):
-    """A loop that decays in continuous time, with its timing."""
+    """A loop with its timing, as far as the timing decides whether it is stable."""
 
     timing: Timing
     growth: float  # largest factor by which a motion grows from sample to sample; below 1 all decay
@@ -129,16 +129,28 @@ class HeldLoop(NamedTuple):
         if self.stable:
             return f"stable at the start ({self.timing})"
         return (
-            f"unstable at the start ({self.timing}): a motion that does not grow in continuous time grows by e every "
-            f"{1.0 / self.rate:.3g} s (shorten period, delay and lag, or lower the gains)"
+            f"unstable at the start ({self.timing}): a motion grows by e every {1.0 / self.rate:.3g} s, and in "
+            "continuous time slowly or not at all (shorten period, delay and lag, or lower the gains)"
         )
 
 
 SLOW = 0.1  # growth within the run; a motion that grows less, and that no gain acts on, counts as stable
+FASTER = 2.0  # a sampled loop that grows faster than this times its growth in continuous time does so by its period
+
+
+def _growth_at_once(run: Run, at: Local) -> float:
+    """How fast the loop grows in continuous time [1/s]; an estimator, which has a period, knows the state."""
+    if run.system.estimator is None:
+        loop = LocalLoop(at, Timing(None))
+        return 0.0 if loop.stable else loop.growth
+    internal = run.internal
+    if internal is None:
+        return math.inf
+    return internal.modes[0].real if internal.stable is False else 0.0
 
 
 def held_loops(run: Run) -> list[HeldLoop]:
-    """The sampled loops at the start; none for a loop that grows in continuous time too, or a row too fast for it.
+    """The sampled loops at the start, without those that grow about as fast in continuous time.
 
     Raises:
         TaskError: The plant or the law cannot be differentiated.
@@ -147,10 +159,10 @@ def held_loops(run: Run) -> list[HeldLoop]:
     if not held:
         return []
     at = local(run, *state_at(run))
-    if not LocalLoop(at, Timing(None)).stable:
-        return []
+    at_once = _growth_at_once(run, at)
     loops = [least_stable(at, timing) for timing in held]
     judged = [HeldLoop(loop.timing, loop.growth, loop.stable) for loop in loops]
+    judged = [loop for loop in judged if loop.stable or loop.rate > FASTER * at_once]
     if has_unknown_gains(run.system):
         return judged
     return [loop._replace(stable=loop.stable or loop.rate * run.settings.duration < SLOW) for loop in judged]

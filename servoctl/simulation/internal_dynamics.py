@@ -4,20 +4,22 @@
     modes: eigenvalues of W^T J W,  J = df/dx,  W an orthonormal basis of the null space of de/dx
 
 Design: where the errors obey a linear equation of their own, the null space of de/dx is invariant under J. The modes of
-the remaining motion are then exact and separate from the chosen poles, however often these repeat. For a task that
-moves with time the modes are those of the motion frozen at an instant; they decide stability only for slow motions, and
-the report says so.
+the remaining motion are then exact and separate from the chosen poles, however often these repeat. While the task is
+met an estimator knows the state and a term with states rests, so the law stands here without the estimator and with its
+memory held. For a task that moves with time the modes are those of the motion frozen at an instant; they decide
+stability only for slow motions, and the report says so.
 
 Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
+from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
@@ -91,27 +93,44 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
     """The internal dynamics at the state nearest to the start at which every violation is zero.
 
     Returns:
-        None if the loop is not compiled and cannot be differentiated, or a derivative is not finite.
+        None if the loop is not compiled and cannot be differentiated, or a derivative is not finite; or if a term of
+        the user's own has states, which may act on this motion.
     """
-    if not loop.differentiable or loop.size != 2 * loop.system.model.n:
+    if loop.system.estimator is not None:
+        loop = _of_known_state(loop).of(replace(loop.system, estimator=None))
+    if not loop.differentiable or _own_states(loop):
         return None
     errors, slopes = error_kernel(loop), loop.slopes_kernel
     p, t, still = loop.parameters, start.t, np.zeros(loop.size)
-    x = np.concatenate([start.q, start.v])
+    x, moving = loop.x_at(start), slice(0, 2 * loop.system.model.n)
     for _ in range(20):  # Gauss-Newton onto the constraints
         e, E, _ = errors(t, x, p, still)
         if not np.isfinite(e).all() or np.abs(e).max(initial=0.0) < 1e-12:
             break
-        x = x - decompose(E, 1e-9).solve(e)
-    _, E, _ = errors(t, x, p, still)
-    J, slope = (slopes.derivative(by)(t, x, p)[0] for by in ("x", "t"))
+        x[moving] -= decompose(E[:, moving], 1e-9).solve(e)
+    E = errors(t, x, p, still)[1][:, moving]
+    J, slope = (slopes.derivative(by)(t, x, p)[0][moving] for by in ("x", "t"))
+    J = J[:, moving]
     if not (np.isfinite(E).all() and np.isfinite(J).all()):
         return None
     rank = decompose(E, 1e-9).rank
-    W = np.linalg.svd(E)[2][rank:].T if len(E) else np.eye(len(x))
+    W = np.linalg.svd(E)[2][rank:].T if len(E) else np.eye(len(J))
     modes = np.linalg.eigvals(W.T @ J @ W) if W.size else np.zeros(0)
     ordered = tuple(complex(mode) for mode in sorted(modes, key=lambda mode: -mode.real))
     return InternalDynamics(W.shape[1], ordered, bool(np.abs(slope).max(initial=0.0) > 0.0))
+
+
+@once_per_loop
+def _of_known_state(loop: Loop) -> Loop:
+    """The loop of a law that is told the state."""
+    return Loop(replace(loop.system, estimator=None))
+
+
+def _own_states(loop: Loop) -> list[str]:
+    """States of a law, or of terms, of the user's own."""
+    law = loop.system.following
+    own = [] if law is None else [term for term in law.terms if isinstance(term, AttachedOwnTerm)]
+    return loop.memory_names if law is None else [name for term in own for name in term.memory]
 
 
 @dataclass(frozen=True)

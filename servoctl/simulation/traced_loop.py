@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial, wraps
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -46,14 +46,17 @@ def _parameters(system: System) -> Array:
     return np.concatenate([system.model.parameters, *map(parameter_values, _parts(system))])
 
 
-def once_per_loop(make: Callable[[Any], Kernel]) -> Callable[[Any], Kernel]:
+Made = TypeVar("Made")
+
+
+def once_per_loop(make: Callable[[Any], Made]) -> Callable[[Any], Made]:
     """Caches `make(loop)` for all loops that share its functions."""
 
     @wraps(make)
-    def kept(loop: Any) -> Kernel:
-        known: Kernel | None = loop.derived.get(make.__name__)
-        if known is None:
-            known = loop.derived[make.__name__] = make(loop)
+    def kept(loop: Any) -> Made:
+        if make.__name__ not in loop.derived:
+            loop.derived[make.__name__] = make(loop)
+        known: Made = loop.derived[make.__name__]
         return known
 
     return kept
