@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +184,19 @@ def _starts_in_motion(setup: RigSetup) -> Iterator[str]:
             yield f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
 
 
+def _changes_with_time(setup: RigSetup) -> Iterator[str]:
+    """A note on a plant whose equations depend on the time: those who evaluate them have clocks of their own."""
+    start, model = setup.start, setup.model.plain
+    instants = (model.matrices(State(start.t + later, start.q, start.v)) for later in (0.0, 0.7))
+    (one, other) = ((m.M, m.Q, m.B, m.passive.b, m.passive.violation) for m in instants)
+    if not all(map(partial(np.array_equal, equal_nan=True), one, other)):
+        yield (
+            f"{setup.loaded.where('plant')}: its equations depend on the time: the law takes that of the task, which "
+            "stands still before stage full, an emulated machine that since its power-on (let the task depend on the "
+            "time, not the plant)"
+        )
+
+
 def _coarse_torques(setup: RigSetup) -> Iterator[str]:
     """Notes on task rows that half a step of a drive's torque, which is not sent, may hold away from zero.
 
@@ -264,6 +278,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     check_fall,
     _watchdogs,
     _starts_in_motion,
+    _changes_with_time,
     _coarse_torques,
 )
 """What the operator should know before a run, in order."""

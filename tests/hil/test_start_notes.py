@@ -43,6 +43,27 @@ def test_effects_of_simulated_runs_that_drives_do_not_have_are_named() -> None:
     assert not any("realism" in note for note in load(BELT, ("run.period=0.001",), "vm").notes)
 
 
+SWAYING = """
+import numpy as np
+from plants.two_mass_spring import TwoMassSpring
+
+
+class Swaying(TwoMassSpring):
+    def force(self, q, v, t):
+        return super().force(q, v, t) + np.array([0.1 * np.sin(t), 0.0])
+"""
+
+
+def test_a_plant_that_depends_on_the_time_is_named_because_law_and_machine_have_clocks_of_their_own(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "swaying.py").write_text(SWAYING)
+    sways = f"plant.class={tmp_path / 'swaying.py'}:Swaying"
+    swaying, usual = (load(BELT, sets, "vm").notes for sets in ((sways,), ()))
+    said = "plant: its equations depend on the time: the law takes that of the task, which stands still before"
+    assert any(said in note for note in swaying) and not any(said in note for note in usual)
+
+
 def test_a_drive_that_cannot_hold_the_start_pose_is_refused_before_anything_is_sent() -> None:
     said = r"holding it there takes more than the limit of joint2 \(-17\.26 N m, torque_limit is 17\) \(raise it"
     with pytest.raises(ConfigError, match=said):
