@@ -221,6 +221,7 @@ FASTEST = 3  # states of the task that are stopped from: those in which a joint 
 LONGEST = 4.0  # [stop_time] longest stop that is looked at
 FAR = {"m": 0.02}  # way after a bus is cut from which on it is a note, by unit
 FAR_TURN = 0.1  # [rad] the same of a joint that turns
+PASSED = 1e-3  # [unit of h] way past a bound from which on it is a note
 SLOWER = "a larger stop_time, torque_limit or torque_rate_limit, or a lower speed"  # what lets a machine stop in time
 
 
@@ -255,6 +256,26 @@ def describe_stops(setup: RigSetup) -> list[str]:
                 f"what still moves then is left to the drives and brakes ({SLOWER})"
             )
     return lines
+
+
+def describe_bounds(setup: RigSetup) -> list[str]:
+    """A note per bound of the law that a controlled stop from the task passes: a stop does not know bounds.
+
+    By the model h' decays with all speeds, at the rate s of the stop: h + h' / s is left at its end. This is ours.
+    """
+    rows, units, passed = setup.model.bound_rows, setup.model.row_units[2], dict[str, float]()
+    for state in setup.task_states if rows else ():
+        at = setup.model.matrices(state).bounds
+        assert at is not None
+        beyond = np.minimum(at.violation, 0.0) - (at.violation + at.violation_rate / setup.stop_rate)
+        for row, way in zip(rows, beyond.tolist(), strict=True):
+            if way > PASSED:  # NaN: the row has no rate
+                passed[row.group] = max(way, passed.get(row.group, 0.0))
+    return [
+        f"note: bound {name}: a stop does not keep it, and a controlled stop from the task passes it by up to "
+        f"{way:.2g} {units.get(name, 'units of h')} (a lower rate, a larger margin, or a slower task)"
+        for name, way in passed.items()
+    ]
 
 
 def describe_drops(setup: RigSetup) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hil.assembly.measuring import proof_plan, watchdog_tests
 from hil.assembly.setup import RigSetup
-from hil.assembly.stops import describe_drops, describe_silence, describe_stops, stops_of_task
+from hil.assembly.stops import describe_bounds, describe_drops, describe_silence, describe_stops, stops_of_task
 from hil.bus.open import is_loopback
 from hil.drives import Feedback
 from hil.drives.base import Drive
@@ -159,7 +159,7 @@ def _stops(setup: RigSetup) -> list[str]:
         lines += [f"{who}, own ramp: {steps.ramp}", f"{who}, without the loop or its bus: {steps.silence}"]
         if any(drive.settings.brake for drive in alike):
             lines.append(f"{who}, brake: {steps.brake}")
-    return lines + describe_silence(setup)
+    return lines + describe_silence(setup) + describe_bounds(setup)
 
 
 def _listed(drives: Sequence[Drive]) -> str:
@@ -235,7 +235,7 @@ def describe(setup: RigSetup) -> list[str]:
         + (f"; drives stop by themselves after {1e3 * safety.drive_watchdog:g} ms" if watched else "")
     )
     lines.append(f"in a controlled stop speeds decay by {setup.stop_rate:.3g}/s, for at most {safety.stop_time:g} s")
-    lines += describe_stops(setup) + describe_drops(setup) + describe_silence(setup)
+    lines += describe_stops(setup) + describe_bounds(setup) + describe_drops(setup) + describe_silence(setup)
     lines += [line for line in (seen(setup.drives), unseen(setup.drives)) if line]
     return lines + [f"note: {note}" for note in setup.notes]
 

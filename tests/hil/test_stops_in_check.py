@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
-from hil.assembly.stops import describe_drops, describe_silence, describe_stops, states_within_limits, stop_from
+from hil.assembly.stops import (
+    describe_bounds,
+    describe_drops,
+    describe_silence,
+    describe_stops,
+    states_within_limits,
+    stop_from,
+)
+from hil.safety.plan import Phase
 from hil.session.notes import describe
 from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.config import load_config, shipped_configs
 from servoctl.types import State
+from tests.faces import on_drives
 from tests.hil.rigs import RIGS, Rig, play
 
 
@@ -49,6 +58,21 @@ def test_a_machine_that_cannot_stop_from_its_task_is_said_so_by_name() -> None:
     setup = load(RIGS["S"].config, [*RIGS["S"].overrides, "hil.safety.stop_time=0.2"], "vm")
     said = [line for line in describe_stops(setup) if "a controlled stop in the task" in line]
     assert len(said) == 1 and said[0].startswith("note: tau1, tau2, tau3, F4: ") and "stop_time, 0.2 s" in said[0]
+
+
+@pytest.mark.parametrize("rate", [200, 10])
+def test_a_bound_that_a_stop_from_the_task_passes_is_named_and_the_machine_passes_it_so_far(rate: int) -> None:
+    wall = f"bounds=[{{name: wall, holonomic: 'x1 + 0.02', rate: {rate}}}]"
+    setup = load("two_mass_spring_drive", [wall], "vm")
+    said = re.search(
+        r"note: bound wall: a stop does not keep it, .* by up to ([\d.]+) m ", "".join(describe_bounds(setup))
+    )
+    hardest = min(setup.task_states, key=lambda state: state.q[0] + state.v[0] / setup.stop_rate)
+    run = on_drives("two_mass_spring_drive", wall, duration=hardest.t).trajectory
+    way = -0.02 - run["true_q.x1"][run["stage"] == Phase.STOPPING.number].min()
+    assert (said is None) == (rate < setup.stop_rate) == (way < 1e-3)
+    if said is not None:
+        assert float(said[1]) == pytest.approx(way, rel=0.2)
 
 
 def test_no_joint_speeds_up_in_a_stop_from_any_pose_and_speed() -> None:
