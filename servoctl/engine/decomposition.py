@@ -19,11 +19,11 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import loops
-from servoctl.engine.linalg import WORTH, called, is_finite, product, project, solve_upper, sum_of_squares
+from servoctl.engine.linalg import WORTH, called, is_finite, largest, product, project, solve_upper, sum_of_squares
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.ops import decomposition_cost, decomposition_numbers
 from servoctl.engine.structured import blocks
-from servoctl.engine.symbol import Symbol, fmax, fmin, from_sx, is_symbolic, to_sx, where
+from servoctl.engine.symbol import Symbol, fmin, from_sx, is_symbolic, plain, to_sx, where
 from servoctl.types import Array
 
 FEW = 12  # matrices with more rows are decomposed by operations on whole matrices on the virtual machine
@@ -106,26 +106,14 @@ def pinv(A: Any, rank_tolerance: float = 1e-10) -> Array:
         rank_tolerance: A direction counts when its pivot exceeds this times |A|_F.
 
     Returns:
-        A^+, shape (n, r).
+        A^+, shape (n, r); NaN if an entry is not finite.
     """
-    A = np.asarray(A)
-    if is_symbolic(A):
-        return _pinv_symbolic(A, rank_tolerance)
-    A = A.astype(float)
-    largest = float(np.abs(A).max()) if A.size else 0.0
-    if not largest or not np.isfinite(largest):
-        return np.zeros(A.T.shape) if not largest else np.full(A.T.shape, np.nan)
-    return decompose(A / largest, rank_tolerance).pseudoinverse() / largest
-
-
-def _pinv_symbolic(A: Array, rank_tolerance: float) -> Array:
-    """`pinv` on symbols; scaled, because squares may overflow, and NaN if an entry is not finite."""
-    largest: Any = 0.0
-    for entry in A.flat:
-        largest = fmax(largest, abs(entry))
-    size = where(largest > 0.0, largest, 1.0)
-    finite = is_finite(A / size)
-    inverse: Array = where(finite, decompose(A / size, rank_tolerance).pseudoinverse() / size, np.nan)
+    A = plain(A)
+    size = largest(A.flat)
+    size = where(size > 0.0, size, 1.0)
+    with np.errstate(invalid="ignore"):  # infinite entries
+        scaled = A / size  # squares may overflow
+    inverse: Array = where(is_finite(scaled), decompose(scaled, rank_tolerance).pseudoinverse() / size, np.nan)
     return inverse
 
 

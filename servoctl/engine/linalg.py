@@ -22,17 +22,12 @@ _LARGEST = 1.7976931348623157e308
 def is_finite(*arrays: Array) -> Any:
     """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1."""
     if not is_symbolic(*arrays):
-        return all(_numbers_are_finite(np.asarray(array, dtype=float)) for array in arrays)
+        return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
     every = [entry for array in arrays for entry in np.asarray(array, dtype=object).flat]
     # equal expressions count once, finite numbers not at all: with them the step of two robots takes 3 % longer in C
     symbolic = {entry.sx.element_hash(): entry for entry in every if isinstance(entry, Symbol)}
     numbers = [entry for entry in every if not isinstance(entry, Symbol) and not math.isfinite(entry)]
     return abs(total([*numbers, *symbolic.values()])) <= _LARGEST
-
-
-def _numbers_are_finite(array: Array) -> bool:
-    # the sum of squares is finite only if each entry is; where it overflows, the entries decide
-    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 # products of symbols in a matrix product up to which it is written out: it leaves out the zeros. With 60, the step of
@@ -134,24 +129,18 @@ def largest(values: Any) -> Any:
 
 WRITTEN_OUT = 6  # solves with a triangle of symbols up to this size are written out; larger ones are loops
 
-LARGE = 40
-"""Triangles of numbers from this size on are solved by LAPACK's routine for triangles, smaller ones by a general one.
-
-At 40 the import of SciPy is soon paid; below, its call takes as long as the solve.
-"""
-
 
 def solve_lower(L: Array, X: Array) -> Array:
     """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
-        return _solve_numbers(L, X, 0)
+        return _solve_numbers(L, X)
     return _solve_symbols(_lower, L, X)
 
 
 def solve_upper(L: Array, X: Array) -> Array:
     """L^-T X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
-        return _solve_numbers(L, X, 1)
+        return _solve_numbers(L.T, X)
     return _solve_symbols(_upper, L, X)
 
 
@@ -207,19 +196,9 @@ def _solve_from(first: int, L: Array, X: Array) -> Array:
     return Y
 
 
-def _solve_numbers(L: Any, X: Any, transposed: int) -> Array:
-    """L^-1 X, or L^-T X."""
-    L, X = (np.asarray(A, dtype=float) for A in (L, X))  # constants of a traced plant are object arrays
-    if len(L) < LARGE:
-        return np.linalg.solve(L.T if transposed else L, X)
-    if not X.size:
-        return np.zeros(X.shape)
-    from scipy.linalg.lapack import dtrtrs
-
-    # a matrix in row order is its transpose in column order, which is what LAPACK reads
-    rest, _ = dtrtrs(L.T, X, lower=0, trans=1 - transposed)
-    solved: Array = np.ascontiguousarray(rest).reshape(X.shape)
-    return solved
+def _solve_numbers(L: Array, X: Array) -> Array:
+    # constants of a traced plant are object arrays
+    return np.linalg.solve(np.asarray(L, dtype=float), np.asarray(X, dtype=float))
 
 
 FACTOR_WRITTEN_OUT = 8

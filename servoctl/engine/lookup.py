@@ -14,7 +14,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.ops import CFunction, Op, constants, instance, lookup_cost, register
+from servoctl.engine.ops import CFunction, Cost, Op, constants, instance, register
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic
 from servoctl.types import Array
 
@@ -68,7 +68,8 @@ class LookupTable(Op):
         count, width = len(self.breaks), self.rows.shape[1]
         text = constants(breaks, self.breaks) + constants(rows, self.rows.ravel())
         names = {"OPERATION": f"f_{self.name}", "BREAKS": breaks, "ROWS": rows, "COUNT": count, "WIDTH": width}
-        return CFunction(text + instance("lookup.h", names), lookup_cost(count), 4)
+        search = Cost(3 * count.bit_length())  # comparisons of a search by halves, with their choices and sums
+        return CFunction(text + instance("lookup.h", names), search, 4)
 
     def _function(self) -> Any:
         t, infinite = ca.MX.sym("t"), np.inf

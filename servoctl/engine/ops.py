@@ -55,11 +55,6 @@ def decomposition_numbers(rows: int, n: int, masked: int = 0) -> int:
     return rank + rows * k + k * k + k + 48  # the last: the second call, pointers and counters
 
 
-def lookup_cost(breaks: int) -> Cost:
-    """Cost of `c/lookup.h`: comparisons of a search by halves, with their choices and sums."""
-    return Cost(3 * breaks.bit_length())
-
-
 _UNARY = {
     ca.OP_NEG: "-{0}",
     ca.OP_SQ: "{0} * {0}",

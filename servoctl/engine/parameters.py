@@ -120,7 +120,7 @@ def _has_parameters(thing: Any) -> bool:
 
 def own_fields(thing: Any) -> dict[str, int | None]:
     """`parameter_fields` without those of parts."""
-    kind = thing if isinstance(thing, type) else type(thing)
+    kind: Any = type(thing)
     return {name: len(getattr(thing, name)) if many else None for name, (many, _) in annotated(kind).items()}
 
 
@@ -191,7 +191,7 @@ def structural(thing: Any) -> dict[str, Any]:
     Of a tuple of parameters it is the length; of a part its class and its own structure. What a `cached_property` keeps
     follows from the rest.
     """
-    kind = thing if isinstance(thing, type) else type(thing)
+    kind: Any = type(thing)
     parameters, parts = annotated(kind) if _has_parameters(thing) else {}, _parts(thing)
     found: dict[str, Any] = {}
     for name in dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})]):

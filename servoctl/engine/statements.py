@@ -16,7 +16,6 @@ from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.ops import COMPARE, TEXT, Cost, cost_of, literal, operation_name
 from servoctl.errors import CompileError
 
-FEW = 16  # longer arrays of numbers are constants of the program: gcc takes quadratic time for their assignments
 USE_VM = " (take --engine vm)"  # what to do where there is no C, for somebody who runs a config
 TOGETHER = 4  # angles whose sines and cosines one call computes, in the time of one
 
@@ -48,7 +47,6 @@ class Statements:
         ]
         self._sources = self._made_by()  # for each instruction, those that made what it reads
         self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable, or number
-        self._literals: dict[str, str] = {}  # number of V -> its literal
         self._comparisons: set[str] = set()
         self._arrays: dict[tuple[str, ...], str] = {}  # entries of an array that is an argument or that a call fills
         for k in range(function.n_in()):
@@ -109,7 +107,7 @@ class Statements:
             if i in self._shared:
                 self._set(i, outputs[0], self._held[outputs[0]], Cost())
         elif operation == ca.OP_CONST:
-            self._held[outputs[0]] = self._constant(float(self._function.instruction_constant(i)))
+            self._held[outputs[0]] = f"number({literal(float(self._function.instruction_constant(i)))})"
         elif operation == ca.OP_OUTPUT:
             results[outputs[0]][outputs[1]] = self._value(inputs[0])
         elif operation == ca.OP_CALL:
@@ -163,10 +161,6 @@ class Statements:
         self.lines.append(f"  v_sines_cosines({given}, {both});")
         self._both |= {angle: (f"{both}[{k}]", f"{both}[{k + TOGETHER}]") for k, angle in enumerate(group)}
 
-    def _constant(self, value: float) -> str:
-        self._literals[f"number({literal(value)})"] = literal(value)
-        return f"number({literal(value)})"
-
     def _set(self, i: int, place: int, text: str, cost: Cost) -> None:
         self._held[place] = f"a{i}"
         self._declare(f"const V a{i} = {text};", cost)
@@ -198,15 +192,6 @@ class Statements:
         self.cost += Cost(1)
         return f"({held} != number(0.0))"
 
-    def _fill(self, name: str, values: Sequence[str]) -> None:
-        """Declares an array of these values."""
-        count = len(values)
-        if count > FEW and all(value in self._literals for value in values):
-            literals = ", ".join(self._literals[value] for value in values)
-            self._declare(f"CONSTANTS({name}, {count}, {literals})", Cost(), count)
-        else:
-            self._declare(f"const V {name}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), count)
-
     def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
         """Arrays c of the inputs and d of the outputs, and the call; an array that another call fills is no copy."""
         called = self._expressions[i].which_function()
@@ -222,7 +207,7 @@ class Statements:
                 names.append(whole)
                 continue
             names.append(f"c{i}_{k}")
-            self._fill(names[-1], values)
+            self._declare(f"const V {names[-1]}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), len(values))
             self._arrays[tuple(values)] = names[-1]
         position = 0
         for k in range(called.n_out()):

@@ -11,7 +11,6 @@ A run in C from the cache needs no function at all, and to read those of two arm
 a command's time.
 """
 
-import atexit
 import base64
 import dataclasses
 import hashlib
@@ -19,7 +18,6 @@ import json
 import os
 import platform
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -166,9 +164,6 @@ FIELDS = {"name", "length", "inputs", "outputs", "facts"}  # least fields of a f
 WORTH = 500  # functions of fewer operations are not kept: tracing them takes no longer than reading them
 
 
-MOST_WAITING = 16  # most kernels that wait to be written
-
-
 def key_of(*fingerprints: Callable[[], str]) -> str | None:
     """The key for things with these fingerprints; None if one of them has none."""
     try:
@@ -178,35 +173,15 @@ def key_of(*fingerprints: Callable[[], str]) -> str | None:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 
-_Place = tuple[Path | None, str]
-_waiting: dict[_Place, tuple[Kernel, Any]] = {}  # folder and key of the file -> what is not written yet
-_lock = threading.Lock()
-
-
 def has_kernel(key: str | None, name: str) -> bool:
     """Whether a kernel was kept under a key and a name."""
-    if key is None:
-        return False
-    file_key = _file_key(key, name)
-    return (cache.folder(), file_key) in _waiting or cache.find(file_key, SUFFIX) is not None
-
-
-@atexit.register
-def write_waiting() -> None:
-    """Writes the files of kernels that wait; a run does so when it has its first rows, because writing takes time."""
-    with _lock:
-        for folder, file_key in list(_waiting):
-            kernel, facts = _waiting.pop((folder, file_key))
-            content = _written(kernel, facts) if folder == cache.folder() else None
-            if content is not None:
-                cache.put_bytes(file_key, content, SUFFIX)
+    return key is not None and cache.find(_file_key(key, name), SUFFIX) is not None
 
 
 def kept(key: str | None, name: str, make: Callable[[], tuple[Kernel, Any]]) -> tuple[Kernel, Any]:
     """The kernel of a key and a name, and facts that JSON can write: made now, or from the cache.
 
-    A function from the cache is read when it is first needed. `write_waiting` writes one that was made, if it is worth
-    it; what calls code in NumPy cannot be written.
+    A function from the cache is read when it is first needed. What calls code in NumPy cannot be written.
     """
     found = _find(key, name)
     if found is not None:
@@ -219,9 +194,9 @@ def kept(key: str | None, name: str, make: Callable[[], tuple[Kernel, Any]]) -> 
         return Kernel(function, *shapes, header["name"], header["length"]), header["facts"]
     kernel, facts = make()
     if key is not None and kernel.length >= WORTH and not numpy_calls(kernel.function):
-        _waiting[cache.folder(), _file_key(key, name)] = kernel, facts
-        if len(_waiting) > MOST_WAITING:
-            write_waiting()
+        content = _written(kernel, facts)
+        if content is not None:
+            cache.put_bytes(_file_key(key, name), content, SUFFIX)
     return kernel, facts
 
 
@@ -274,8 +249,6 @@ def _find(key: str | None, name: str) -> tuple[dict[str, Any], bytes] | None:
     """Header and functions that `_written` wrote; the cache has compared their checksum."""
     if key is None:
         return None
-    if (cache.folder(), _file_key(key, name)) in _waiting:
-        write_waiting()
     content = cache.find_bytes(_file_key(key, name), SUFFIX)
     if content is None:
         return None

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from servoctl.engine import stored
 from servoctl.engine.structured import asymmetry, smallest_eigenvalue
 from servoctl.errors import PlantError, RunFolderError, ServoctlError, listed
 from servoctl.expression import per_second
@@ -163,7 +162,6 @@ def _run(
                 break
             if progress is not None:
                 progress((reached - start.t) / settings.duration)
-            stored.write_waiting()
     except RunFolderError:
         raise
     except ServoctlError as error:

@@ -35,7 +35,6 @@ run: {duration: 0.1, integrator: {method: rk4, step: 0.01}}
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    stored.write_waiting()  # what other tests left
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(stored, "WORTH", 0)
     return tmp_path / "cache"
@@ -70,7 +69,6 @@ def test_a_function_from_the_cache_gives_the_same_bits(
 ) -> None:
     fresh = looped(config)
     expected, source = row(fresh), fresh.program(None).source
-    stored.write_waiting()
     refuse_to_trace(monkeypatch)
     monkeypatch.setattr("servoctl.engine.lookup._FUNCTIONS", {})
     forget_what_is_registered(monkeypatch)
@@ -88,7 +86,6 @@ def test_a_sampled_law_with_bounds_comes_from_the_cache_with_the_same_bits(
 
     fresh = looped("arm_obstacle", *changes)
     expected, source = commands(fresh), fresh.program(5).source
-    stored.write_waiting()
     refuse_to_trace(monkeypatch)
     forget_what_is_registered(monkeypatch)
     again = looped("arm_obstacle", *changes)
@@ -101,7 +98,6 @@ def test_a_sampled_law_with_bounds_comes_from_the_cache_with_the_same_bits(
 def test_other_gains_need_no_other_trace(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = "law.correction.baumgarte.alpha=7", "plant.parameters.g=5"
     before = row(looped("coordinated_robots"))
-    stored.write_waiting()
     monkeypatch.setenv("SERVOCTL_CACHE", str(own_cache.with_name("other")))
     expected = row(looped("coordinated_robots", *changes))
     monkeypatch.setenv("SERVOCTL_CACHE", str(own_cache))
@@ -143,7 +139,6 @@ def test_a_plant_that_reads_a_file_is_never_stale(own_cache: Path, tmp_path: Pat
 @pytest.mark.parametrize("content", [b"", b"no trace", None])
 def test_a_damaged_file_is_traced_again(own_cache: Path, content: bytes | None) -> None:
     expected = row(looped("coordinated_robots"))
-    stored.write_waiting()
     for path in own_cache.glob("*.trace"):
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2] if content is None else content)
@@ -152,16 +147,8 @@ def test_a_damaged_file_is_traced_again(own_cache: Path, content: bytes | None) 
 
 def test_clearing_the_cache_removes_traces(own_cache: Path) -> None:
     row(looped("coordinated_robots"))
-    stored.write_waiting()
     count = len(list(own_cache.glob("*.trace")))
     assert count and cache.size()[0] == count and cache.clear()[0] == count and not list(own_cache.iterdir())
-
-
-def test_traces_are_written_once_a_run_has_its_first_rows(own_cache: Path) -> None:
-    run = load("coordinated_robots", ["run.duration=0.01"], "vm")
-    assert not list(own_cache.glob("*.trace"))
-    run.simulate()
-    assert list(own_cache.glob("*.trace"))
 
 
 @dataclass(frozen=True)
@@ -223,7 +210,6 @@ def test_a_function_that_cannot_be_read_is_made_again(own_cache: Path) -> None:
         return Kernel.compile("doubled", x, {"y": 2.0 * x["x"]})
 
     stored.kept_kernel(key, "doubled", doubled)
-    stored.write_waiting()
     path = cache.find(stored._file_key(key, "doubled"), ".trace")
     assert path is not None
     header = path.read_bytes().partition(b"\n")[0]

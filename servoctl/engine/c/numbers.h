@@ -26,7 +26,6 @@ typedef Bits M; /* of a comparison: 1 or 0 */
 #define LANE(v, k) (v)
 #define invert(m) (!(m))
 static inline V number(double x) { return x; }
-#define CONSTANTS(name, count, ...) static const V name[count] = {__VA_ARGS__};
 static inline V select(M m, V a, V b) { return m ? a : b; }
 static inline V keep(M m, V a) { return m ? a : 0.0; }
 static inline M bits(V x) { M m; memcpy(&m, &x, sizeof m); return m; }
@@ -39,10 +38,6 @@ typedef Bits M __attribute__((vector_size(LANES * sizeof(double)))); /* of a com
 #define LANE(v, k) ((v)[k])
 #define invert(m) (~(m))
 static inline V number(double x) { return x - (V){0.0}; }
-#define CONSTANTS(name, count, ...) \
-  static const double in_##name[count] = {__VA_ARGS__}; \
-  V name[count]; \
-  for (int k = 0; k < count; ++k) name[k] = number(in_##name[k]);
 static inline V select(M m, V a, V b) { return (V)((m & (M)a) | (~m & (M)b)); }
 static inline V keep(M m, V a) { return (V)(m & (M)a); }
 static inline M bits(V x) { return (M)x; }
