@@ -36,7 +36,7 @@ from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import ADAPTIVE, Integrator, Settings
 from servoctl.tree.fields import Share
 from servoctl.tree.per_name import one_per_name
-from servoctl.tree.rules import Broken, Ruled, known, rule
+from servoctl.tree.rules import Ruled
 from servoctl.types import State
 
 Keeps = Constraint | ReactionBound | Bound  # h >= 0
@@ -50,16 +50,7 @@ class Arguments(Ruled):
     estimation: Estimator | None = None
     passive_rank_tolerance: Share | None = None
     law: Any = None
-
-    @rule
-    def _realism_fits(self) -> Broken:
-        for broken in () if self.realism is None else self.realism.misfits(self.run, None):
-            yield from known(broken)
-
-    @rule
-    def _estimation_fits(self) -> Broken:
-        if self.estimation is not None:
-            yield from self.estimation.misfits(self.run, None, self.law)
+    hil: None = None
 
 
 class Call(Document):

@@ -34,7 +34,7 @@ from servoctl.tree.fields import (
     Xyz,
     exactly,
 )
-from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled, known, right, rule
+from servoctl.tree.rules import WRONG, Broken, FieldPath, OneOf, Ruled, known, outer_rule, right, rule
 
 Radius = Annotated[float, NumberField("a radius >= 0 [m]", least=0)]
 
@@ -210,47 +210,44 @@ class BoundConfig(Ruled):
                 if name not in self.position:
                     yield ("acceleration", name), f"no position of this bound ({remedy(name, self.position)})"
 
-    def misfits(self, config: Any) -> Iterator[Broken]:
-        """What does not fit the rest of a config."""
+    @outer_rule
+    def _needs(self, config: Any, at: FieldPath) -> Broken:
         kinds = self.given(KEYS)
-        if len(kinds) == 1:
-            yield self._lacks(config, *kinds)
-        if self.clearance is not None:
-            yield self._unknown_shapes(config.plant)
-        yield self._too_fast(config)
-        yield self._der_of_positions(config.references)
-
-    def _lacks(self, config: Any, kind: str) -> Broken:
+        if len(kinds) != 1:
+            return
         estimated = config.estimation is not None and config.estimation.kind == "model"
         if self.margin == "auto" and not estimated:
-            yield ("margin",), "auto needs estimation.kind: model (give it, or a number)"
-        if kind in ON_FRAMES and not config.plant.is_robot:
-            yield (kind,), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)"
+            yield (*at, "margin"), "auto needs estimation.kind: model (give it, or a number)"
+        if kinds[0] in ON_FRAMES and not config.plant.is_robot:
+            yield (*at, kinds[0]), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)"
         if "robot" in (self.position, self.velocity) and not config.plant.is_robot:
-            yield (kind,), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)"
-        if kind == "position" and self.acceleration is None and getattr(config.law, "limits", None) is None:
-            yield (), "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)"
+            yield (*at, kinds[0]), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)"
+        if self.position is not None and self.acceleration is None and getattr(config.law, "limits", None) is None:
+            yield at, "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)"
 
-    def _unknown_shapes(self, plant: Any) -> Broken:
-        shapes, obstacles = plant.shapes or {}, plant.obstacles or {}
+    @outer_rule
+    def _unknown_shapes(self, config: Any, at: FieldPath) -> Broken:
+        shapes, obstacles = config.plant.shapes or {}, config.plant.obstacles or {}
         names, known = dict.fromkeys(self.clearance or ()), [*shapes, *obstacles]
         for name in names:
             if name not in known:
                 hint = remedy(name, known) if known else "give plant.shapes, and plant.obstacles where needed"
-                yield ("clearance",), f"there is no shape or obstacle {name!r} ({hint})"
+                yield (*at, "clearance"), f"there is no shape or obstacle {name!r} ({hint})"
         if len(names) == 2 and all(name in obstacles for name in names):
-            yield ("clearance",), "both are obstacles, which never move (give a shape of a link)"
+            yield (*at, "clearance"), "both are obstacles, which never move (give a shape of a link)"
 
-    def _too_fast(self, config: Any) -> Broken:
+    @outer_rule
+    def _too_fast(self, config: Any, at: FieldPath) -> Broken:
         """A sampled law keeps a bound inside with a rate below 2 / period."""
         for name in ("run", "hil"):
             period = getattr(getattr(config, name), "period", None)
             if self.rate is not None and (what := too_fast(self.rate, period, f"{name}.period")):
-                yield ("rate",), what
+                yield (*at, "rate"), what
 
-    def _der_of_positions(self, references: Mapping[str, Any]) -> Broken:
-        for rate in wrong_rates(self.holonomic, references)[:1]:
-            yield ("holonomic",), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')"
+    @outer_rule
+    def _der_of_positions(self, config: Any, at: FieldPath) -> Broken:
+        for rate in wrong_rates(self.holonomic, config.references)[:1]:
+            yield (*at, "holonomic"), f"der({rate}) in a holonomic bound (write it under 'nonholonomic')"
 
 
 def empty_intervals(entries: Sequence[BoundConfig]) -> Broken:

@@ -41,15 +41,15 @@ class CorrectionConfig(Ruled):
         chosen: Any = next(value for _, value in self if value is not None)
         return chosen if self.poles is None else Poles(chosen)
 
-    def fits_the_law(self, input_output: bool) -> Broken:
-        """Kinds that do not fit the kind of the law."""
+    def wrong_kinds(self, law: str | None) -> Broken:
+        """Kinds that do not fit the kind of the law: `poles` is that of input_output, and of no other law."""
         for kind in self.given((*KINDS, "poles")):
-            if input_output and kind != "poles":
+            if law == "input_output" and kind != "poles":
                 yield (kind,), "does not fit law.kind input_output (use poles)"
-            if not input_output and kind == "poles":
+            if law != "input_output" and kind == "poles":
                 yield (kind,), "needs law.kind input_output (or use baumgarte, second_order, p_feedback or funnel)"
 
-    def misfits(self, rows: int | None) -> Broken:
+    def wrong_gains(self, rows: int | None) -> Broken:
         """Gains of a task entry, or of the plant, that are not one number, or one for each of so many rows.
 
         Args:

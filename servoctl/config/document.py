@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from servoctl.finding import Finding
-
-FieldPath = tuple[str | int, ...]
-"""Keys and list indices from the top of a config to a value, such as ("task", 0, "holonomic")."""
-
+from servoctl.tree.rules import FieldPath as FieldPath
 
 NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))  # lists whose entries are addressed by `name`
 

@@ -29,7 +29,7 @@ from servoctl.tree.fields import (
     in_words,
     name_as,
 )
-from servoctl.tree.rules import Broken, Ruled, known, right, rule
+from servoctl.tree.rules import Broken, Ruled, below, known, right, rule
 
 PLANT_KINDS = ("class", "robot", "robots")
 PARTS = ("bodies", "frames", "loops")
@@ -90,6 +90,12 @@ class Passive(Ruled):
         description="name -> groups that `check` enforces level by level; a run takes only the clearances, because the "
         "order does not change the motion",
     )
+
+    @rule
+    def _correction_fits(self) -> Broken:
+        yield from below(("correction",), self.correction.wrong_gains(None))
+        if self.correction.funnel is not None:
+            yield ("correction", "funnel"), "does not fit mechanism constraints (use baumgarte)"
 
     @rule
     def _levels_follow_each_other(self) -> Broken:

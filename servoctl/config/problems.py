@@ -14,7 +14,7 @@ from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
 from servoctl.config.schema import Config
 from servoctl.errors import remedy, suggestion
 from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words
-from servoctl.tree.rules import Ruled, below, fields_of, rough_section, sections_in
+from servoctl.tree.rules import Ruled, below, rough_section, sections_in
 
 S = TypeVar("S", bound=Ruled)
 
@@ -51,7 +51,7 @@ def validate_as(
     """The sections of a class from plain values, None if a field is wrong; and all problems.
 
     Args:
-        known: Sections that are not checked again.
+        known: Sections whose values are not checked again.
     """
     section: Any
     problems: list[Problem] = []
@@ -64,11 +64,10 @@ def validate_as(
             error for error in wrong.errors(include_url=False) if error["type"] != "too_short" or not error["input"]
         )
         problems = [_with_default(error) for error in told]
-    new = [(key, name) for key, (name, _) in fields_of(kind).items() if key not in known]
-    inner = [each for key, name in new for each in sections_in(getattr(section, name), (key,))]
-    inner.sort(key=lambda each: len(each[0]))
-    broken = chain(*(below(at, each.broken()) for at, each in inner), section.broken())
-    return sound, problems + [Problem(*each) for each in broken]
+    sections = sorted(sections_in(section), key=lambda each: len(each[0]))
+    broken = [below(at, each.broken()) for at, each in sections if not at or at[0] not in known]
+    misfits = [each.misfits(section, at) for at, each in sections]
+    return sound, problems + [Problem(*each) for each in chain(*broken, *misfits)]
 
 
 _WITHOUT_KEY = {

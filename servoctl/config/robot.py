@@ -25,7 +25,7 @@ from servoctl.tree.fields import (
     fault,
     in_words,
 )
-from servoctl.tree.rules import Broken, OneOf, Ruled, rule
+from servoctl.tree.rules import Broken, FieldPath, OneOf, Ruled, outer_rule, rule
 
 ORIGIN = (0.0, 0.0, 0.0)
 
@@ -141,7 +141,7 @@ class PoseConfig(Ruled):
             yield (), "no pose (give xyz, rpy or both)"
 
 
-class Initial(Section):
+class Initial(Ruled):
     """Initial state of a run."""
 
     q: PerName[Real] = Field(
@@ -163,12 +163,15 @@ class Initial(Section):
         "inside their limits",
     )
 
-    def misfits(self, is_robot: bool) -> Broken:
+    @outer_rule
+    def _only_of_robots(self, config: Any, at: FieldPath) -> Broken:
         """What only robots may leave out, or have."""
-        if not is_robot and "q" not in self.model_fields_set:
-            yield ("q",), f"missing ({type(self).model_fields['q'].description})"
-        if not is_robot and self.solve is not None:
-            yield ("solve",), f"{NEEDS_ROBOT} (for a class, give q and initial.project: true)"
+        if config.plant.is_robot:
+            return
+        if "q" not in self.model_fields_set:
+            yield (*at, "q"), f"missing ({type(self).model_fields['q'].description})"
+        if self.solve is not None:
+            yield (*at, "solve"), f"{NEEDS_ROBOT} (for a class, give q and initial.project: true)"
 
 
 NEEDS_ROBOT = "needs plant.robot or plant.robots"

@@ -5,19 +5,18 @@ Design: every field has its unit in its description. Every default is written in
 `simulation`, its fields carry unit and range there; `assembly` takes the object as it is, or what its `ready` gives.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from servoctl.config.bounds import BoundConfig, empty_intervals
 from servoctl.config.corrections import CorrectionConfig, wrong_length
-from servoctl.config.document import FieldPath
 from servoctl.config.hil import Hil
 from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
 from servoctl.config.references import ReferenceConfig
-from servoctl.config.robot import NEEDS_ROBOT, Initial, LoopConfig
+from servoctl.config.robot import NEEDS_ROBOT, Initial
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task
 from servoctl.config.tune import Tune
 from servoctl.errors import no_such, remedy
@@ -50,7 +49,7 @@ from servoctl.tree.fields import (
     list_or_not,
     name_as,
 )
-from servoctl.tree.rules import WRONG, Broken, Ruled, below, known, right, rule
+from servoctl.tree.rules import WRONG, Broken, FieldPath, Ruled, below, outer_rule, right, rule
 
 RelativeEnd = Annotated[float, NumberField("a relative error above -1 (0.3 is 30 % more than the model)", above=-1)]
 
@@ -86,19 +85,23 @@ class ReactionConfig(Ruled):
     ry: Real | None = Field(default=None, description="torque about y [N m]")
     rz: Real | None = Field(default=None, description="torque about z [N m]")
 
-    def misfits(self, name: str, loops: Mapping[str, LoopConfig]) -> Broken:
-        """What the loop of this name does not transmit."""
+    @outer_rule
+    def _fits_its_loop(self, config: Any, at: FieldPath) -> Broken:
+        """What the loop of its name does not transmit."""
+        name, loops = str(at[-1]), config.plant.loops or {}
+        if not config.plant.is_robot:
+            return
         if name not in loops:
-            yield (), no_such("loop", name, loops)
+            yield at, no_such("loop", name, loops)
             return
         components = self.given(LOOP_ROWS["weld"])
         if not components and not self.misspelt:
-            yield (), "no component (give one of x, y, z [N], rx, ry, rz [N m])"
+            yield at, "no component (give one of x, y, z [N], rx, ry, rz [N m])"
         for kind in loops[name].given(LOOP_ROWS)[:1]:
             for component in components:
                 if component not in LOOP_ROWS[kind]:
                     words = ", ".join(LOOP_ROWS[kind])
-                    yield (component,), f"a {kind} has no such reaction (known: {words})"
+                    yield (*at, component), f"a {kind} has no such reaction (known: {words})"
 
 
 class TermConfig(Section):
@@ -209,38 +212,36 @@ class LawConfig(Ruled):
         if self.robust is not None and self.adaptive is not None:
             yield ("adaptive",), "cannot be used with robust (leave one out)"
 
-    def misfits(self, config: "Config") -> Iterator[Broken]:
-        """What does not fit the rest of a config; paths are from its top."""
-        yield self._robot_parts(config.plant)
-        yield self._task_and_inputs(config)
-        if self.class_ is not None:
-            yield self._only_inputs(config)
-        yield self._terms_fit(config)
-        yield self._gains_fit(config.task)
+    @rule
+    def _correction_fits(self) -> Broken:
+        if self.correction is not None:
+            yield from below(("correction",), self.correction.wrong_kinds(self.kind))
 
-    def _robot_parts(self, plant: PlantConfig) -> Broken:
+    @outer_rule
+    def _parts_of_robots(self, config: Any, at: FieldPath) -> Broken:
         """What only robots have: limits in a file, and loops with a preload."""
-        if self.preload is not None and not plant.is_robot:
-            yield ("law", "preload"), f"{NEEDS_ROBOT}, with plant.loops"
-        elif self.preload is not None:
-            for name, wanted in self.preload.items():
-                yield from below(("law", "preload", name), wanted.misfits(name, plant.loops or {}))
-        if self.limits == "robot" and not plant.is_robot:
-            yield ("law", "limits"), f"{NEEDS_ROBOT} (for a class, give actuator -> limit)"
+        if self.preload is not None and not config.plant.is_robot:
+            yield (*at, "preload"), f"{NEEDS_ROBOT}, with plant.loops"
+        if self.limits == "robot" and not config.plant.is_robot:
+            yield (*at, "limits"), f"{NEEDS_ROBOT} (for a class, give actuator -> limit)"
 
-    def _task_and_inputs(self, config: "Config") -> Broken:
+    @outer_rule
+    def _task_and_inputs(self, config: Any, at: FieldPath) -> Broken:
         if config.inputs is not None:
             what = "cannot be used with a law (the law computes the inputs; an open-loop run has 'law: none')"
             yield ("inputs",), what
         if self.class_ is None and not config.task:
             yield ("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)"
 
-    def _only_inputs(self, config: "Config") -> Broken:
+    @outer_rule
+    def _own_class_makes_the_inputs(self, config: Any, at: FieldPath) -> Broken:
         """What a law of one's own would not see, because it makes the inputs alone; a default says nothing."""
+        if self.class_ is None:
+            return
         own = "does not go with law.class (the class makes the inputs alone: take one of the two out)"
         for key, field in type(self).model_fields.items():
             if key not in ("class_", "parameters") and getattr(self, key) != field.default:
-                yield ("law", key), own
+                yield (*at, key), own
         if config.bounds:
             yield ("bounds",), own
         for i, entry in right(config.task):
@@ -248,24 +249,26 @@ class LawConfig(Ruled):
                 if getattr(entry, key) not in (None, default):
                     yield ("task", i, key), own
 
-    def _terms_fit(self, config: "Config") -> Broken:
+    @outer_rule
+    def _terms_fit(self, config: Any, at: FieldPath) -> Broken:
         """Terms that need a period, or constant decay rates of every task."""
         if self.observer is not None and config.hil is None and config.run.period is None:
-            yield ("law", "observer"), "needs a sampled law (give run.period)"
+            yield (*at, "observer"), "needs a sampled law (give run.period)"
         for field in self.given(("robust", "adaptive")):
             corrections = [self.correction, *(entry.correction for _, entry in right(config.task))]
             if any(correction is not None and correction.funnel is not None for correction in corrections):
                 what = "cannot be used with a funnel, which has no constant decay rate (leave one out)"
-                yield ("law", field), what
+                yield (*at, field), what
 
-    def _gains_fit(self, task: tuple[Task, ...]) -> Broken:
+    @outer_rule
+    def _gains_fit(self, config: Any, at: FieldPath) -> Broken:
         """Lists and mappings of the common correction have a value for every row, or task, without its own."""
         for path, gain in () if self.correction is None else self.correction.gains:
-            at: FieldPath = ("law", "correction", *path)
+            place = (*at, "correction", *path)
             if isinstance(gain, Mapping):
-                yield from below(at, _by_name(gain, task))
+                yield from below(place, _by_name(gain, config.task))
             elif isinstance(gain, tuple):
-                yield from below(at, _by_row(gain, task, each_has_several=path == ("poles",)))
+                yield from below(place, _by_row(gain, config.task, each_has_several=path == ("poles",)))
 
 
 class Config(Ruled):
@@ -300,74 +303,16 @@ class Config(Ruled):
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")
     log: LogConfig | None = Field(default=None, description="columns of tables for `servoctl identify`")
 
-    @property
-    def _named_lists(self) -> tuple[tuple[str, Sequence[Task | BoundConfig]], ...]:
-        return ("task", self.task), ("bounds", self.bounds)
-
     @rule
     def _names_once(self) -> Broken:
-        for section, entries in self._named_lists:
+        for section, entries in (("task", self.task), ("bounds", self.bounds)):
             yield from below((section,), _repeated_names(entries))
-
-    @rule
-    def _entries_fit(self) -> Broken:
-        for section, entries in self._named_lists:
-            yield from below((section,), self._misfits_of(entries))
-
-    def _misfits_of(self, entries: Sequence[Task | BoundConfig]) -> Broken:
-        for index, entry in right(entries):
-            for broken in entry.misfits(self):
-                yield from below((index,), broken)
 
     @rule
     def _bounds_leave_room(self) -> Broken:
         if self.bounds and self.law == "none":
             yield ("bounds",), "need a law that keeps them (an open-loop run has 'law: none'; leave them out)"
         yield from below(("bounds",), empty_intervals(self.bounds))
-
-    @rule
-    def _start_fits(self) -> Broken:
-        yield from below(("initial",), self.initial.misfits(self.plant.is_robot))
-
-    @rule
-    def _law_fits(self) -> Broken:
-        for broken in self.law.misfits(self) if isinstance(self.law, LawConfig) else ():
-            yield from known(broken)
-
-    @rule
-    def _corrections_fit(self) -> Broken:
-        """`poles` is the one correction of law.kind input_output, and of no other law."""
-        input_output = isinstance(self.law, LawConfig) and self.law.kind == "input_output"
-        corrections: list[tuple[FieldPath, CorrectionConfig | None]] = []
-        if isinstance(self.law, LawConfig):
-            corrections += [(("law", "correction"), self.law.correction)]
-        corrections += [(("task", index, "correction"), entry.correction) for index, entry in right(self.task)]
-        for path, correction in corrections:
-            if correction is not None:
-                yield from below(path, correction.fits_the_law(input_output))
-
-    @rule
-    def _passive_correction_fits(self) -> Broken:
-        correction, path = self.plant.passive.correction, ("plant", "passive", "correction")
-        yield from below(path, correction.misfits(None))
-        if correction.funnel is not None:
-            yield (*path, "funnel"), "does not fit mechanism constraints (use baumgarte)"
-
-    @rule
-    def _gains_of_tasks_fit(self) -> Broken:
-        for index, entry in right(self.task):
-            if entry.correction is not None:
-                yield from below(("task", index, "correction"), entry.correction.misfits(entry.row_count))
-
-    @rule
-    def _realism_fits(self) -> Broken:
-        for broken in () if self.realism is None else self.realism.misfits(self.run, self.hil):
-            yield from known(broken)
-
-    @rule
-    def _estimation_fits(self) -> Broken:
-        if self.estimation is not None:
-            yield from self.estimation.misfits(self.run, self.hil, None if self.law == "none" else self.law)
 
 
 def _repeated_names(entries: Sequence[Task | BoundConfig]) -> Broken:

@@ -3,7 +3,7 @@
 Design: forms on frames are a table, so that `rules` can say what each form needs, and `assembly` which class it is.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, StrictBool, model_validator
@@ -27,7 +27,7 @@ from servoctl.tree.fields import (
     UnitText,
     XyzEquations,
 )
-from servoctl.tree.rules import Broken, OneOf, Ruled, rule
+from servoctl.tree.rules import Broken, FieldPath, OneOf, Ruled, below, outer_rule, rule
 
 
 class FrameForm(NamedTuple):
@@ -210,26 +210,30 @@ class Task(Ruled):
             what = f"true, but a task of priority {self.priority} may be missed"
             yield ("required",), f"{what} (leave required out, or use priority 1)"
 
-    def misfits(self, config: Any) -> Iterator[Broken]:
-        """What does not fit the rest of a config."""
-        yield self._der_of_positions(config.references)
-        if self.reference is not None:
-            yield self._unknown_reference(config.references)
-        if self.form is not None and len(self.given(TASK_KINDS)) == 1:
-            yield self._needs_robot(config.plant)
+    @rule
+    def _gains_fit_the_rows(self) -> Broken:
+        if self.correction is not None:
+            yield from below(("correction",), self.correction.wrong_gains(self.row_count))
 
-    def _der_of_positions(self, references: Mapping[str, Any]) -> Broken:
-        for rate in wrong_rates(self.holonomic, references)[:1]:
-            yield ("holonomic",), f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
+    @outer_rule
+    def _correction_fits_the_law(self, config: Any, at: FieldPath) -> Broken:
+        if self.correction is not None:
+            yield from below((*at, "correction"), self.correction.wrong_kinds(getattr(config.law, "kind", None)))
 
-    def _unknown_reference(self, references: Mapping[str, Any]) -> Broken:
-        name = str(self.reference)
-        if name not in references:
-            yield ("reference",), no_such("reference", name, references)
+    @outer_rule
+    def _der_of_positions(self, config: Any, at: FieldPath) -> Broken:
+        for rate in wrong_rates(self.holonomic, config.references)[:1]:
+            yield (*at, "holonomic"), f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
 
-    def _needs_robot(self, plant: Any) -> Broken:
-        if not plant.is_robot:
-            yield (str(self.form),), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)"
+    @outer_rule
+    def _unknown_reference(self, config: Any, at: FieldPath) -> Broken:
+        if self.reference is not None and self.reference not in config.references:
+            yield (*at, "reference"), no_such("reference", self.reference, config.references)
+
+    @outer_rule
+    def _needs_robot(self, config: Any, at: FieldPath) -> Broken:
+        if self.form is not None and len(self.given(TASK_KINDS)) == 1 and not config.plant.is_robot:
+            yield (*at, self.form), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)"
 
     @model_validator(mode="before")
     @classmethod

@@ -28,7 +28,7 @@ from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
 from servoctl.tree.fields import PerName, Positive, PositiveTime, ScalarOr, Section, described
 from servoctl.tree.per_name import Notes, one_per_name
-from servoctl.tree.rules import Broken, Rules, rule
+from servoctl.tree.rules import Broken, FieldPath, Rules, outer_rule, rule
 from servoctl.types import Array, State
 
 LEAST, MOST = 1e-12, 1e6
@@ -195,16 +195,13 @@ class Estimator(Rules):
             if getattr(self, field) is not None and self.kind != of:
                 yield (field,), f"belongs to kind {of}, not to {self.kind} (leave it out)"
 
-    def misfits(self, run: Any, hil: Any, law: Any) -> Broken:
-        """What does not fit other sections; paths are from the top of the config.
-
-        Args:
-            law: Its section; None: there is no law.
-        """
-        if law is None:
-            yield ("estimation",), "needs a law (an open-loop run has no use for an estimate)"
-        if hil is None and run.period is None:
-            yield ("estimation",), "needs a sampled law (give run.period)"
+    @outer_rule
+    def _fits_the_loop(self, config: Any, at: FieldPath) -> Broken:
+        law, hil = config.law, config.hil
+        if law in (None, "none"):
+            yield at, "needs a law (an open-loop run has no use for an estimate)"
+        if hil is None and config.run.period is None:
+            yield at, "needs a sampled law (give run.period)"
         if self.kind == "model" and getattr(law, "observer", None) is not None:
             yield (
                 ("law", "observer"),

@@ -20,7 +20,7 @@ Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
@@ -33,7 +33,6 @@ from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing, remaining
-from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
     FileName,
     Limit,
@@ -47,7 +46,7 @@ from servoctl.tree.fields import (
     described,
 )
 from servoctl.tree.per_name import Notes, one_per_name, spread
-from servoctl.tree.rules import Broken, Rules, rule
+from servoctl.tree.rules import Broken, FieldPath, Rules, outer_rule, rule
 from servoctl.types import Array
 
 
@@ -163,28 +162,26 @@ class Realism(Rules):
         if self.machine is not None and self.parameter_error:
             yield ("parameter_error",), OWN
 
-    def misfits(self, run: Settings, hil: Any) -> Iterator[Broken]:
-        """What does not fit the sections `run` and `hil`; paths are from the top of the config."""
-        yield self._needs_a_period(run, hil)
-        if run.period is not None:
-            yield self._late_by_few_periods(run.period)
-            yield self._commands_in_order(run.period)
-
-    def _needs_a_period(self, run: Settings, hil: Any) -> Broken:
-        if run.period is None and (self.machine is None or hil is None):
-            yield ("realism",), "needs run.period (realism is for sampled laws: give run.period [s])"
-        if self.machine is not None and hil is not None and hil.emulation.parameters:
+    @outer_rule
+    def _needs_a_period(self, config: Any, at: FieldPath) -> Broken:
+        if config.run.period is None and (self.machine is None or config.hil is None):
+            yield at, "needs run.period (realism is for sampled laws: give run.period [s])"
+        if self.machine is not None and config.hil is not None and config.hil.emulation.parameters:
             yield ("hil", "emulation", "parameters"), OWN
 
-    def _late_by_few_periods(self, period: float) -> Broken:
-        if self.delay > LONGEST_DELAY * period:
+    @outer_rule
+    def _late_by_few_periods(self, config: Any, at: FieldPath) -> Broken:
+        period = config.run.period
+        if period is not None and self.delay > LONGEST_DELAY * period:
             cycles = f"{self.delay:g} s is {self.delay / period:.4g} periods of {period:g} s"
-            yield ("realism", "delay"), f"{cycles} (expected at most {LONGEST_DELAY}; is the unit right? 5*ms)"
+            yield (*at, "delay"), f"{cycles} (expected at most {LONGEST_DELAY}; is the unit right? 5*ms)"
 
-    def _commands_in_order(self, period: float) -> Broken:
-        if self.jitter > period * (1 + 1e-9):
+    @outer_rule
+    def _commands_in_order(self, config: Any, at: FieldPath) -> Broken:
+        period = config.run.period
+        if period is not None and self.jitter > period * (1 + 1e-9):
             longer = f"{self.jitter:g} s is longer than run.period, {period:g} s"
-            yield ("realism", "jitter"), f"{longer} (commands would overtake each other)"
+            yield (*at, "jitter"), f"{longer} (commands would overtake each other)"
 
     def ready(self, plant: Plant, period: float, problems: Notes) -> "Channels":
         """Measurement, delay and actuators, without friction and parameter errors; notes names that do not exist.

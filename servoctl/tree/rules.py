@@ -1,4 +1,4 @@
-"""Rules between the fields of a section: methods of its class, checked on the object that was read.
+"""Rules between the fields of a section, or between sections: methods of its class, checked on what was read.
 
 Design: where a config has wrong values, its rules are checked on an object that has `WRONG` in their place. A wrong
 value is given, but nothing else is known of it: a rule that needs more ends there. So all that is wrong is reported at
@@ -17,8 +17,11 @@ from pydantic.fields import FieldInfo
 
 from servoctl.tree.fields import PathMark, PerRow, Section
 
-Broken = Iterator[tuple[tuple[str | int, ...], str]]
-"""Broken rules of a section: path from it to the wrong field, and what is wrong."""
+FieldPath = tuple[str | int, ...]
+"""Keys and list indices from a section, or from the top of a config, to a value, such as ("task", 0, "holonomic")."""
+
+Broken = Iterator[tuple[FieldPath, str]]
+"""Broken rules: path to the wrong field, and what is wrong."""
 
 
 class UnknownError(Exception):
@@ -53,7 +56,7 @@ def known(broken: Broken) -> Broken:
         return
 
 
-def below(at: tuple[str | int, ...], broken: Broken) -> Broken:
+def below(at: FieldPath, broken: Broken) -> Broken:
     """Broken rules with paths from the section around, up to the first wrong value that is asked for."""
     for path, what in known(broken):
         yield (*at, *path), what
@@ -68,8 +71,17 @@ class OneOf(NamedTuple):
 
 
 def rule(method: Callable[[Any], Broken]) -> Callable[[Any], Broken]:
-    """Marks a method that yields broken rules between the fields of its section."""
+    """Marks a method that yields broken rules between the fields of its section, with paths from there."""
     method.is_rule = True  # type: ignore[attr-defined]
+    return method
+
+
+def outer_rule(method: Callable[[Any, Any, FieldPath], Broken]) -> Callable[[Any, Any, FieldPath], Broken]:
+    """Marks a method that yields what does not fit the rest of the config, with paths from its top.
+
+    It takes the config and the path of the section in it.
+    """
+    method.is_outer_rule = True  # type: ignore[attr-defined]
     return method
 
 
@@ -80,10 +92,16 @@ class Rules:
     misspelt: ClassVar[bool] = False  # whether it was written with an unknown key, most likely a misspelt one
 
     def broken(self) -> Broken:
-        """The broken rules."""
+        """The broken rules between its fields."""
         kind: Any = type(self)
-        for each in _rules_of(kind):
+        for each in _marked(kind, "is_rule"):
             yield from known(each(self))
+
+    def misfits(self, config: Any, at: FieldPath) -> Broken:
+        """What does not fit the rest of a config, in which it stands at a path."""
+        kind: Any = type(self)
+        for each in _marked(kind, "is_outer_rule"):
+            yield from known(each(self, config, at))
 
     def given(self, keys: Iterable[str]) -> list[str]:
         """Those of the keys that have a value."""
@@ -107,10 +125,10 @@ class Ruled(Section, Rules):
 
 
 @cache
-def _rules_of(kind: type) -> list[Callable[[Any], Broken]]:
-    """The rules of a class, those of its bases first."""
+def _marked(kind: type, mark: str) -> list[Callable[..., Broken]]:
+    """The rules of a class with a mark, those of its bases first."""
     found = {name: each for base in reversed(kind.__mro__) for name, each in vars(base).items()}
-    return [each for each in found.values() if getattr(each, "is_rule", False)]
+    return [each for each in found.values() if getattr(each, mark, False)]
 
 
 @cache
@@ -124,7 +142,7 @@ def fields_of(kind: Any) -> dict[str, tuple[str, FieldInfo]]:
     return {field.alias or name: (name, field) for name, field in own.items()}
 
 
-def sections_in(thing: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Rules]]:
+def sections_in(thing: Any, at: FieldPath = ()) -> Iterator[tuple[FieldPath, Rules]]:
     """Path and section of everything with rules, the outer ones first."""
     if isinstance(thing, dict):
         inner: Iterable[tuple[Any, Any]] = thing.items()
@@ -136,7 +154,8 @@ def sections_in(thing: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tu
         kind: Any = type(thing)
         inner = ((key, getattr(thing, name)) for key, name in _with_rules_inside(kind))
     for key, value in inner:
-        yield from sections_in(value, (*at, key))
+        if value is not None:
+            yield from sections_in(value, (*at, key))
 
 
 @cache
