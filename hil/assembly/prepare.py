@@ -184,6 +184,12 @@ def _starts_in_motion(setup: RigSetup) -> Iterator[str]:
             yield f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
 
 
+def _ends_early(setup: RigSetup) -> Iterator[str]:
+    """A note on a task that leads beyond the limits of a drive."""
+    if setup.task_end:
+        yield f"{setup.loaded.where('task')}: by the model {setup.task_end}: a run ends there"
+
+
 def _changes_with_time(setup: RigSetup) -> Iterator[str]:
     """A note on a plant whose equations depend on the time: those who evaluate them have clocks of their own."""
     start, model = setup.start, setup.model.plain
@@ -278,6 +284,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     check_fall,
     _watchdogs,
     _starts_in_motion,
+    _ends_early,
     _changes_with_time,
     _coarse_torques,
 )

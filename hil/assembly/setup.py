@@ -1,6 +1,6 @@
 """Everything that a run on drives needs, and the states of its task by the model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,9 +30,7 @@ ENGAGE_TIME = 1e-9  # Task time at which the task is engaged [s]. At 0 a path th
 DELAY_SHARE = 0.3
 """Largest rate of a controlled stop times the delay of its feedback; from 1/e the speed overshoots zero."""
 
-TICKS = 3000
-"""Largest number of ticks in which the task is looked through; a longer one is looked through with a longer period."""
-
+TICKS = 3000  # ticks in which the law is followed on the model; what comes later in the task is found by geometry
 TICKS_IN_NUMPY = 200  # the same for a plant that cannot be compiled
 
 POSES = 32  # poses of the task, or of the range of the joints, that are judged
@@ -110,41 +108,64 @@ class RigSetup:
         """Speeds of the drives' joints in a state, shape (m,) [joint units/s]."""
         return self.sensing.displacements.rates(self.plant, state.q, state.v, state.t)[: len(self.drives)]
 
-    def within_limits(self, state: State) -> bool:
-        """Whether every joint is within the limits of its drive."""
+    def beyond_limits(self, state: State) -> str:
+        """The first joint that is beyond the limits of its drive, and how far; empty: none is."""
         if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
-            return False
-        lower, upper = np.array([drive.position_limits for drive in self.settings.drives]).T
-        y, rates = self.positions(state.q), np.abs(self.speeds(state))
-        return bool(((lower <= y) & (y <= upper) & (rates <= self.speed_limits)).all())
+            return "the law, or the model, has no numbers any more"
+        motions = zip(self.settings.drives, self.positions(state.q), self.speeds(state), self.units, strict=False)
+        for drive, y, rate, unit in motions:
+            lower, upper = drive.position_limits
+            if not lower <= y <= upper:
+                return f"{drive.name} is beyond its position_limits, {y:.4g} {unit}"
+            if abs(rate) > drive.speed_limit:
+                return f"{drive.name} is faster than its speed_limit, {abs(rate):.4g} {unit}/s"
+        return ""
 
-    @cached_property
+    @property
     def task_states(self) -> list[State]:
-        """States of the model while the law does the task, evenly in time, the start first.
+        """States of the model in the task, the start first: while the law does it, then nearest to those before.
 
         They end where a run would: where the law has no torque, or a joint is beyond its limits.
         """
+        return self._through_task[0]
+
+    @property
+    def task_end(self) -> str:
+        """Why and when they end before the task does; empty: they do not."""
+        return self._through_task[1]
+
+    @cached_property
+    def _through_task(self) -> tuple[list[State], str]:
+        states = [self.start]
+        for state in self._later_states():
+            if beyond := self.beyond_limits(state):
+                return states, f"{beyond} at t = {state.t:.4g} s"
+            states.append(state)
+        return states, ""
+
+    def _later_states(self) -> Iterator[State]:
+        """States of the model in the task after the start."""
         duration, period = self.run.settings.duration, self.settings.values.period
-        ticks = TICKS if self.model.opaque is None else TICKS_IN_NUMPY
-        step = max(period, duration / ticks)
-        count = int(duration / step)
-        controller, start = Controller(self.run.loop), self.start
-        limits, states, q, v = self.torque_limits, [start], start.q, start.v
+        ticks = int(duration / period)
+        count = min(ticks, TICKS if self.model.opaque is None else TICKS_IN_NUMPY)
+        controller, limits, q, v = Controller(self.run.loop), self.torque_limits, self.start.q, self.start.v
         for k in range(count):
-            t = k * step
-            torques = controller.command(t, q, v)
-            if not np.isfinite(torques).all():
-                break
-            torques = np.clip(torques, -limits, limits)
-            controller.remember(step)
+            t = k * period
+            torques = np.clip(controller.command(t, q, v), -limits, limits)
+            controller.remember(period)
             controller.sent(torques)
-            q, v = self.prediction(t, step, q, v, torques)
-            if (k + 1) % max(1, count // POSES) == 0:
-                state = State(t + step, q, v)
-                if not self.within_limits(state):
-                    break
-                states.append(state)
-        return states
+            q, v = self.prediction(t, period, q, v, torques)
+            if (k + 1) % max(1, count // POSES) == 0 or not np.isfinite(torques).all():
+                yield State(t + period, q, v)
+        if count == ticks:
+            return
+        from servoctl.check.bound_path import task_state  # a fifth of a second
+
+        near: State | None = State(count * period, q, v)
+        for t in np.linspace(count * period, duration, POSES + 1)[1:].tolist():
+            near = None if near is None else task_state(self.run, near, t)
+            if near is not None:
+                yield near
 
     @property
     def seed(self) -> int:

@@ -58,7 +58,7 @@ def states_within_limits(setup: RigSetup) -> list[State]:
             y[:m] = begin + share * (goal - begin)
             q = setup.sensing.coordinates(t, 0.0, q, rest, y.tolist(), nothing, nothing).q
         q = _settled(setup, t, q) if setup.sensors else q
-        if setup.within_limits(State(t, q, rest)):
+        if not setup.beyond_limits(State(t, q, rest)):
             found.append(State(t, q, rest))
     return found
 
