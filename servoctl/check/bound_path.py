@@ -7,7 +7,8 @@ same is asked of bounds on velocities, with the velocities at which the machine 
 Design: poses are those near the path from the start; another branch of the machine is not looked at. Reactions have no
 path of their own and are left out.
 
-What the task leaves free stays near the start, and moves with the least speeds; a run may move it otherwise. The least
+What the task leaves free stays near the start, and moves with the least speeds; a run may move it otherwise. A task of
+speeds leads the machine from pose to pose. The least
 joint speeds that the rates of the required tasks and the loops need are compared with the limits.
 
 The rate p of a bound gives up a path that stays inside unless, along the task,
@@ -32,12 +33,14 @@ from servoctl.errors import ServoctlError
 from servoctl.finding import Finding
 from servoctl.laws import barrier
 from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.initial import nearest, pose_inside
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.reference.curve import too_fast
 from servoctl.types import Array, State
 
 LOST = 1e-3  # [units of the row] a larger violation means that the machine cannot follow from there on
+ITERATIONS = 3  # of the speeds at the end of a step
 
 
 def task_states(run: Run, count: int) -> Iterator[State]:
@@ -52,11 +55,25 @@ def task_states(run: Run, count: int) -> Iterator[State]:
 
 
 def task_state(run: Run, near: State, t: float) -> State | None:
-    """The state at another time that is nearest to a state and on the required tasks and the loops; None: not found."""
+    """The state at another time that is nearest to a state and on the required tasks and the loops; None: not found.
+
+    Rows of speeds move the machine to it with the least speeds, by the trapezoidal rule.
+    """
+    required = required_rows(run.system.model.plain, run.system.law)
+    state = _on_task(run, required, t, near.q)
+    if all(row.kind == "holonomic" for row in required):
+        return state
+    for _ in range(ITERATIONS):
+        if state is not None:
+            state = _on_task(run, required, t, near.q + (t - near.t) * (near.v + state.v) / 2.0)
+    return state
+
+
+def _on_task(run: Run, required: list[Row], t: float, q: Array) -> State | None:
+    """The state nearest to a pose at rest."""
     model = run.system.model.plain
-    required = required_rows(model, run.system.law)
     try:
-        state, left = nearest(model, State(t, near.q, np.zeros(model.n)), among=required)
+        state, left = nearest(model, State(t, q, np.zeros(model.n)), among=required)
     except ServoctlError:
         return None
     rows = [row for row in (*model.passive_rows, *required) if row.has_violation]

@@ -191,3 +191,14 @@ def test_check_compares_machines_along_the_task_without_a_simulation(
     monkeypatch.setattr("servoctl.assembly.run.simulate_loop", simulated)
     values = check(sc.load(cart, ["law.uncertainty={m1: [-0.1, 0.3]}"], strict=False)).to_dict()
     assert values["uncertainty"]["poses"] == 25
+
+
+def test_a_task_of_speeds_leads_the_machine_to_the_poses_at_which_machines_are_compared(cart: Path) -> None:
+    """A speed of t^2 of a mass on a spring: the spring's force, k t^3 / 3, is off by a fifth."""
+    (cart.parent / "cart.py").write_text(PLANT.replace("-self.k", "-self.k * q[0]"))
+    text = cart.read_text().replace('holonomic: "x"', 'nonholonomic: "der(x) - t**2"')
+    cart.write_text(text.replace("baumgarte: {alpha: 10, beta: 10}", "p_feedback: {P: 0.1}"))
+    run = sc.load(cart, ["law.uncertainty={k: 0.2}", "run.duration=3"], strict=False)
+    values = check(run).to_dict()["uncertainty"]
+    assert values["poses"] == 25
+    assert values["disturbance"] == pytest.approx(0.2 * 2.0 * 9.0, rel=2e-3)  # the rule of 24 steps is off by 1 / 24^2
