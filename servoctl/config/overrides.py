@@ -4,13 +4,14 @@ import copy
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, zip_longest
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from servoctl.config.document import NAMED_LISTS, Document, FieldPath
+from servoctl.config.document import NAMED_LISTS, Document, FieldPath, Problem
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_document, read_value, shown
 from servoctl.errors import ConfigError, remedy
 from servoctl.tree.fields import in_words
@@ -32,11 +33,11 @@ def overlay(document: Document, file: Path) -> Document:
         ConfigError: The file cannot be read, or is not one YAML mapping.
     """
     above = read_document(file, shown(file))
-    merge = _Merge(document, above)
-    values = merge.mapping(document.values, above.values, (), ())
-    problems = tuple(problem._replace(path=merge.moved(problem.path)) for problem in above.problems)
-    kept = tuple(problem for problem in document.problems if not merge.replaces(problem.path))
-    return Document(document.file, values, merge.lines, merge.settings, kept + problems)
+    places: dict[FieldPath, FieldPath] = {}
+    for at, to, value in _changes(document.values, above.values, (), (), places):
+        below = {path[len(at) :]: line for path, line in above.lines.items() if path[: len(at)] == at}
+        document = _with(document, to, value, {(*to, *path): f"{above.file}:{line}" for path, line in below.items()})
+    return replace(document, problems=document.problems + tuple(_moved(each, places) for each in above.problems))
 
 
 def identifier(entries: Any) -> str | None:
@@ -46,66 +47,36 @@ def identifier(entries: Any) -> str | None:
     return next((key for key in NAMES if all(isinstance(entry.get(key), str) for entry in entries)), None)
 
 
-class _Merge:
-    """Merges the values of two documents, and records file and line of each value."""
+def _changes(
+    below: Any, above: Any, at: FieldPath, to: FieldPath, places: dict[FieldPath, FieldPath]
+) -> Iterator[tuple[FieldPath, FieldPath, Any]]:
+    """Path in the upper file, path in the result, and value, of all that the upper file replaces or adds.
 
-    def __init__(self, below: Document, above: Document) -> None:
-        self.lines, self.settings = dict(below.lines), dict(below.settings)
-        self._above = above
-        self._paths: dict[FieldPath, FieldPath] = {(): ()}  # path in the upper file -> path in the result
-        self._replaced: set[FieldPath] = set()
+    Args:
+        at, to: Path of `above` in the upper file, and in the result.
+        places: Takes the path in the result of each path in the upper file, down to those of the changes.
+    """
+    places[at] = to
+    key = identifier(above)
+    if isinstance(below, Mapping) and isinstance(above, Mapping):
+        for name, value in above.items():
+            yield from _changes(below.get(name), value, (*at, name), (*to, name), places)
+    elif key is not None and identifier(below) == key:
+        entries = {entry[key]: (place, entry) for place, entry in enumerate(below)}
+        new = count(len(below))
+        for number, value in enumerate(above):
+            place, entry = entries[value[key]] if value[key] in entries else (next(new), None)
+            entries[value[key]] = place, entry
+            yield from _changes(entry, value, (*at, number), (*to, place), places)
+    else:
+        yield at, to, above
 
-    def mapping(self, below: Any, above: Mapping[str, Any], to: FieldPath, at: FieldPath) -> dict[str, Any]:
-        """Merges two mappings; `to` is the path in the result, `at` the path in the upper file."""
-        merged = dict(below)
-        for key, value in above.items():
-            merged[key] = self._value(merged.get(key), value, (*to, key), (*at, key))
-        return merged
 
-    def _value(self, below: Any, above: Any, to: FieldPath, at: FieldPath) -> Any:
-        self._paths[at] = to
-        if isinstance(below, Mapping) and isinstance(above, Mapping):
-            return self.mapping(below, above, to, at)
-        key = identifier(above)
-        if key is not None and identifier(below) == key:
-            return self._entries(below, above, key, to, at)
-        self._replace(above, to, at)
-        return above
-
-    def _entries(self, below: list[Any], above: list[Any], key: str, to: FieldPath, at: FieldPath) -> list[Any]:
-        merged, places = list(below), {entry[key]: place for place, entry in enumerate(below)}
-        for number, entry in enumerate(above):
-            place = places.setdefault(entry[key], len(merged))
-            self._paths[(*at, number)] = (*to, place)
-            if place < len(merged):
-                merged[place] = self.mapping(merged[place], entry, (*to, place), (*at, number))
-            else:
-                merged.append(entry)
-                self._replace(entry, (*to, place), (*at, number))
-        return merged
-
-    def _replace(self, value: Any, to: FieldPath, at: FieldPath) -> None:
-        """Records that a value, with all its parts, comes from the upper file."""
-        self._replaced.add(to)
-        depth = len(to)
-        for places in (self.lines, self.settings):
-            for path in [path for path in places if path[:depth] == to]:
-                del places[path]
-        for path, line in self._above.lines.items():
-            if path[: len(at)] == at:
-                self._paths[path] = (*to, *path[len(at) :])
-                self.settings[self._paths[path]] = f"{self._above.file}:{line}"
-
-    def moved(self, path: FieldPath) -> FieldPath:
-        """Path in the result of a path in the upper file."""
-        for length in range(len(path), -1, -1):
-            if path[:length] in self._paths:
-                return (*self._paths[path[:length]], *path[length:])
-        return path
-
-    def replaces(self, path: FieldPath) -> bool:
-        """Whether the value at this path of the result, or a section around it, comes from the upper file."""
-        return any(path[:length] in self._replaced for length in range(len(path) + 1))
+def _moved(problem: Problem, places: Mapping[FieldPath, FieldPath]) -> Problem:
+    """A problem of the upper file at its place in the result."""
+    path = problem.path
+    length = next(length for length in range(len(path), -1, -1) if path[:length] in places)
+    return problem._replace(path=(*places[path[:length]], *path[length:]))
 
 
 ERRORS = (("realism", "parameter_error"), ("law", "uncertainty"))
@@ -151,7 +122,7 @@ def apply_values(document: Document, values: Mapping[str, Any]) -> tuple[Documen
         override = setting(path, value)
         try:
             if is_number(value) and math.isfinite(value):
-                document = _with(document, override, _parts(path), ParsedValue(_plain(value), {}, ()))
+                document = _set(document, override, _parts(path), ParsedValue(_plain(value), {}, ()))
             else:
                 document = _replaced(document, override)
         except _RefusedError as error:
@@ -183,7 +154,7 @@ def _replaced(document: Document, override: str) -> Document:
     words, equals, text = override.partition("=")
     parts = _parts(words) if equals else []
     try:
-        return _with(document, override, parts, read_value(text))
+        return _set(document, override, parts, read_value(text))
     except NotYamlError as error:
         raise _RefusedError(error.what) from error
 
@@ -215,50 +186,71 @@ def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
     return parts
 
 
-def _with(document: Document, override: str, parts: list[str], reading: ParsedValue) -> Document:
-    """The document with a value at a path; unchanged parts are shared with the old document."""
+def _set(document: Document, override: str, parts: list[str], reading: ParsedValue) -> Document:
+    """The document with the value of an override at its path."""
     if not all(parts) or not parts:
         raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
     if len(parts) > MAX_DEPTH:
         raise _RefusedError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")
-    values, path, first_new = _assigned(document.values, _joined(document.values, parts), reading.value)
-    new_problems = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
-    return Document(
-        document.file,
-        values,
-        document.lines,
-        {**_outside(document.settings, path), path: f"--set {override}", path[:first_new]: f"--set {override}"},
-        tuple(problem for problem in document.problems if problem.path[: len(path)] != path) + new_problems,
-    )
+    path, first_new = _resolved(document.values, _joined(document.values, parts))
+    sources = dict.fromkeys((path, path[:first_new]), f"--set {override}")
+    problems = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
+    return _with(document, path, reading.value, sources, problems)
 
 
-def _outside(settings: Mapping[FieldPath, str], path: FieldPath) -> dict[FieldPath, str]:
+def _with(
+    document: Document,
+    path: FieldPath,
+    value: Any,
+    sources: Mapping[FieldPath, str],
+    problems: tuple[Problem, ...] = (),
+) -> Document:
+    """The document with a value at a path; unchanged parts are shared with the old document.
+
+    Args:
+        sources: Path -> where the value there is written.
+        problems: Problems of the value.
+    """
     depth = len(path)
-    return {field: source for field, source in settings.items() if field[:depth] != path}
+    settings = {field: source for field, source in document.settings.items() if field[:depth] != path}
+    kept = tuple(problem for problem in document.problems if problem.path[:depth] != path)
+    values = _assigned(document.values, path, value)
+    return Document(document.file, values, document.lines, {**settings, **sources}, kept + problems)
 
 
-def _assigned(values: Mapping[str, Any], parts: list[str], value: Any) -> tuple[dict[str, Any], FieldPath, int]:
-    """Values with one replaced, its path, and the length of the path to the first key that was created."""
-    changed = dict(values)
-    node: Any = changed
+def _assigned(node: Any, path: FieldPath, value: Any) -> Any:
+    """Nested values with one replaced or added."""
+    if not path:
+        return value
+    key, *rest = path
+    changed = {} if node is None else copy.copy(node)
+    if isinstance(changed, list):
+        changed[int(key) :] = [
+            _assigned(changed[int(key)] if rest else None, tuple(rest), value),
+            *changed[int(key) + 1 :],
+        ]
+    else:
+        changed[key] = _assigned(changed.get(key), tuple(rest), value)
+    return changed
+
+
+def _resolved(values: Mapping[str, Any], parts: list[str]) -> tuple[FieldPath, int]:
+    """The path that the parts mean, and its length up to the first key that has no value."""
+    node: Any = values
     path: FieldPath = ()
     first_new = len(parts)
-    for part, below in pairwise(parts):
+    for part, below in zip_longest(parts, parts[1:]):
         key = _key(node, part, path)
         path = (*path, key)
-        if isinstance(node, dict) and node.get(part) is None:
+        node = node.get(part) if isinstance(node, dict) else node[int(key)]
+        if node is None and below is not None:
             named = path in NAMED_LISTS or parts[0] == "log"  # columns of a log may have numbers as names
             if below.isdecimal() and not named:
                 field = ".".join(map(str, path))
                 raise _RefusedError(f"{field} is not in the config, so it has no entry {below!r} (set {field}=[...])")
-            node[part] = [] if path in NAMED_LISTS else {}
+            node = [] if path in NAMED_LISTS else {}
             first_new = min(first_new, len(path))
-        else:
-            node[key] = copy.copy(node[key])
-        node = node[key]
-    key = _key(node, parts[-1], path)
-    node[key] = value
-    return changed, (*path, key), first_new
+    return path, first_new
 
 
 def _key(node: Any, part: str, path: FieldPath) -> str | int:
