@@ -73,7 +73,7 @@ class LiveGains:
         attached: AttachedLaw | None,  # the attached law
     ) -> None:
         problems = Problems(loaded)
-        hil, law = loaded.config.hil, build_law(loaded, Context.of(loaded, model.plant, problems, on_drives=True))
+        hil, law = loaded.config.hil, build_law(loaded, Context(model.plant, loaded.config, problems, on_drives=True))
         problems.check()
         assert hil is not None
         self._model, self._period = model, hil.period

@@ -99,7 +99,7 @@ def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) 
         noise = position_noise(values, nodes, sensing.coordinates.inverse(run.start.t, run.start.q))
         usable = np.where((noise > 0.0) & np.isfinite(noise), noise, NOISE)
         loaded = loaded.overridden([f"estimation.noise.q={usable.tolist()}"])
-        context = Context.of(loaded, run.system.model.plant, Problems(loaded), on_drives=True)
+        context = Context(run.system.model.plant, loaded.config, Problems(loaded), on_drives=True)
         made = context.estimating(run.system, run.start)
         assert made.estimator is not None
         run.loop.take_estimator(made.estimator)

@@ -21,7 +21,6 @@ from servoctl.mechanics.shapes import Clearance, SweptSphere, link_problems
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.mechanics.spatial.task import DistanceBound
-from servoctl.reference.curve import Signal
 
 Shape = tuple[str | None, SweptSphere]  # link whose axes it has, None: those of the world; and the shape
 
@@ -55,12 +54,12 @@ def unused_shapes(loaded: LoadedConfig) -> list[Finding]:
 
 def build_bounds(loaded: LoadedConfig, context: Context) -> Bounds | None:
     """The bounds of a config, without those that are wrong; None without any. On drives time stands still up to 0."""
-    plant, problems, signals = context.plant, context.problems, context.signals
+    plant, problems = context.plant, context.problems
     shapes = build_shapes(loaded, plant, problems)
     entries: dict[str, Bound] = {}
     for index, entry in enumerate(loaded.config.bounds):
         path: FieldPath = ("bounds", index)
-        of = _bound(entry, path, plant, shapes, problems, signals)
+        of = _bound(entry, path, context, shapes)
         if isinstance(of, Constraint):
             for sentence in of.problems(plant):
                 problems.add(sentence.removeprefix("value: "), "bounds", index, entry.kind)
@@ -73,14 +72,10 @@ def build_bounds(loaded: LoadedConfig, context: Context) -> Bounds | None:
 
 
 def _bound(
-    entry: BoundConfig,
-    path: FieldPath,
-    plant: Plant,
-    shapes: Mapping[str, Shape],
-    problems: Problems,
-    signals: Mapping[str, Signal],
+    entry: BoundConfig, path: FieldPath, context: Context, shapes: Mapping[str, Shape]
 ) -> Constraint | ReactionBound | None:
     """What an entry keeps at h >= 0; None, and problems noted, if it is wrong."""
+    plant, problems, signals = context.plant, context.problems, context.signals
     kind, most = entry.kind, entry.at_most is not None
     given, limit = getattr(entry, kind), (entry.at_most if most else entry.at_least) or 0.0
     if kind in ("holonomic", "nonholonomic"):

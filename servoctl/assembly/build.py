@@ -10,7 +10,7 @@ from servoctl.assembly.classes import fields_of, instantiate, load_class
 from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.values import NO_SIGNALS, Problems, build_equation, build_equations
+from servoctl.assembly.values import Problems, build_equation, build_equations
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig, in_order
 from servoctl.config.robot import PoseConfig
@@ -36,7 +36,6 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.mechanics.spatial.task import Orientation, Pose, Position
-from servoctl.reference.curve import Signal
 from servoctl.tree.per_name import one_per_name
 from servoctl.types import Array, State
 
@@ -189,16 +188,14 @@ def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State
     return start
 
 
-def build_task(
-    loaded: LoadedConfig, plant: Plant, start: State, problems: Problems, signals: Mapping[str, Signal] = NO_SIGNALS
-) -> dict[str, Constraint]:
+def build_task(loaded: LoadedConfig, context: Context, start: State) -> dict[str, Constraint]:
     """Name -> constraint, in order, without those that are wrong; `start` is what a posture may keep."""
     task: dict[str, Constraint] = {}
     for index, entry in enumerate(loaded.config.task):
-        if entry.form is not None and isinstance(plant, Robot):
-            constraint = FrameTask(entry, ("task", index), plant, start, problems, signals).build()
+        if entry.form is not None and isinstance(context.plant, Robot):
+            constraint = FrameTask(entry, ("task", index), context.plant, start, context).build()
         else:
-            constraint = _constraint(loaded, plant, entry, index, problems, signals)
+            constraint = _constraint(loaded, context, entry, index)
             if constraint is not None and entry.unit is not None:
                 constraint = constraint.with_unit(entry.unit)
         if constraint is not None:
@@ -219,15 +216,14 @@ def check_classes(loaded: LoadedConfig, problems: Problems) -> None:
             _class(term.class_, OwnTerm, loaded, problems, "law", "terms", name)
 
 
-def _constraint(
-    loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems, signals: Mapping[str, Signal]
-) -> Constraint | None:
+def _constraint(loaded: LoadedConfig, context: Context, entry: Task, index: int) -> Constraint | None:
+    problems, signals = context.problems, context.signals
     if entry.class_ is not None:
         constraint: Constraint | None = _of_class(entry, Constraint, loaded, problems, "task", index)
         return constraint.with_signals(signals) if constraint is not None and signals else constraint
     field = "holonomic" if entry.holonomic is not None else "nonholonomic"
     text = entry.holonomic or entry.nonholonomic or ""
-    equation = build_equation(text, plant, problems, "task", index, field, signals=signals)
+    equation = build_equation(text, context.plant, problems, "task", index, field, signals=signals)
     if equation is None:
         return None
     return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)

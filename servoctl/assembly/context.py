@@ -5,12 +5,13 @@ problems are noted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
-from servoctl.assembly.values import NO_SIGNALS, Problems
+from servoctl.assembly.values import Problems
 from servoctl.config.hil import Hil
-from servoctl.config.load import LoadedConfig
+from servoctl.config.schema import Config
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.barrier import EstimateErrors
@@ -21,6 +22,8 @@ from servoctl.reference.curve import Signal
 from servoctl.simulation.realism import Channels, Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
+from servoctl.tree.fields import Share
+from servoctl.tree.rules import Ruled
 from servoctl.types import State
 
 FILTERED = 2.0  # [periods] default time constant of the velocity filter on drives
@@ -42,56 +45,50 @@ def drives_timing(hil: Hil, plant: Plant) -> Timing:
     return Timing.of(hil.period, plant.actuators, late, lag=lag, velocity_filter=filtered, on_drives=True)
 
 
+class Call(Ruled):
+    """The sections of a config in a call from Python."""
+
+    run: Settings
+    realism: Realism | None = None
+    estimation: Estimator | None = None
+    passive_rank_tolerance: Share | None = None
+    law: Any = None
+    hil: None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Context:
     """A plant and the sections that say how its loop runs."""
 
     plant: Plant
-    run: Settings
-    realism: Realism | None
-    estimation: Estimator | None  # as written
+    values: Config | Call  # the sections, as written
     problems: Problems  # takes what is wrong
-    signals: Mapping[str, Signal]  # columns of references, by name
-    hil: Hil | None = None
+    signals: Mapping[str, Signal] = field(default_factory=dict)  # columns of references, by name
     on_drives: bool = False  # whether the loop is that of `hil`; else of `run` and `realism`
-
-    @classmethod
-    def of(
-        cls,
-        loaded: LoadedConfig,
-        plant: Plant,
-        problems: Problems,
-        signals: Mapping[str, Signal] = NO_SIGNALS,
-        on_drives: bool = False,
-    ) -> "Context":
-        """The context of a config."""
-        values = loaded.config
-        return cls(plant, values.run, values.realism, values.estimation, problems, signals, values.hil, on_drives)
 
     @cached_property
     def channels(self) -> Channels | None:
         """Measurement and actuators of a simulated run; None: ideal ones."""
-        if self.realism is None or self.run.period is None:
-            return None
-        return self.realism.ready(self.plant, self.run.period, self.problems)
+        realism, period = self.values.realism, self.values.run.period
+        return None if realism is None or period is None else realism.ready(self.plant, period, self.problems)
 
     @cached_property
     def timing(self) -> Timing:
         """The timing of the loop."""
-        if self.on_drives and self.hil is not None:
-            return drives_timing(self.hil, self.plant)
-        return Timing.of(self.run.period, self.plant.actuators) if self.channels is None else self.channels.timing
+        if self.on_drives and self.values.hil is not None:
+            return drives_timing(self.values.hil, self.plant)
+        return self.channels.timing if self.channels else Timing.of(self.values.run.period, self.plant.actuators)
 
     @property
     def estimated(self) -> bool:
         """Whether an estimator gives the law its state."""
-        measured = not self.on_drives and self.realism is not None and self.realism.measured == "q"
-        return self.estimation is not None or measured
+        realism = None if self.on_drives else self.values.realism
+        return self.values.estimation is not None or (realism is not None and realism.measured == "q")
 
     @property
     def predicted(self) -> bool:
         """Whether the state that the law gets is that of the moment at which its command acts."""
-        return self.estimated or (self.on_drives and self.hil is not None and self.hil.prediction)
+        return self.estimated or (self.on_drives and self.values.hil is not None and self.values.hil.prediction)
 
     @property
     def seen(self) -> Timing:
@@ -106,8 +103,8 @@ class Context:
         Corrections of a continuous law for drives know the timing of the drives.
         """
         observed = self.timing.at_action if self.estimated else self.timing
-        if self.hil is not None and (self.on_drives or self.run.period is None):
-            of_drives = drives_timing(self.hil, self.plant)
+        if self.values.hil is not None and (self.on_drives or self.values.run.period is None):
+            of_drives = drives_timing(self.values.hil, self.plant)
             return TermTimings(of_drives, of_drives, observed)
         return TermTimings(self.seen, self.timing, observed)
 
@@ -120,13 +117,13 @@ class Context:
             self.problems.add("needs a sampled law (give run.period)", "estimation")
             return None
         noise = None if self.on_drives or self.channels is None else self.channels.deviation
-        return (self.estimation or Estimator("difference")).ready(self.plant, noise, self.problems)
+        return (self.values.estimation or Estimator("difference")).ready(self.plant, noise, self.problems)
 
     @property
     def estimate_errors(self) -> EstimateErrors | None:
         """What is known of the errors of an estimator with a model; None without one."""
         estimator = self.estimator
-        if self.estimation is None or estimator is None or estimator.kind != "model":
+        if self.values.estimation is None or estimator is None or estimator.kind != "model":
             return None
         names, h = list(self.plant.coordinates), self.timing.h
         try:

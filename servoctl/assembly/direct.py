@@ -10,11 +10,11 @@ import numpy as np
 
 from servoctl.assembly import start as starts
 from servoctl.assembly.build import build_coordinates
-from servoctl.assembly.context import Context
+from servoctl.assembly.context import Call, Context
 from servoctl.assembly.make import check_settings, make_system
 from servoctl.assembly.realism import check_loop, effects_of
 from servoctl.assembly.run import ENGINES, Run
-from servoctl.assembly.values import NO_SIGNALS, Problems, build_equations
+from servoctl.assembly.values import Problems, build_equations
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.plant import PASSIVE_CORRECTION
 from servoctl.config.problems import validate_as
@@ -33,28 +33,15 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
-from servoctl.simulation.settings import ADAPTIVE, Integrator, Settings
-from servoctl.tree.fields import Share
+from servoctl.simulation.settings import ADAPTIVE, Integrator
 from servoctl.tree.per_name import one_per_name
-from servoctl.tree.rules import Ruled
 from servoctl.types import State
 
 Keeps = Constraint | ReactionBound | Bound  # h >= 0
 
 
-class Arguments(Ruled):
-    """The arguments that are sections of a config."""
-
-    run: Settings
-    realism: Realism | None = None
-    estimation: Estimator | None = None
-    passive_rank_tolerance: Share | None = None
-    law: Any = None
-    hil: None = None
-
-
-class Call(Document):
-    """A call of `simulate`: leaves of `run` and of its integrator are arguments of their own."""
+class Arguments(Document):
+    """The arguments of `simulate`: leaves of `run` and of its integrator are arguments of their own."""
 
     def field(self, path: FieldPath) -> str:
         return super().field(path).removeprefix("run.").removeprefix("integrator.")
@@ -156,7 +143,7 @@ def simulate(
         "run": _section({"duration": duration, **run}), "realism": realism, "estimation": estimation,
         "passive_rank_tolerance": passive_rank_tolerance,
     })  # fmt: skip
-    problems = Problems(Call("simulate", values, {}, {}))
+    problems = Problems(Arguments("simulate", values, {}, {}))
     _check_types(plant, {"task": task, "bounds": bounds, "inputs": inputs or {}}, law, engine, problems)
     if "integrator" in run:
         problems.add("unknown argument (give method, step, rtol or atol)", "integrator")
@@ -165,12 +152,12 @@ def simulate(
     if inputs and law is not None:
         problems.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")
     equations = build_equations(inputs if isinstance(inputs, Mapping) else {}, plant, problems, "inputs")
-    sections, wrong = validate_as(Arguments, values, {"law": law})
+    sections, wrong = validate_as(Call, values, {"law": law})
     problems.extend(wrong)
     problems.check()
     assert sections is not None
     settings = sections.run
-    context = Context(plant, settings, sections.realism, sections.estimation, problems, NO_SIGNALS)
+    context = Context(plant, sections, problems)
     check_loop(context)
     following = law if isinstance(law, ConstraintFollowing) else ConstraintFollowing
     tolerance = sections.passive_rank_tolerance or following.passive_rank_tolerance
@@ -196,7 +183,7 @@ def _check_start(loop: Loop, start: State, task_map: TaskMap | None, context: Co
     problems = context.problems
     wrong = starts.check_start(loop, start, np.inf)
     wrong += starts.unreachable(task_map, loop.system.acting) if task_map is not None else []
-    check_settings(loop, context.run, problems, on_drives=False)
+    check_settings(loop, context.values.run, problems, on_drives=False)
     if wrong or problems.found:
         raise TaskError("\n".join(map(str, [*wrong, *problems.found])))
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from servoctl.assembly.values import Problems
+from servoctl.assembly.context import Context
 from servoctl.config.document import FieldPath
 from servoctl.config.tasks import FRAME_FORMS, Task
 from servoctl.errors import TaskError, remedy
@@ -30,8 +30,7 @@ class FrameTask(NamedTuple):
     path: FieldPath
     plant: Robot
     start: State  # for `posture: initial`
-    problems: Problems
-    signals: Mapping[str, Signal]
+    context: Context
 
     def build(self) -> Constraint | None:
         """The constraint; None, and problems noted, if it is wrong."""
@@ -56,7 +55,7 @@ class FrameTask(NamedTuple):
             return CentreOfMass(given, **targets)
         if form == "distance":
             first, second = given
-            point = second if isinstance(second, str) else equations(second, self.signals)
+            point = second if isinstance(second, str) else equations(second, self.context.signals)
             return Distance(first, point, *targets["value"])
         frame = given if form == "axis" else (given,)
         kind: Any = {"pose": Pose, "position": Position, "orientation": Orientation, "axis": Axis}[form]
@@ -69,7 +68,7 @@ class FrameTask(NamedTuple):
         for word in ("xyz", "rpy", "along", "value"):
             texts = getattr(self.entry, word)
             if word in words and texts is not None:
-                targets[word] = equations((texts,) if isinstance(texts, str) else texts, self.signals)
+                targets[word] = equations((texts,) if isinstance(texts, str) else texts, self.context.signals)
             elif word in words:
                 field, columns = ("xyz", POSITION) if word == "xyz" else ("quaternion", QUATERNION)
                 targets[field] = self._columns(columns)
@@ -78,7 +77,7 @@ class FrameTask(NamedTuple):
     def _posture(self, posture: Any) -> Constraint | None:
         joints = [joint.name for joint in self.plant.tree.joints if joint.leads]
         if isinstance(posture, Mapping):
-            return Posture(dict(zip(posture, equations(tuple(posture.values()), self.signals), strict=True)))
+            return Posture(dict(zip(posture, equations(tuple(posture.values()), self.context.signals), strict=True)))
         if posture == "initial":
             q = dict(zip(self.plant.coordinates, self.start.q, strict=True))
             return HeldPosture(tuple(joints), tuple(float(q[name]) for name in joints))
@@ -86,13 +85,13 @@ class FrameTask(NamedTuple):
         wrong = [column for column in columns if column not in self.plant.coordinates]
         for column in wrong:
             what = f"column '{column}' is no joint ({remedy(column, joints)}; list the joints in columns)"
-            self.problems.add(what, *self.path, "reference")
+            self.context.problems.add(what, *self.path, "reference")
         targets = self._columns(columns)
         return None if wrong or not targets else Posture(dict(zip(columns, targets, strict=True)))
 
     def _known(self) -> list[str]:
         """Columns of the entry's reference."""
-        return [signal.column for signal in self.signals.values() if signal.reference == self.entry.reference]
+        return [signal.column for signal in self.context.signals.values() if signal.reference == self.entry.reference]
 
     def _columns(self, names: Sequence[str]) -> tuple[float | Expression, ...] | None:
         """Columns of the entry's reference as equations; None if one is not there."""
@@ -102,16 +101,16 @@ class FrameTask(NamedTuple):
             return None  # the reference is wrong
         if missing:
             what = f"'{reference}' has no column {', '.join(missing)} (columns: {', '.join(known)})"
-            self.problems.add(what, *self.path, "reference")
+            self.context.problems.add(what, *self.path, "reference")
             return None
-        return equations([f"{reference}_{name}" for name in names], self.signals)
+        return equations([f"{reference}_{name}" for name in names], self.context.signals)
 
     def _note(self, sentence: str, form: str) -> None:
         """Notes a problem, `<field of the class>: <what>` or without a field, at the key of the entry."""
         field, colon, what = sentence.partition(": ")
         key = FIELDS.get(field, field)
         known = bool(colon) and key in type(self.entry).model_fields
-        self.problems.add(what if known else sentence, *self.path, key if known else form)
+        self.context.problems.add(what if known else sentence, *self.path, key if known else form)
 
 
 def equations(texts: Sequence[str], signals: Mapping[str, Signal]) -> tuple[float | Expression, ...]:

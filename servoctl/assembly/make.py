@@ -136,7 +136,7 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> Ground:
     start = build_start(loaded, plant, problems)
     levels = build_levels(loaded, plant, start, problems)
     signals = build_references(loaded, plant, problems)
-    task = build_task(loaded, plant, start, problems, signals)
+    task = build_task(loaded, Context(plant, loaded.config, problems, signals), start)
     if waiting:
         task = {name: constraint.standing() for name, constraint in task.items()}
     return Ground(plant, task, start, levels, signals)
@@ -202,7 +202,7 @@ def make_run(
     once: Once = partial(results.once, problems)
     built = once(_ground_key(loaded, waiting), lambda: _ground(loaded, problems, waiting))
     check_spans(loaded, built.signals.values(), problems)
-    context = Context.of(loaded, built.plant, problems, built.signals, waiting)
+    context = Context(built.plant, values, problems, built.signals, waiting)
     law = build_law(loaded, context)
     inputs = build_equations(values.inputs, built.plant, problems, "inputs", signals=built.signals)
     check_loop(context)

@@ -29,7 +29,7 @@ OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own
 
 def effects_of(system: System, context: Context, folder: Path, start: State) -> dict[str, Any]:
     """Field of `System` -> effect of a real machine; empty without any, or if there are problems."""
-    values, plant, problems = context.realism, context.plant, context.problems
+    values, plant, problems = context.values.realism, context.plant, context.problems
     if values is None:
         return {}
     count, model = len(problems), system.model
@@ -44,11 +44,12 @@ def effects_of(system: System, context: Context, folder: Path, start: State) -> 
 
 def machine_of(context: Context, folder: Path) -> MujocoMachine | None:
     """The machine from a scene; None without one, or if it does not fit the plant."""
-    scene = None if context.realism is None else context.realism.machine
+    realism = context.values.realism
+    scene = None if realism is None else realism.machine
     if scene is None:
         return None
     try:
-        return MujocoMachine(folder / scene.file, context.plant, context.run.integrator.fixed_step or math.inf)
+        return MujocoMachine(folder / scene.file, context.plant, context.values.run.integrator.fixed_step or math.inf)
     except ServoctlError as error:
         for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
             context.problems.add(problem, "realism", "machine", scene.kind)
@@ -58,7 +59,7 @@ def machine_of(context: Context, folder: Path) -> MujocoMachine | None:
 def check_loop(context: Context) -> None:
     """Notes coordinates, actuators and parameters in `realism` and `estimation` that the plant does not have."""
     channels, _ = context.channels, context.estimator  # each notes its own
-    values, plant, problems = context.realism, context.plant, context.problems
+    values, plant, problems = context.values.realism, context.plant, context.problems
     if values is None or channels is None:
         return
     if values.friction is not None:

@@ -148,7 +148,8 @@ def _in_words(row: BoundRow, facts: dict[str, Any], period: float | None, unit: 
 def _errors(run: Run, held: BoundsTerm) -> tuple[float, ...]:
     """What errors of the estimator may cost each row of the model's bounds; empty where that is not known."""
     model = run.system.model
-    known = None if run.loaded is None else Context.of(run.loaded, model.plant, Problems(run.loaded)).estimate_errors
+    loaded = run.loaded
+    known = None if loaded is None else Context(model.plant, loaded.config, Problems(loaded)).estimate_errors
     if known is None or not model.bound_rows:
         return ()
     gradients = [model.rows_of_bounds(state).A for state in model.near(run.start, NEARBY)]
