@@ -35,7 +35,7 @@ from servoctl.config.plant import Passive
 from servoctl.config.robot import Fixed
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
-from servoctl.laws.corrections import Correction, for_passive, resolve
+from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of, for_passive
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.hierarchy import PassiveLevel
@@ -101,8 +101,9 @@ def _stabilisation(
     if projection == "auto":
         projection = allowed < len(model.passive_rows)  # true if rows depend on each other
         correction = None if projection else correction
-    damping, stiffness = resolve(model.passive_rows, for_passive(correction), None, "plant.passive.correction")
-    return PassiveStabilisation(tuple(damping), tuple(stiffness), rank_tolerance, projection, allowed, clearance)
+    rows, field = model.passive_rows, "plant.passive.correction"
+    gains = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, for_passive(correction), None, field)))
+    return PassiveStabilisation(gains.damping, gains.stiffness, rank_tolerance, projection, allowed, clearance)
 
 
 def row_clearances(model: Model, levels: Sequence[PassiveLevel]) -> tuple[float, ...]:

@@ -60,8 +60,15 @@ class LeastSquaresProblem:
     rank_tolerance: Any  # a direction counts when its pivot exceeds this times the scale
     G: Array  # rows `G u >= g` above all levels, shape (k, m)
     g: Array  # shape (k,); may be -inf
-    row_scale: Any  # pivots of G count relative to this
-    rounding: Any = ROUNDING  # as `ROUNDING`, in the precision of the numbers
+    row_scale: Any  # pivots of G count relative to this: a smaller row has no effect on the inputs
+
+    def weighted(self, root: Array) -> "LeastSquaresProblem":
+        """The same for inputs that are multiplied by a root: its plain norm is one with weights."""
+        levels = tuple((T / root, e) for T, e in self.levels)
+        limits = (root[: len(limit)] * limit for limit in (self.lower, self.upper))
+        preferred = None if self.preferred is None else root * self.preferred
+        lower, upper = limits
+        return replace(self, levels=levels, lower=lower, upper=upper, preferred=preferred, G=self.G / root)
 
     def holding(self, active: Array) -> "LeastSquaresProblem":
         """The same with the active rows of G as equalities in the first level.
@@ -86,7 +93,7 @@ class LeastSquaresProblem:
         for columns, size in self.sizes(np.abs(u)):
             reaches = above(columns, 0.0)
             excess = where(reaches, least(size / where(reaches, columns, 1.0), excess), excess)
-        slack: Array = SLACK * self.rounding * excess
+        slack: Array = SLACK * ROUNDING * excess
         return slack
 
 
@@ -152,7 +159,7 @@ def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tupl
         if i < len(problem.levels):
             T, e = problem.levels[i]
             excess, size = product(T, u) - e, sizes[i][1]
-            gradient = product(wide[i].T, where(above(np.abs(excess), problem.rounding * size), excess, 0.0))
+            gradient = product(wide[i].T, where(above(np.abs(excess), ROUNDING * size), excess, 0.0))
             terms = columns[i] * size
         else:
             s = np.zeros(len(u)) if problem.preferred is None else problem.preferred
@@ -164,7 +171,7 @@ def gradients(problem: LeastSquaresProblem, solution: Solution) -> Iterator[tupl
             force = product(split.column_basis, solve_lower(split.triangle.T, along)) / split.scale
             gradient = gradient - product(wide[j].T, force)
             terms = terms + columns[j] * (np.abs(force).sum() + greatest(terms) / split.scale)
-        yield gradient[unlimited:], problem.rounding * terms[unlimited:]
+        yield gradient[unlimited:], ROUNDING * terms[unlimited:]
 
 
 def released(problem: LeastSquaresProblem, active: Array, solution: Solution) -> tuple[Array, Any]:
@@ -227,7 +234,7 @@ def _beyond(problem: LeastSquaresProblem, x: Array, u: Array, free: Array) -> tu
 def _crossed(problem: LeastSquaresProblem, x: Array, solution: Solution, free: Array) -> tuple[Array, Array, Array]:
     """Which free rows of G are below zero at the solution, the share of the step from x below it, and their slack."""
     room = problem.G @ solution.u - problem.g
-    slack = SLACK * problem.rounding * (np.abs(problem.G) @ solution.terms + np.abs(problem.g))
+    slack = SLACK * ROUNDING * (np.abs(problem.G) @ solution.terms + np.abs(problem.g))
     crossed = free & above(-room, slack)
     before = where(crossed, maximum(problem.G @ x - problem.g, 0.0), 0.0)
     return crossed, where(crossed, room / where(crossed, room - before, 1.0), 0.0), slack

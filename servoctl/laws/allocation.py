@@ -20,7 +20,7 @@ from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.parameters import Part
 from servoctl.engine.symbol import where
-from servoctl.laws.active_set import ROUNDING
+from servoctl.laws.active_set import LeastSquaresProblem
 from servoctl.laws.limits import Limited, Start, within_limits
 from servoctl.laws.priorities import Levels
 from servoctl.mechanics.constraint import InputRows
@@ -43,7 +43,6 @@ class Allocation(Part):
     lower: tuple[float, ...]  # lower limit of an input
     upper: tuple[float, ...]  # upper limit of an input
     rank_tolerance: float  # [-] a direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F
-    rounding: float = ROUNDING  # [-] sums smaller than this, relative to their terms, are rounding
 
     label = "allocation"
 
@@ -105,28 +104,20 @@ class Allocator:
             start: Where the search for the inputs begins; None: nothing is known.
             damps: 1 where u damps the motion and meets no row, 0 elsewhere; None: it never does.
         """
-        settings = self._settings
-        lower, upper = (np.array(settings.lower), np.array(settings.upper)) if settings.limited else (None, None)
+        settings, none = self._settings, np.zeros(0)
+        lower, upper = (np.array(settings.lower), np.array(settings.upper)) if settings.limited else (none, none)
         levels = [(self.task_map[level], wanted[level]) for level in self._order]
         near = u if preferring or settings.kind not in ("minimum_norm", "weighted") else None
         if damps is not None:
             levels = [(where(damps, 0.0, T), where(damps, 0.0, e)) for T, e in levels]
             near = where(damps, u, 0.0 if near is None else near)
-        weights = self._weights if settings.kind == "weighted" else None
-        return within_limits(
-            levels,
-            lower,
-            upper,
-            near,
-            inequalities=None if bounding is None else bounding[:2],
-            row_scale=None if bounding is None else bounding.size * frobenius(self._terms.inputs),
-            weights=weights,
-            rank_tolerance=self._rank_tolerance,
-            scale=self.scales(weights),
-            unlimited=u,
-            start=start,
-            rounding=settings.rounding,
-        )
+        weights, row_scale = self._weights if settings.kind == "weighted" else None, 1.0
+        G, g = np.zeros((0, len(u))), none
+        if bounding is not None:
+            G, g, row_scale = bounding.T, bounding.rhs, bounding.size * frobenius(self._terms.inputs)
+        scales, tolerance = tuple(self.scales(weights)), self._rank_tolerance
+        problem = LeastSquaresProblem(tuple(levels), scales, lower, upper, near, tolerance, G, g, row_scale)
+        return within_limits(problem, u, weights, start)
 
     def free(self, s: Array) -> Array:
         """(I - T^+ T) s: the part of s in the null space of the task, shape (m,)."""

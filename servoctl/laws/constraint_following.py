@@ -22,7 +22,7 @@ from servoctl.engine.linalg import is_finite, largest, product, solve_upper
 from servoctl.engine.symbol import above, where
 from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import CorrectionTerm
-from servoctl.laws.law import AttachedLaw
+from servoctl.laws.law import AttachedLaw, judged
 from servoctl.laws.robust import RobustTerm
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.laws.term import AttachedTerm
@@ -103,10 +103,7 @@ class AttachedConstraintFollowing(AttachedLaw):
             u, left = limited.u, wanted - product(T.task_map, limited.u)
             status, missed = self._given_up(wanted, left, left - missed, status, binding, lack), left
             active, steps, proven = limited.active, limited.iterations, limited.converged
-        # from the mildest cause to the most severe: the last one that holds is reported
-        status = where(known, status, Status.NON_FINITE.code)
-        status = where(at.positive, status, Status.NOT_POSITIVE.code)
-        status = where(at.finite, status, Status.NON_FINITE.code)
+        status = judged(at, known, status)
         none = status >= Status.NOT_POSITIVE.code
         u, missed, rank, pivot = (
             where(none, nothing, value)

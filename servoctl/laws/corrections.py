@@ -220,21 +220,13 @@ class KnownGains(Correction):
         """The gains of these rows, padded to the same number of higher derivatives for each."""
         width = max([0, *(row.degree - 2 for row in rows)])
         damping, stiffness = (tuple(gain[i] for gain in gains) for i in (0, 1))
-        return cls(label, damping, stiffness, _padded(gains, width))
-
-    @property
-    def _width(self) -> int:
-        return len(self.higher) // max(1, len(self.damping))
+        higher = tuple(c for gain in gains for c in (*gain[2:], *(0.0,) * width)[:width])
+        return cls(label, damping, stiffness, higher)
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-        width = self._width
+        width = len(self.higher) // max(1, len(self.damping))
         higher = [self.higher[i * width : (i + 1) * width] for i in range(len(self.damping))]
         return [(d, s, *rest) for d, s, rest in zip(self.damping, self.stiffness, higher, strict=True)]
-
-
-def _padded(gains: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:
-    """The gains of the second and higher derivatives, as many for each row."""
-    return tuple(c for gain in gains for c in (*gain[2:], *(0.0,) * width)[:width])
 
 
 @dataclass(frozen=True)
@@ -259,17 +251,6 @@ class OfRows(Part):
 def for_passive(correction: Correction | None) -> Correction | None:
     """The correction for a plant's own constraints, which may be holonomic and nonholonomic."""
     return PassiveBaumgarte(correction.alpha, correction.beta) if isinstance(correction, Baumgarte) else correction
-
-
-def resolve(
-    rows: Sequence[Row],
-    common: Correction | None,
-    own: Mapping[str, Correction] | None = None,
-    field: str = "law.correction",
-) -> tuple[list[float], list[float]]:
-    """Damping and stiffness of every row; arguments and errors are those of `corrections_of`."""
-    term = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, common, own, field)))
-    return list(term.damping), list(term.stiffness)
 
 
 def assigned(

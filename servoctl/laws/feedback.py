@@ -17,7 +17,7 @@ from servoctl.engine.linalg import is_finite, product
 from servoctl.engine.parameters import SameStructure, makes_values, parameter_names, parameter_values, with_parameters
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
-from servoctl.laws.law import AttachedLaw, Law, UserFunction, user_function
+from servoctl.laws.law import INPUTS, AttachedLaw, Law, UserFunction, judged, user_function
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -68,7 +68,10 @@ class Feedback(Law):
 
     def attach(self, model: Model) -> "AttachedFeedback":
         gains = tuple(parameter_values(self).tolist())
-        made = model.once("feedback", SameStructure(self), lambda: _called(self, model))
+        name = "the function" if isinstance(self, FunctionLaw) else type(self).__name__
+        made = model.once(
+            "feedback", SameStructure(self), lambda: user_method(self, "inputs", f"law: {name}", model, [], model.m)
+        )
         measured = tuple(range(len(model.task_rows)))
         names = tuple(parameter_names(self))
         return AttachedFeedback(1e-6, gains, names, made, low_priority_rows=measured, optional_rows=measured)
@@ -96,21 +99,11 @@ class AttachedFeedback(AttachedLaw):
     def opaque(self) -> str | None:
         return self.inputs.opaque
 
-    def command(self, terms: Terms, memory: Array) -> Command:
-        u = self.inputs(*arrays_of(terms), np.array(self.gains))
-        missed = terms.rhs - product(terms.task_map, u)
-        known = is_finite(u)
-        status = where(known, Status.OK.code, Status.NON_FINITE.code)
-        return Command(where(known, u, np.nan), 0, missed, 0.0, status)
-
-
-def _called(law: Feedback, model: Model) -> UserFunction:
-    def inputs(*arrays: Array) -> Any:
-        *instant, gains = arrays
-        return with_parameters(law, gains.tolist()).inputs(instant_of(instant))
-
-    name = "the function" if isinstance(law, FunctionLaw) else type(law).__name__
-    return user_function(inputs, f"law: {name}", [*shapes_of(model), (len(parameter_values(law)),)], model.m)
+    def command(self, at: Terms, memory: Array) -> Command:
+        u = self.inputs(*arrays_of(at), np.array(self.gains))
+        missed = at.rhs - product(at.task_map, u)
+        status = judged(at, is_finite(u), Status.OK.code)
+        return Command(where(status >= Status.NOT_POSITIVE.code, np.nan, u), 0, missed, 0.0, status)
 
 
 def arrays_of(at: Terms) -> list[Array]:
@@ -119,16 +112,25 @@ def arrays_of(at: Terms) -> list[Array]:
     return [np.array([at.state.t]), *at.state[1:], m.M, m.Q, m.B, task.A, task.b, task.violation, task.violation_rate]
 
 
-def shapes_of(model: Model) -> list[tuple[int, ...]]:
-    """Shapes of `arrays_of`."""
+def user_method(
+    owner: Any, method: str, name: str, model: Model, more: Sequence[tuple[int, ...]], length: int, what: str = INPUTS
+) -> UserFunction:
+    """A method (at, ...) of a user's dataclass as a function of `arrays_of`, its parameters, and arrays for the rest.
+
+    Args:
+        name: Of the class, in messages.
+        more: Shape of each array for the rest.
+        length: Of what it returns; `what` has it, in messages.
+    """
     n, m, r = model.n, model.m, len(model.task_rows)
-    return [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,)]
+    instant = [(1,), (n,), (n,), (n, n), (n,), (n, m), (r, n), (r,), (r,), (r,)]
 
+    def function(*arrays: Array) -> Any:
+        (t, q, v, M, Q, B, A, b, violation, rate, values), rest = arrays[: len(instant) + 1], arrays[len(instant) + 1 :]
+        own = with_parameters(owner, values.tolist())
+        return getattr(own, method)(At(t[0], q, v, M, Q, B, Rows(A, b, violation, rate)), *rest)
 
-def instant_of(arrays: Sequence[Array]) -> At:
-    """The instant with these `arrays_of`."""
-    t, q, v, M, Q, B, *rows = arrays
-    return At(t[0], q, v, M, Q, B, Rows(*rows))
+    return user_function(function, name, [*instant, (len(parameter_values(owner)),), *more], length, what)
 
 
 def law(function: Function) -> Feedback:

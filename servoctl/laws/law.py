@@ -16,7 +16,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import called
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.symbol import Symbol, plain
+from servoctl.engine.symbol import Symbol, plain, where
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
 from servoctl.laws.bounds_term import BoundsTerm
@@ -28,7 +28,7 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import CommandMemory
-from servoctl.types import Array, Command
+from servoctl.types import Array, Command, Status
 
 INPUTS = "the plant has {} inputs"
 SAMPLES = 8  # random arguments at which a traced function must equal its NumPy self
@@ -160,6 +160,18 @@ class Law(ABC):
         Raises:
             TaskError: The law does not fit; the message names every row and field that is wrong.
         """
+
+
+def judged(at: Terms, known: Any, status: Any) -> Any:
+    """The status, or the most severe cause why there are no inputs.
+
+    Args:
+        known: Whether the inputs are finite.
+        status: That of finite inputs.
+    """
+    status = where(known, status, Status.NON_FINITE.code)
+    status = where(at.positive, status, Status.NOT_POSITIVE.code)
+    return where(at.finite, status, Status.NON_FINITE.code)
 
 
 T = TypeVar("T", bound=AttachedTerm)

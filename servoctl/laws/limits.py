@@ -15,7 +15,6 @@ form and is not offered.
 Source: the problem is that of Escande, Mansard, Wieber 2014, with bounds for inequalities. The compiled form is ours.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,11 +22,10 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.decomposition import frobenius
 from servoctl.engine.linalg import called
 from servoctl.engine.loops import repeat
 from servoctl.engine.symbol import above, at_least, symbols, to_sx, where, within
-from servoctl.laws.active_set import ROUNDING, LeastSquaresProblem, advance, greatest, solve
+from servoctl.laws.active_set import LeastSquaresProblem, advance, greatest
 from servoctl.types import Array
 
 
@@ -55,8 +53,8 @@ class SearchSize:
     @property
     def name(self) -> str:
         """Part of the names of functions."""
-        rows = f"_{self.k}{'_limited' * self.limited}{'_preferring' * self.preferring}" if self.k else ""
-        return f"{'_'.join(map(str, self.counts))}x{self.m}{rows}"
+        counts = "_".join(map(str, self.counts))
+        return f"{counts}x{self.m}_{self.k}{'_limited' * self.limited}{'_preferring' * self.preferring}"
 
     @property
     def active(self) -> int:
@@ -72,21 +70,10 @@ class SearchSize:
         """A problem of this size, of symbols."""
         m, limits = self.m, self.m if self.limited else 0
         levels = tuple((symbols("T", r, m), symbols("e", r)) for r in self.counts)
-        scalars = list(symbols("scalars", 3 + len(levels)))
-        lower, upper = symbols("l", limits), symbols("u", limits)
+        tolerance, row_scale, *scales = symbols("scalars", 2 + len(levels))
+        lower, upper, G, g = symbols("l", limits), symbols("u", limits), symbols("G", self.k, m), symbols("g", self.k)
         s = symbols("s", m) if self.preferring else None
-        return LeastSquaresProblem(
-            levels,
-            tuple(scalars[3:]),
-            lower,
-            upper,
-            s,
-            scalars[0],
-            symbols("G", self.k, m),
-            symbols("g", self.k),
-            scalars[1],
-            scalars[2],
-        )
+        return LeastSquaresProblem(levels, tuple(scales), lower, upper, s, tolerance, G, g, row_scale)
 
 
 def search(problem: LeastSquaresProblem, x: Array, active: Array, done: Any) -> tuple[Array, Array, Array, Any, Any]:
@@ -110,8 +97,7 @@ def search(problem: LeastSquaresProblem, x: Array, active: Array, done: Any) -> 
 def _flat(problem: LeastSquaresProblem) -> list[Array]:
     """The problem as the arguments of `search_function`."""
     T, e = zip(*problem.levels, strict=True)
-    rows = [problem.row_scale] if len(problem.g) else []
-    scalars = [problem.rank_tolerance, problem.rounding, *problem.scales, *rows]
+    scalars = [problem.rank_tolerance, problem.row_scale, *problem.scales]
     parts = [np.vstack(T), np.concatenate(e), problem.lower, problem.upper]
     parts += [] if problem.preferred is None else [problem.preferred]
     parts += [np.array(scalars, dtype=object), problem.G, problem.g]
@@ -160,69 +146,33 @@ class Start(NamedTuple):
 
 
 def within_limits(
-    levels: Sequence[tuple[Array, Array]],
-    lower: Array | None,
-    upper: Array | None,
-    preferred: Array | None = None,
-    *,
-    inequalities: tuple[Array, Array] | None = None,
-    weights: Array | None = None,
-    rank_tolerance: Any = 1e-10,
-    scale: Sequence[Any] | None = None,
-    row_scale: Any = None,
-    unlimited: Array | None = None,
-    start: Start | None = None,
-    rounding: Any = ROUNDING,
+    problem: LeastSquaresProblem, unlimited: Array, weights: Array | None = None, start: Start | None = None
 ) -> Limited:
-    """Inputs inside their limits that meet the levels `T u = e` in order, as well as possible.
+    """The inputs that solve a problem.
 
     Args:
-        levels: (T, e) of each, highest first; shapes (r, m) and (r,). To minimise |measure (u - s)| among several
-            answers, add (measure, measure s) as the last level.
-        lower: Shape (m,), in actuator units; -inf for none. Below `upper`. None: no input has a limit, for which the
-            search with inequalities is a third shorter.
-        upper: Shape (m,); inf for none. None as `lower`.
-        preferred: s, shape (m,); None: zero, for the least inputs.
-        inequalities: (G, g): rows `G u >= g` above all levels, met as far as the limits allow, else the least |lack|;
-            shapes (k, m) and (k,), finite numbers, or -inf in g for a row that never binds. None: none.
-        weights: Weights of the norm |u - s|_w, shape (m,), positive; None: all 1.
-        rank_tolerance: A direction counts when its pivot exceeds this times the scale.
-        scale: Per level: pivots count relative to this; with weights it is the scale of `T diag(weights)^-1/2`. None:
-            |T|_F of each.
-        row_scale: Pivots of G count relative to this, as with `scale`: a row smaller than `rank_tolerance` times it has
-            no effect on the inputs. None: |G|_F.
-        unlimited: The answer without limits or rows, if known; None: it is computed.
+        unlimited: The answer without limits or rows, shape (m,).
+        weights: Weights of the norm |u - s|, shape (m,), positive, for which the scales of the problem are; None: 1.
         start: Where the search begins, such as the answer of the previous tick; None: at the unlimited answer, clipped,
             with the rows binding that it does not meet. It changes the number of steps and not the answer.
-        rounding: As `active_set.ROUNDING`, in the precision of the numbers.
     """
-    m = levels[0][0].shape[1]
-    G, g = (np.zeros((0, m)), np.zeros(0)) if inequalities is None else inequalities
+    m, b = len(unlimited), len(problem.lower)
     root = np.ones(m) if weights is None else np.sqrt(weights)
-    rows = [(T, e) if weights is None else (T / root, e) for T, e in levels]
-    scales = [frobenius(T) for T, _ in rows] if scale is None else list(scale)
-    s = (None if len(g) else np.zeros(m)) if preferred is None else root * preferred
-    scaled = G if weights is None else G / root
-    row_scale = (frobenius(scaled) if len(g) else 1.0) if row_scale is None else row_scale
-    lower, upper = (np.zeros(0), np.zeros(0)) if lower is None or upper is None else (lower, upper)
-    b = len(lower)  # m, or 0 without limits
-    box = root[:b] * lower, root[:b] * upper
-    problem = LeastSquaresProblem(tuple(rows), tuple(scales), *box, s, rank_tolerance, scaled, g, row_scale, rounding)
-    whole = solve(problem, np.zeros(b)).u / root if unlimited is None else unlimited
-    high, low = _beyond(problem, root * whole) if b else (np.zeros(0), np.zeros(0))
-    short: Array = where(at_least(G @ whole, g), 0.0, 1.0)  # a row of NaN is not met
+    scaled = problem if weights is None else problem.weighted(root)
+    high, low = _beyond(scaled, root * unlimited) if b else (np.zeros(0), np.zeros(0))
+    short: Array = where(at_least(problem.G @ unlimited, problem.g), 0.0, 1.0)  # a row of NaN is not met
     inside = above(1.0, greatest(np.concatenate([high + low, short])))
-    x, active = root * whole, np.concatenate([high - low, -short])
+    x, active = root * unlimited, np.concatenate([high - low, -short])
     if start is not None:
-        begun, there = _begin(start, lower, upper)
+        begun, there = _begin(start, problem.lower, problem.upper)
         x, active = where(start.known, root * begun, x), where(start.known, there, active)
-    x = within(x, *box) if b else x
-    x, active, slack, done, iterations = search(problem, x, active, where(inside, 1.0, 0.0))
-    u = where(inside, whole, x / root)
+    x = within(x, scaled.lower, scaled.upper) if b else x
+    x, active, slack, done, iterations = search(scaled, x, active, where(inside, 1.0, 0.0))
+    u = where(inside, unlimited, x / root)
     active = where(inside, 0.0, active)
     if b:  # an active input takes its limit itself: x / root would differ from it by rounding
-        u = where(above(active[:b], 0.0), upper, where(above(0.0, active[:b]), lower, u))
-        u = within(u, lower, upper)
+        u = where(above(active[:b], 0.0), problem.upper, where(above(0.0, active[:b]), problem.lower, u))
+        u = within(u, problem.lower, problem.upper)
     binding = -active[b:]
     kept = np.concatenate([active[:b], np.zeros(m - b), binding])
     return Limited(u, slack, binding, kept, iterations, above(done, 0.0))

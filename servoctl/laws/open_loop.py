@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.engine.linalg import is_finite
 from servoctl.engine.symbol import where
 from servoctl.expression import Expression
-from servoctl.laws.law import AttachedLaw
+from servoctl.laws.law import AttachedLaw, judged
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, Status
@@ -25,7 +25,5 @@ class OpenLoop(AttachedLaw):
         plant = at.matrices.plant
         values = [equation_value(self.inputs[a], plant, at.state) if a in self.inputs else 0.0 for a in plant.actuators]
         u, nothing = np.array(values), np.zeros(0)
-        status = where(is_finite(u), Status.OK.code, Status.NON_FINITE.code)
-        status = where(at.positive, status, Status.NOT_POSITIVE.code)
-        status = where(at.finite, status, Status.NON_FINITE.code)
+        status = judged(at, is_finite(u), Status.OK.code)
         return Command(where(status >= Status.NOT_POSITIVE.code, np.nan, u), 0.0, nothing, 0.0, status)

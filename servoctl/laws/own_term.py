@@ -7,15 +7,14 @@ Its `float` fields are inputs of the compiled code.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from servoctl.engine.parameters import SameStructure, makes_values, parameter_names, parameter_values, with_parameters
+from servoctl.engine.parameters import SameStructure, makes_values, parameter_names, parameter_values
 from servoctl.errors import TaskError, in_one_line
-from servoctl.laws.feedback import At, arrays_of, instant_of, shapes_of
-from servoctl.laws.law import UserFunction, user_function
+from servoctl.laws.feedback import At, arrays_of, user_method
+from servoctl.laws.law import UserFunction
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -82,9 +81,8 @@ class Term(ABC):
             TaskError: A method fails, or returns another shape.
         """
         try:
-            memory = {
-                key: float(value) for key, value in dict(self.memory([row.name for row in model.task_rows])).items()
-            }
+            memory = self.memory([row.name for row in model.task_rows])
+            memory = {key: float(value) for key, value in dict(memory).items()}
         except Exception as error:  # user code may raise anything
             problem = f"law.terms.{name}: memory: expected a mapping of names to numbers"
             raise TaskError(f"{problem}: {in_one_line(error)}") from error
@@ -109,7 +107,7 @@ class AttachedOwnTerm(AttachedTerm):
     gains: tuple[float, ...]  # the parameters of the user's class
     gain_names: tuple[str, ...]
     acceleration_of: UserFunction  # (t, q, v, M, Q, B, the task's A, b, violation and its rate, gains, memory)
-    rate_of: UserFunction | None  # the same and u; None: it has no states
+    rate_of: UserFunction  # the same and u
 
     @property
     def label(self) -> str:  # type: ignore[override]
@@ -121,34 +119,23 @@ class AttachedOwnTerm(AttachedTerm):
 
     @property
     def opaque(self) -> str | None:
-        return self.acceleration_of.opaque or (self.rate_of and self.rate_of.opaque)
+        return self.acceleration_of.opaque or self.rate_of.opaque
 
     @property
     def period(self) -> float | None:
         return self.tick
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
-        return self.acceleration_of(*self._instant(at), *([memory] if self.start else []))
+        return self.acceleration_of(*arrays_of(at), np.array(self.gains), memory)
 
     def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
-        return memory if self.rate_of is None else self.rate_of(*self._instant(at), memory, command.u)
-
-    def _instant(self, at: Terms) -> list[Array]:
-        return [*arrays_of(at), np.array(self.gains)]
+        return self.rate_of(*arrays_of(at), np.array(self.gains), memory, command.u)
 
 
-def _called(term: Term, name: str, model: Model, states: int) -> tuple[UserFunction, UserFunction | None]:
-    shapes = [*shapes_of(model), (len(parameter_values(term)),)]
-
-    def method(which: str, *arrays: Array) -> Any:
-        *instant, values = arrays[: len(shapes)]
-        own, rest = with_parameters(term, values.tolist()), arrays[len(shapes) :]
-        return getattr(own, which)(instant_of(instant), *(rest or [np.zeros(0)]))
-
-    where, memory = f"law.terms.{name}: {type(term).__name__}", [(states,)] if states else []
-
-    def called(which: str, more: Sequence[tuple[int, ...]], length: int, what: str) -> UserFunction:
-        return user_function(partial(method, which), f"{where}.{which}", [*shapes, *memory, *more], length, what)
+def _called(term: Term, name: str, model: Model, states: int) -> tuple[UserFunction, UserFunction]:
+    def called(method: str, more: Sequence[tuple[int, ...]], length: int, what: str) -> UserFunction:
+        where = f"law.terms.{name}: {type(term).__name__}.{method}"
+        return user_method(term, method, where, model, [(states,), *more], length, what)
 
     acceleration = called("acceleration", [], len(model.task_rows), "the task has {} rows")
-    return acceleration, called("memory_rate", [(model.m,)], states, "it has {} states") if states else None
+    return acceleration, called("memory_rate", [(model.m,)], states, "it has {} states")

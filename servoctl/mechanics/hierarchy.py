@@ -17,20 +17,18 @@ number. A step acts only through S, so it cannot disturb earlier levels. The mot
 because the recursion ends at the motion under all constraints. A run therefore takes only the clearances of levels; the
 levels show what each group of constraints adds and how much a clearance yields.
 
-The step `realise` runs on numbers and on symbols; `laws.priorities` takes it with inputs instead of accelerations.
-
 Source: Orsino 2017, (4.14)-(4.18), figure 4. The inverse printed in (4.16) exists only if the rows of H P are
 independent; here K is `(H P)^+ = P H^T (H P H^T)^+`. The algorithm also needs the b of each level.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from servoctl.engine.decomposition import Decomposition, decompose, frobenius, longer_rows
-from servoctl.engine.linalg import cholesky, product, project, solve_lower, solve_upper
+from servoctl.engine.decomposition import decompose, frobenius, longer_rows
+from servoctl.engine.linalg import cholesky, project, solve_lower, solve_upper
 from servoctl.engine.structured import Diagonal
 from servoctl.errors import PlantError, listed
 from servoctl.mechanics.model import Model
@@ -40,35 +38,6 @@ from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-10
 """A direction counts when its pivot exceeds this times the Frobenius norm of its rows, before any projection."""
-
-
-class Realised(NamedTuple):
-    """The result of one step of the recursion."""
-
-    x: Array  # the new estimate, shape (n,)
-    S: Array  # the new factor, shape (n, n)
-    counted: Array  # which rows act, shape (r,): 1, or 0 where earlier rows leave no room
-    split: Decomposition  # decomposition of `H S`
-
-
-def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: Any) -> Realised:
-    """`x + S (H S)^+ (b - H x)` and `S (I - (H S)^+ H S)`: the rows `H x = b` met in the range of S.
-
-    Rows that contradict each other there are met in the sense of least squares.
-
-    Args:
-        x: The estimate so far, shape (n,).
-        S: The factor so far, shape (n, n).
-        H: Shape (r, n).
-        b: Shape (r,).
-        scale: Pivots of `H S` count relative to this. Use the size of H: that of H S may be round-off alone.
-    """
-    HS = product(H, S)
-    # rows of round-off are set to zero, so that their gain is exactly 0 and `counted` says so
-    counted, kept = longer_rows(HS, rank_tolerance * scale)
-    split = decompose(kept, rank_tolerance, scale)
-    Z = split.row_basis
-    return Realised(x + product(S, split.solve(b - product(H, x))), project(Z, S.T).T, counted, split)
 
 
 SHOWN = 8  # number of skipped rows that a message lists
@@ -206,18 +175,20 @@ def enforce(motion: Enforced, level: Level, rank_tolerance: float = RANK_TOLERAN
     """
     if not (np.isfinite(level.A).all() and np.isfinite(level.b).all()):
         raise PlantError(f"level '{level.name}': A or b is not finite (check the constraints at this state)")
-    H, exact, loose = _weighted(motion.L, level.A), level.exact, ~level.exact
+    H, w, S, rank = _weighted(motion.L, level.A), motion.w, motion.factor, motion.rank
+    # pivots count relative to the size of H: that of H S may be round-off alone
     scale, acts = frobenius(H), np.zeros(len(H))
-    step = realise(motion.w, motion.factor, H[exact], level.b[exact], rank_tolerance, scale)
-    w, S, acts[exact] = step.x, step.S, step.counted
-    if loose.any():
-        acts[loose], HS = longer_rows(H[loose] @ S, rank_tolerance * scale)
-        split = decompose(np.hstack([HS, np.diag(np.sqrt(level.clearance[loose]))]), rank_tolerance, scale)
-        S = np.hstack([S, np.zeros((len(S), len(HS)))])
-        w = w + S @ split.solve(level.b[loose] - H[loose] @ w)
+    for rows in filter(np.any, (level.exact, ~level.exact)):
+        # rows of round-off are set to zero, so that their gain is exactly 0 and they count as skipped
+        acts[rows], HS = longer_rows(H[rows] @ S, rank_tolerance * scale)
+        yields = np.diag(np.sqrt(level.clearance[rows]))[:, level.clearance[rows] > 0.0]
+        split = decompose(np.hstack([HS, yields]), rank_tolerance, scale)
+        S = np.hstack([S, np.zeros((len(S), yields.shape[1]))])
+        w = w + S @ split.solve(level.b[rows] - H[rows] @ w)
         S = project(split.row_basis, S.T).T
+        rank += 0 if yields.size else split.rank
     skipped = tuple(row for row, counted in zip(level.rows, acts, strict=True) if not counted)
-    return Enforced(motion.L, w, S, motion.rank + step.split.rank, skipped, (*motion.levels, level))
+    return Enforced(motion.L, w, S, rank, skipped, (*motion.levels, level))
 
 
 def solve_levels(

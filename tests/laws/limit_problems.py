@@ -14,12 +14,40 @@ import numpy as np
 from scipy.linalg import null_space
 from scipy.optimize import nnls
 
-from servoctl.engine.decomposition import decompose
-from servoctl.laws.limits import Limited, within_limits
+from servoctl.engine.decomposition import decompose, frobenius
+from servoctl.laws import limits
+from servoctl.laws.active_set import LeastSquaresProblem, solve
+from servoctl.laws.limits import Limited, Start
 from servoctl.types import Array
 
 KEPT = 1e-9
 """A quadratic program keeps the levels above to this, or it has no inner point."""
+
+
+def within_limits(
+    levels: Sequence[tuple[Array, Array]],
+    lower: Array | None,
+    upper: Array | None,
+    preferred: Array | None = None,
+    *,
+    inequalities: tuple[Array, Array] | None = None,
+    weights: Array | None = None,
+    rank_tolerance: float = 1e-10,
+    unlimited: Array | None = None,
+    start: Start | None = None,
+) -> Limited:
+    """`limits.within_limits` with its numbers found from the matrices; None for a limit: no input has one."""
+    m = levels[0][0].shape[1]
+    lower, upper = (np.zeros(0), np.zeros(0)) if lower is None or upper is None else (lower, upper)
+    G, g = (np.zeros((0, m)), np.zeros(0)) if inequalities is None else inequalities
+    root = np.ones(m) if weights is None else np.sqrt(weights)
+    scales = tuple(frobenius(T / root) for T, _ in levels)
+    row_scale = frobenius(G / root) if len(g) else 1.0
+    problem = LeastSquaresProblem(tuple(levels), scales, lower, upper, preferred, rank_tolerance, G, g, row_scale)
+    if unlimited is None:
+        free = problem if weights is None else problem.weighted(root)
+        unlimited = solve(free, np.zeros(len(lower))).u / root
+    return limits.within_limits(problem, unlimited, weights, start)
 
 
 @dataclass(frozen=True)

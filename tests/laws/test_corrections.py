@@ -12,7 +12,15 @@ from servoctl.assembly.make import make_system
 from servoctl.errors import TaskError
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
+from servoctl.laws.corrections import (
+    Baumgarte,
+    Correction,
+    CorrectionTerm,
+    PFeedback,
+    SecondOrderCorrection,
+    corrections_of,
+    per_row,
+)
 from servoctl.laws.hold import RowFeedback, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic, SecondOrder
 from servoctl.mechanics.constraint_rows import Row
@@ -59,10 +67,11 @@ def test_a_correction_gives_damping_and_stiffness(
 
 def test_the_correction_of_a_task_replaces_the_common_one() -> None:
     rows = [H1, H2, N, S]
-    own = {"roll": PFeedback(0.1), "own": None}
-    damping, stiffness = resolve([H1, H2, N], Baumgarte(1.0, 2.0), {"roll": own["roll"]})
-    assert (damping, stiffness) == ([2.0, 2.0, 0.0], [4.0, 4.0, 10.0])
-    assert resolve(rows, None) == ([0.0] * 4, [0.0] * 4)
+    common, own = Baumgarte(1.0, 2.0), {"roll": PFeedback(0.1)}
+    term = CorrectionTerm((H1, H2, N), tuple(corrections_of([H1, H2, N], common, own)))
+    assert (term.damping, term.stiffness) == ((2.0, 2.0, 0.0), (4.0, 4.0, 10.0))
+    none = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, None)))
+    assert (none.damping, none.stiffness) == ((0.0,) * 4, (0.0,) * 4)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,7 @@ def test_a_correction_that_does_not_fit_names_row_and_remedy(
 
 def test_every_row_that_does_not_fit_is_named_at_once() -> None:
     with pytest.raises(TaskError, match="roll: baumgarte does not fit") as caught:
-        resolve([N, S], PFeedback(1.0), {"roll": Baumgarte(1, 1)})
+        corrections_of([N, S], PFeedback(1.0), {"roll": Baumgarte(1, 1)})
     lines = str(caught.value).splitlines()
     assert len(lines) == 2 and "own: p_feedback needs a violation" in lines[1]
 

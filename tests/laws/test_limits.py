@@ -22,6 +22,7 @@ from limit_problems import (
     inside,
     unproven,
     with_rows,
+    within_limits,
 )
 from scipy.linalg import null_space
 from scipy.optimize import linprog
@@ -30,7 +31,7 @@ import servoctl as sc
 from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.laws import limits
-from servoctl.laws.limits import SearchSize, Start, most_steps, search_function, step_function, within_limits
+from servoctl.laws.limits import SearchSize, Start, most_steps, search_function, step_function
 from servoctl.run_folder.trajectory import Trajectory
 
 

@@ -10,12 +10,14 @@ import pytest
 from test_export import built, passes
 
 import servoctl as sc
+from servoctl.assembly.make import make_system
 from servoctl.engine import compiler
 from servoctl.errors import ServoctlError
 from servoctl.export import export
 from servoctl.linear.convert import state_at
 from servoctl.linear.modes import modes
-from servoctl.types import Array
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.types import Array, State, Status
 from tests.faces import exit_code
 from tests.rail_mass import written
 from tests.small_plants import Masses
@@ -187,6 +189,17 @@ def test_what_does_not_fit_is_refused(folder: Path, sets: list[str], sentence: s
 def test_a_law_that_takes_another_way_on_symbols_is_called_in_numpy(folder: Path) -> None:
     motions = [spring(folder, f"law={{class: 'laws.py:{name}'}}").simulate().q for name in ("Caught", "Spring")]
     np.testing.assert_allclose(*motions, atol=1e-12)
+
+
+def test_a_law_that_does_not_look_at_a_velocity_gives_no_inputs_where_it_is_no_number() -> None:
+    law = sc.law(lambda t, q, v: -3.0 * q)
+    start = State(0.0, np.zeros(1), np.zeros(1))
+    loop = make_loop(make_system(Masses("x", "F", 2.0), {}, law, {}, start, None, 1e-6), "vm")
+    u, status = loop.layout.slices["u"], loop.layout.slices["status"]
+    row = loop.control(0.0, np.array([0.1, 0.2]))
+    assert row[u] == pytest.approx([-0.3]) and row[status] == Status.OK.code
+    row = loop.control(0.0, np.array([0.1, np.nan]))
+    assert np.isnan(row[u]).all() and row[status] == Status.NON_FINITE.code
 
 
 def test_live_gains_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
