@@ -292,6 +292,12 @@ hil:
 """  # noqa: E501
 
 
+def test_a_task_between_two_frames_of_one_body_is_refused_because_the_law_would_follow_rounding(config: Path) -> None:
+    config.write_text(config.read_text().replace("[tool, [0, 0, 1]], value: 0.9", "[tool, fore], value: 0.3"))
+    (said,) = problems(config)
+    assert said.endswith("no joint moves 'tool' and 'fore' relative to each other (name frames of two bodies)")
+
+
 def rig_problems(config: Path, *overrides: str) -> list[str]:
     config.write_text(SMALL + DRIVES)
     loaded = load_config(config, list(overrides))

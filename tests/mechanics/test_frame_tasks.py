@@ -295,11 +295,11 @@ def test_only_a_robot_has_frames_and_a_centre_of_mass() -> None:
 SINGULAR: dict[str, tuple[Constraint, Array]] = {
     "half a turn from its reference": (sc.Orientation("one", rpy=(0.0, 0.0, 0.0)), np.radians([0, 0, 0, 176, 0, 0])),
     "at sin(psi) = 0, where ZYZ angles are undefined": (EulerZYZ("one", (0.0, 0.5, 0.0)), np.radians([0] * 5 + [30])),
-    "its axis points opposite to its direction": (
+    "its axis points opposite to its direction, or the direction passes through zero": (
         sc.Axis("one", "z", (0.0, 0.0, 1.0)),
         np.radians([0, 0, 0, 0, 176, 0]),
     ),
-    "its two points are in one place, so the distance has no direction": (
+    "its value is not above 0, or its two points are in one place, so that it has no direction": (
         sc.Distance("one", (0.2, 0.3, 0.4), 0.5),
         np.array([0.2, 0.3, 0.4, 0.0, 0.0, 0.0]),
     ),
@@ -323,6 +323,17 @@ def test_a_run_that_reaches_half_a_turn_stops_with_a_sentence_that_names_the_tas
     run = sc.simulate(FreeBodies(count=1), task, LAW, q=q, v=v, duration=0.1, engine=engine)
     assert "tool: half a turn from its reference at t = 0.00" in run.summary()["error"]
     assert run.t[-1] == pytest.approx(np.radians(174.27 - 165) / 40, abs=2e-3)
+
+
+def test_a_distance_whose_value_falls_to_0_ends_the_run_and_one_of_a_bound_does_not() -> None:
+    q = dict(zip([f"one_{x}" for x in "xyzabc"], [0.5, 0, 0, 0, 0, 0], strict=True))
+    falling = sc.Distance("one", (0.0, 0.0, 0.0), "0.5 - t")
+    run = sc.simulate(FreeBodies(count=1), {"tool": falling}, LAW, q=q, v={"one_x": -1.0}, duration=1.0, step=0.01)
+    assert "tool: its value is not above 0" in run.summary()["error"]
+    assert run.t[-1] == pytest.approx(0.5, abs=0.011)
+    least = sc.DistanceBound("one", (0.0, 0.0, 0.0), "0.5 - t")
+    state = State(1.0, np.array(list(q.values())), np.zeros(6))
+    assert Model(FreeBodies(count=1), {"least": least}, state).matrices(state).task.violation == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("degrees", [30.0, 150.0])

@@ -28,9 +28,11 @@ from servoctl.errors import PlantError, TaskError
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
-from servoctl.mechanics.spatial.rotation import skew
+from servoctl.mechanics.spatial.rotation import relative_motion, skew
 from servoctl.mechanics.spatial.task.target import Targeted
 from servoctl.types import Array
+
+SAME = 1e-12  # [m, rad] two frames that move less than this are on one body: a law would follow their rounding
 
 
 @runtime_checkable
@@ -91,12 +93,21 @@ class FrameConstraint(Targeted):
         found = super().problems(plant)
         if not isinstance(plant, HasFrames):
             return [*found, f"expected a robot, got {type(plant).__name__} (only a robot has frames)"]
-        anywhere = np.ones(len(plant.coordinates))  # a free base has no pose where its quaternion is 0
-        for name in dict.fromkeys(self.frames):
+        names, still = list(dict.fromkeys(self.frames)), np.zeros(len(plant.coordinates))
+        poses = [still + 1.0, np.linspace(0.3, 0.9, len(still))]  # a free base has none where its quaternion is 0
+        for name in names:
             try:
-                plant.frame_motions([name], anywhere, anywhere)
+                plant.frame_motions([name], poses[0], still)
             except PlantError as error:
                 found.append(str(error))
+        if len(names) == 2 and not found:
+            first, second = (relative_motion(*plant.frame_motions(names, q, still).values()) for q in poses)
+            if (
+                max(np.abs(first.position - second.position).max(), np.abs(first.rotation - second.rotation).max())
+                < SAME
+            ):
+                both = " and ".join(f"'{name}'" for name in names)
+                found.append(f"no joint moves {both} relative to each other (name frames of two bodies)")
         return found
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:

@@ -239,7 +239,7 @@ class Axis(OneFrame):
     relative_to: str | None = None
 
     target_fields: ClassVar = {"along": 3}
-    singularity = "its axis points opposite to its direction"
+    singularity = "its axis points opposite to its direction, or the direction passes through zero"
 
     def warnings(self, violation: Array) -> list[str]:
         return far_turn(violation)
@@ -312,7 +312,8 @@ class Distance(FrameConstraint):
     value: TargetValue
 
     target_fields: ClassVar = {"second": 3, "value": None}
-    singularity = "its two points are in one place, so the distance has no direction"
+    above: ClassVar[float] = 0.0  # the value stays above this
+    singularity = "its value is not above 0, or its two points are in one place, so that it has no direction"
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -335,8 +336,9 @@ class Distance(FrameConstraint):
         second = self.second
         gap = motions[self.first].position
         gap = gap - (motions[second].position if isinstance(second, str) else self.values("second", plant, t))
-        known = where(gap @ gap > NEAREST**2, 1.0, np.nan)  # a factor, so that the derivatives are NaN too
-        rows: Array = np.sqrt(gap @ gap) * known - self.values("value", plant, t)
+        value = self.values("value", plant, t)
+        known = where(gap @ gap > NEAREST**2, where(value[0] > self.above, 1.0, np.nan), np.nan)
+        rows: Array = np.sqrt(gap @ gap) * known - value  # a factor, so that the derivatives are NaN too
         return rows
 
 
@@ -349,6 +351,8 @@ class DistanceBound(Distance):
     """
 
     most: bool = False
+
+    above: ClassVar[float] = -np.inf
 
     def residual(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Array:
         rows = super().residual(motions, plant, t)
