@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from servoctl.engine import background, cache, compiler
 from servoctl.errors import CompileError, ConfigError
 
 CAN_INTERFACE = "280"  # ARPHRD_CAN of linux/if_arp.h
+NAME = re.compile(r"[\w.-]+")  # of a package, at the start of a requirement
 
 
 def doctor(
@@ -70,7 +72,7 @@ def examine() -> dict[str, Any]:
         "sched_fifo": rights.get("priority", False),
         "memory_lock": rights.get("memory", False),
         **_protocols(),
-        "packages": {name: _version(name) for name in _dependencies()},
+        "packages": _packages(),
     }
     return findings | {"lacks": lacks(findings)}
 
@@ -164,21 +166,16 @@ def _rights() -> dict[str, bool]:
         return {grant.name: grant.granted for grant in granted.grants}
 
 
-def _dependencies() -> list[str]:
-    """Names of the packages that servoctl requires on every machine."""
-    from importlib.metadata import requires
+def _packages() -> dict[str, str | None]:
+    """Package that servoctl requires on every machine -> its version; None: it is not installed."""
+    from importlib.metadata import PackageNotFoundError, requires, version
 
     required = [line for line in requires("servoctl") or [] if ";" not in line]
-    return [match[0] for line in required if (match := re.match(r"[\w.-]+", line))]
-
-
-def _version(package: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    packages: dict[str, str | None] = dict.fromkeys(match[0] for line in required if (match := NAME.match(line)))
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    return packages
 
 
 def _words(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import Announcer, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Classes, Config, Overrides, SetFiles, changes_of, fresh_folder
+from servoctl.cli.options import AsJson, Classes, Config, Out, Overrides, SetFiles, changes_of, fresh_folder
 
 if TYPE_CHECKING:
     from servoctl.identification import Identification
@@ -39,12 +39,7 @@ def identify(
     classes: Classes = None,
     set_file: SetFiles = None,
     overrides: Overrides = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", file_okay=False, help="Output folder; default: runs/<name>-identify-<date>-<time>."
-        ),
-    ] = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Identify the plant's parameters, rotors and friction from logs.
@@ -99,10 +94,7 @@ def excite(
     config: Config,
     duration: Annotated[float, typer.Option(metavar="S", min=0.5, help="Duration of the motion [s].")] = 10.0,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Seed of the search.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", file_okay=False, help="Output folder; default: runs/<name>-excite-<date>-<time>."),
-    ] = None,
+    out: Out = None,
     set_file: SetFiles = None,
     overrides: Overrides = None,
     as_json: AsJson = False,

@@ -31,6 +31,14 @@ RunFolderOut = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", file_okay=False, help="The run folder; default: runs/<name>-<date>-<time>."),
 ]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", file_okay=False, help="Output folder; default: runs/<name>-<command>-<date>-<time>."),
+]
+RunFolders = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders written by `run` or `hil`."),
+]
 EngineName = Literal["auto", "c", "vm", "numpy"]
 Classes = Annotated[
     Path | None,

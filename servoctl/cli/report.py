@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servoctl.cli.console import note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
+from servoctl.cli.options import AsJson, Config, Overrides, RunFolders, SetFiles, changes_of
 
 if TYPE_CHECKING:
     from servoctl.export import Export
 
 
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders written by `run` or `hil`."),
-    ],
+    runs: RunFolders,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", file_okay=False, help="Output folder; default: the run folder itself."),
@@ -62,10 +59,7 @@ def report(
 
 
 def compare(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Two or more run folders."),
-    ],
+    runs: RunFolders,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -16,6 +16,7 @@ from servoctl.cli.options import (
     CommandWithExample,
     Config,
     EngineName,
+    Out,
     Overrides,
     SetFiles,
     changes_of,
@@ -40,10 +41,6 @@ ClusterAddress = Annotated[
     typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers make the runs."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the sweep or search in --out.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", file_okay=False, help="Output folder; default: runs/<name>-<command>-<date>-<time>."),
-]
 ManyRunsEngine = Annotated[
     EngineName,
     typer.Option("--engine", help="auto compiles to C if that pays for all runs together; the others as in run."),
