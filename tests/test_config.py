@@ -332,7 +332,7 @@ def test_a_dump_loads_back_to_the_same_config(config_file: Path) -> None:
 )
 def test_any_text_survives_a_dump(config_file: Path, parameters: dict[str, str]) -> None:
     values = {"plant": {"class": "a:B", "parameters": parameters}, "initial": {"q": 0}, "law": "none"}
-    config, found = validate({**values, "run": {"duration": 1}})
+    config, found = validate(Config, {**values, "run": {"duration": 1}})
     assert config is not None
     assert not found
     config_file.write_text(dump(config), encoding="utf-8", newline="")
@@ -387,7 +387,9 @@ def test_the_json_schema_describes_every_field() -> None:
 
 
 def test_validate_checks_plain_values_without_a_file() -> None:
-    config, found = validate({"plant": {"class": "a:B"}, "initial": {"q": 0}, "law": "none", "run": {"duration": -1}})
+    config, found = validate(
+        Config, {"plant": {"class": "a:B"}, "initial": {"q": 0}, "law": "none", "run": {"duration": -1}}
+    )
     assert config is None
     assert found == [(("run", "duration"), "expected a positive time [s], got -1")]
 
@@ -446,7 +448,7 @@ def test_any_value_in_any_field_is_taken_or_refused_by_a_config_error(config_fil
     for key in keys:
         node = node[{"a": 0, "b": 1}.get(key, key)]
     node[{"a": 0, "b": 1}.get(last, last)] = value
-    config, found = validate(values)
+    config, found = validate(Config, values)
     assert (config is None) <= bool(found)
     assert all(problem.what and isinstance(problem.path, tuple) for problem in found)
 

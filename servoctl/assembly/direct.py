@@ -17,7 +17,7 @@ from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import Problems, build_equations
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.plant import PASSIVE_CORRECTION
-from servoctl.config.problems import validate_as
+from servoctl.config.problems import validate
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.finding import Finding
@@ -152,7 +152,7 @@ def simulate(
     if inputs and law is not None:
         problems.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")
     equations = build_equations(inputs if isinstance(inputs, Mapping) else {}, plant, problems, "inputs")
-    sections, wrong = validate_as(Call, values, {"law": law})
+    sections, wrong = validate(Call, values, {"law": law})
     problems.extend(wrong)
     problems.check()
     assert sections is not None

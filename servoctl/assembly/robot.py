@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -12,13 +13,12 @@ from servoctl.assembly.values import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import GRAVITY, PlantConfig
-from servoctl.config.robot import PlacementConfig, RobotConfig
+from servoctl.config.robot import RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
 from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import Description
-from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 
 PARTS = ("bodies", "frames", "loops")
@@ -30,29 +30,23 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
 
     A wrong loop is left out, so that the rest of the config is checked against the names of all joints and frames.
     """
-    values = loaded.config.plant
-    builder, bare, before = RobotBuilder(), RobotBuilder(), len(problems)
+    values, before = loaded.config.plant, len(problems)
+    descriptions: dict[str, Description] = {}
     for prefix, robot in values.every_robot.items():
         path: FieldPath = ("plant", "robots", prefix) if prefix else ("plant", "robot")
-        description = _description(robot, loaded.folder, problems, path)
-        if description is not None:
-            motors = None if robot.motors == "all" else robot.motors
-            for each in (builder, bare):
-                each.add(description, prefix, placement(robot.at), robot.base, motors)
+        if (description := _description(robot, loaded.folder, problems, path)) is not None:
+            descriptions[prefix] = description
     if len(problems) > before:
         return None
-    _add_parts(builder, values)
-    gravity = values.gravity or GRAVITY
     try:
-        plant = builder.plant(gravity)
+        plant = _robot(values, descriptions)
     except PlantError as error:
         lines = str(error).splitlines()
         for line in lines:
             problems.add(*_placed(line, values))
         if not all(line.startswith("loops: ") for line in lines):
             return None
-        _add_parts(bare, values.model_copy(update={"loops": None}))
-        plant = bare.plant(gravity)
+        plant = _robot(values.model_copy(update={"loops": None}), descriptions)
     if not plant.coordinates:
         problems.add(
             "no joint moves (check the types of its joints, or give `base: free`)",
@@ -64,11 +58,6 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
         remedy = f"give plant.armature: {{{next(iter(plant.actuators), 'joint')}: 0.02}} [kg m^2]"
         problems.add(f"rotors are given by actuator ({remedy})", "plant", "parameters", ROTORS)
     return replaced_parameters(plant, parameters, problems, "plant")
-
-
-def placement(values: PlacementConfig) -> Placement:
-    """A placement of a config."""
-    return Placement.at(values.xyz, values.rpy)
 
 
 def effort_limits(plant: Robot, problems: Problems) -> dict[str, tuple[float, float]]:
@@ -89,13 +78,19 @@ def friction_of_file(plant: Plant, problems: Problems) -> Friction:
     return Friction(coulomb=tuple(plant.tree.friction(name) for name in plant.actuators))
 
 
-def _add_parts(builder: RobotBuilder, values: PlantConfig) -> None:
+def _robot(values: PlantConfig, descriptions: Mapping[str, Description]) -> Robot:
+    """The robots of a config and their parts; raises PlantError if they do not fit each other."""
+    builder = RobotBuilder()
+    for prefix, robot in values.every_robot.items():
+        motors = None if robot.motors == "all" else robot.motors
+        builder.add(descriptions[prefix], prefix, robot.at.placement, robot.base, motors)
     for name, body in (values.bodies or {}).items():
-        builder.body(name, body.on, placement(body.at), body.m, body.size, body.com, body.inertia)
+        builder.body(name, body.on, body.at.placement, body.m, body.size, body.com, body.inertia)
     for name, frame in (values.frames or {}).items():
-        builder.frame(name, frame.on, placement(frame.at))
+        builder.frame(name, frame.on, frame.at.placement)
     for name, loop in (values.loops or {}).items():
         builder.loop(name, loop.kind, *loop.pair)
+    return builder.plant(values.gravity or GRAVITY)
 
 
 def _placed(line: str, values: PlantConfig) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ import yaml
 
 from servoctl.config.document import Document, Problem
 from servoctl.config.overrides import Override, apply_overrides, apply_values, setting
-from servoctl.config.problems import validate_as
+from servoctl.config.problems import validate
 from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError, remedy, suggestion
@@ -259,7 +259,7 @@ def _checked(
     path: Path, document: Document, refused: Sequence[str], known: Mapping[str, Any] = MappingProxyType({})
 ) -> LoadedConfig:
     """The config of a document; sections that are `known` are not read again."""
-    config, problems = validate_as(Config, document.values, known)
+    config, problems = validate(Config, document.values, known)
     found: list[Finding | str] = [*document.report([*document.problems, *problems]), *refused]
     if found or config is None:
         raise ConfigError(found)

@@ -1,9 +1,7 @@
 """Plain values -> config; pydantic's errors -> messages of this project."""
 
-import copy
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -13,8 +11,8 @@ from pydantic import ValidationError
 from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
 from servoctl.config.schema import Config
 from servoctl.errors import remedy, suggestion
-from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words
-from servoctl.tree.rules import Ruled, below, rough_section, sections_in
+from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words, numbers_of
+from servoctl.tree.rules import Ruled, alternatives, at_path, below, fields_of, rough_section, sections_in
 
 S = TypeVar("S", bound=Ruled)
 
@@ -31,21 +29,11 @@ _EXPECTED = {
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema of a config, with description and unit of every field."""
-    return copy.deepcopy(_schema())
-
-
-@cache
-def _schema() -> dict[str, Any]:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema(by_alias=True)}
     return schema | {"title": "servoctl config"}
 
 
-def validate(values: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
-    """The config of plain values, None if a field is wrong; and all problems."""
-    return validate_as(Config, values)
-
-
-def validate_as(
+def validate(
     kind: type[S], values: Mapping[str, Any], known: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[S | None, list[Problem]]:
     """The sections of a class from plain values, None if a field is wrong; and all problems.
@@ -81,7 +69,8 @@ def _with_default(error: Mapping[str, Any]) -> Problem:
     """The problem of an error; that of a key without a value says what to do if the key has a default."""
     problem = _problem(error)
     empty = error["input"] is None and problem.what.endswith("got nothing")
-    if not empty or not any("default" in node for node in _nodes(problem.path)):
+    fields = [field for _, field in at_path(Config, problem.path) if field is not None]
+    if not empty or all(field.is_required() for field in fields):
         return problem
     return Problem(problem.path, f"{problem.what} (leave the key out for its default)")
 
@@ -93,7 +82,8 @@ def _problem(error: Mapping[str, Any]) -> Problem:
     if kind == FAULT:
         return Problem((*path, *context["at"]), context["what"])
     if kind == "missing":
-        description = next((node["description"] for node in _nodes(path) if "description" in node), "it has no default")
+        fields = [field for _, field in at_path(Config, path) if field is not None]
+        description = next((field.description for field in fields if field.description), "it has no default")
         return Problem(path, f"missing ({description})")
     if path in _WITHOUT_KEY:
         return Problem(path, f"unknown key ({_WITHOUT_KEY[path]})")
@@ -101,7 +91,8 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         field, _, what = str(context["error"]).partition(": ")
         return Problem((*path, field), what)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = [key for node in _nodes(path[:-1]) for key in node.get("properties", ())]
+        kinds = [kind for annotation, _ in at_path(Config, path[:-1]) for kind in alternatives(annotation)]
+        known = [key for kind in kinds if isinstance(kind, type) for key in fields_of(kind)]
         return Problem(path, f"unknown key ({remedy(str(path[-1]), known)})")
     if kind == "literal_error":
         known = [word.strip("'") for word in re.findall(r"'[^']*'|-?\d+", context["expected"])]
@@ -124,30 +115,9 @@ def unit_of(path: str) -> str:
         keys[1:2] = [0]  # all entries have the same schema
     if str(keys[-1]).isdigit():
         keys.pop()  # the list says the unit of its entries
-    for node in _nodes(tuple(keys)):
-        found = re.search(r"\[(?!lower, upper)([^][]*)\][^][]*$", node.get("description", ""))
-        if found:
-            return found[1]
+    for annotation, field in at_path(Config, tuple(keys)):
+        words = [field.description or ""] if field is not None else []
+        for text in [*words, *(number.expected for number in numbers_of(annotation))]:
+            if found := re.search(r"\[(?!lower, upper)([^][]*)\][^][]*$", text):
+                return found[1]
     return ""
-
-
-def _nodes(path: FieldPath) -> list[dict[str, Any]]:
-    """The parts of the JSON Schema that describe a field, one per shape that it accepts."""
-    nodes = list(_shapes(_schema()))
-    for part in path:
-        children = [node.get("items") if isinstance(part, int) else _under(node, part) for node in nodes]
-        nodes = [shape for child in children if isinstance(child, dict) for shape in _shapes(child)]
-    return nodes
-
-
-def _under(node: Mapping[str, Any], key: str) -> Any:
-    """Schema of the value of a key; the key is a field, or a name that the config chooses."""
-    return node.get("properties", {}).get(key, node.get("additionalProperties"))
-
-
-def _shapes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    if "$ref" in node:
-        yield from _shapes(_schema()["$defs"][node["$ref"].rpartition("/")[2]])
-    for choice in (*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
-        yield from _shapes(choice)

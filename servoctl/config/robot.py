@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, StrictBool
 from servoctl.mechanics.spatial.description import Base
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.model import LoopKind
+from servoctl.mechanics.spatial.placement import Placement
 from servoctl.tree.fields import (
     FileName,
     InertiaEntries,
@@ -44,6 +45,11 @@ class PlacementConfig(Section):
 
     xyz: Xyz = Field(default=ORIGIN, description="position [m]")
     rpy: Rpy = Field(default=ORIGIN, description="roll, pitch, yaw: turns about fixed x, y, z in this order [rad]")
+
+    @property
+    def placement(self) -> Placement:
+        """The placement itself."""
+        return Placement.at(self.xyz, self.rpy)
 
 
 class RobotConfig(Ruled):

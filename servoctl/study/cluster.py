@@ -25,6 +25,7 @@ from servoctl.assembly.run import Run
 from servoctl.config.document import Document
 from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
+from servoctl.config.schema import Config
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
 from servoctl.study.metrics import Row
 from servoctl.study.points import Point
@@ -232,6 +233,6 @@ def unpack(parcel: Parcel, root: Path) -> Run:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
     path.parent.mkdir(parents=True, exist_ok=True)
-    config, _ = validate(parcel.document.values)
+    config, _ = validate(Config, parcel.document.values)
     assert config is not None
     return make_run(LoadedConfig(path, config, parcel.document), parcel.engine)

@@ -290,16 +290,17 @@ def gain_fields(kind: Any) -> tuple[str, ...]:
 @cache
 def _number_fields(kind: Any) -> dict[str, NumberField]:
     """Field -> each of its numbers, of the fields whose numbers are all of one kind."""
-    marks = {field.name: set(_marks(field.type)) for field in fields(kind)}
+    marks = {field.name: set(numbers_of(field.type)) for field in fields(kind)}
     return {name: of.pop() for name, of in marks.items() if len(of) == 1}
 
 
-def _marks(kind: Any) -> Iterator[NumberField]:
+def numbers_of(kind: Any) -> Iterator[NumberField]:
+    """The kinds of numbers in an annotation."""
     for part in get_args(kind):
         if isinstance(part, NumberField | PerRow):
             yield part if isinstance(part, NumberField) else part.number
         else:
-            yield from _marks(part)
+            yield from numbers_of(part)
 
 
 def wrong_numbers(section: Any) -> Iterator[str]:

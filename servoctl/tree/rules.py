@@ -170,7 +170,7 @@ def _with_rules_inside(kind: Any) -> list[tuple[str, str]]:
 
 def _classes_in(kind: Any) -> Iterator[Any]:
     """The classes that an annotation names."""
-    for part in _alternatives(kind):
+    for part in alternatives(kind):
         inner = get_args(part)
         if inner:
             for each in inner:
@@ -194,7 +194,7 @@ def roughly(kind: Any, value: Any) -> Any:
     """The value of a type, with `WRONG` in place of what is wrong."""
     with suppress(ValidationError):
         return TypeAdapter(kind).validate_python(value)
-    for part in _alternatives(kind):
+    for part in alternatives(kind):
         inner, of = get_args(part), get_origin(part)
         if isinstance(value, Mapping) and isinstance(part, type) and fields_of(part):
             return rough_section(part, value)
@@ -208,18 +208,45 @@ def roughly(kind: Any, value: Any) -> Any:
     return WRONG
 
 
-def _alternatives(kind: Any) -> Iterator[Any]:
+def alternatives(kind: Any) -> Iterator[Any]:
     """The types that an annotation is made of."""
     inner, *marks = get_args(kind) or (kind,)
     if any(isinstance(mark, PerRow) for mark in marks):
-        yield from _alternatives(next(mark.values for mark in marks if isinstance(mark, PerRow)))
+        yield from alternatives(next(mark.values for mark in marks if isinstance(mark, PerRow)))
     elif get_origin(kind) is Annotated:
-        yield from _alternatives(inner)
+        yield from alternatives(inner)
     elif get_origin(kind) in (Union, UnionType):
         for part in get_args(kind):
-            yield from _alternatives(part)
+            yield from alternatives(part)
     else:
         yield kind
+
+
+def annotation_of(field: FieldInfo) -> Any:
+    """The annotation of a field, with its marks."""
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def at_path(kind: Any, path: FieldPath) -> list[tuple[Any, FieldInfo | None]]:
+    """Annotation of the value at a path below a section, and its field, for each shape that the sections accept.
+
+    It has no field in a list, or in a mapping whose keys the config chooses.
+    """
+    reached: list[tuple[Any, FieldInfo | None]] = [(kind, None)]
+    for key in path:
+        kinds = [part for annotation, _ in reached for part in alternatives(annotation)]
+        reached = [inner for part in kinds for inner in _inside(part, key)]
+    return reached
+
+
+def _inside(kind: Any, key: str | int) -> Iterator[tuple[Any, FieldInfo | None]]:
+    if isinstance(key, int) and get_origin(kind) is tuple:
+        yield get_args(kind)[0], None
+    elif isinstance(key, str) and get_origin(kind) is dict:
+        yield get_args(kind)[1], None
+    elif isinstance(kind, type) and key in fields_of(kind):
+        field = fields_of(kind)[str(key)][1]
+        yield annotation_of(field), field
 
 
 def rough_section(kind: Any, values: Mapping[str, Any]) -> Any:
@@ -227,8 +254,7 @@ def rough_section(kind: Any, values: Mapping[str, Any]) -> Any:
     made: dict[str, Any] = {}
     for key, (name, field) in fields_of(kind).items():
         if key in values:
-            marked = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-            made[name] = roughly(marked, values[key])
+            made[name] = roughly(annotation_of(field), values[key])
         else:
             made[name] = WRONG if field.is_required() else field.get_default(call_default_factory=True)
     if issubclass(kind, Section):
