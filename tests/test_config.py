@@ -200,7 +200,7 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     ),
     "a task of a class has parameters and a list of gains of any length": (
         {"task": f"task:\n- {CLASSES}\n"},
-        {"task.0.parameters": {"radius": 0.1, "name": "on", "sizes": [1, "2*mm"]}, "task.1.parameters": {}},
+        {"task.0.parameters": {"radius": 0.1, "name": "on", "sizes": [1, "2*mm"]}, "task.1.parameters": None},
     ),
     "adaptive integrators have tolerances and no step": (
         {"run": "run: {duration: 1, integrator: {method: radau, step: null, rtol: 1e-6}}\n"},

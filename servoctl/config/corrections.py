@@ -41,7 +41,7 @@ class CorrectionConfig(Ruled):
         chosen: Any = next(value for _, value in self if value is not None)
         return chosen if self.poles is None else Poles(chosen)
 
-    def wrong_kinds(self, law: str | None) -> Broken:
+    def unfit_kinds(self, law: str | None) -> Broken:
         """Kinds that do not fit the kind of the law: `poles` is that of input_output, and of no other law."""
         for kind in self.given((*KINDS, "poles")):
             if law == "input_output" and kind != "poles":

@@ -215,7 +215,7 @@ class LawConfig(Ruled):
     @rule
     def _correction_fits(self) -> Broken:
         if self.correction is not None:
-            yield from below(("correction",), self.correction.wrong_kinds(self.kind))
+            yield from below(("correction",), self.correction.unfit_kinds(self.kind))
 
     @outer_rule
     def _parts_of_robots(self, config: Any, at: FieldPath) -> Broken:

@@ -6,7 +6,7 @@ Design: forms on frames are a table, so that `rules` can say what each form need
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, StrictBool
 
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.references import wrong_rates
@@ -218,7 +218,7 @@ class Task(Ruled):
     @outer_rule
     def _correction_fits_the_law(self, config: Any, at: FieldPath) -> Broken:
         if self.correction is not None:
-            yield from below((*at, "correction"), self.correction.wrong_kinds(getattr(config.law, "kind", None)))
+            yield from below((*at, "correction"), self.correction.unfit_kinds(getattr(config.law, "kind", None)))
 
     @outer_rule
     def _der_of_positions(self, config: Any, at: FieldPath) -> Broken:
@@ -234,13 +234,6 @@ class Task(Ruled):
     def _needs_robot(self, config: Any, at: FieldPath) -> Broken:
         if self.form is not None and len(self.given(TASK_KINDS)) == 1 and not config.plant.is_robot:
             yield (*at, self.form), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _class_has_parameters(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("class") is not None and given.get("parameters") is None:
-            return {**given, "parameters": {}}
-        return given
 
 
 _WORDS = tuple(dict.fromkeys(word for form in FRAME_FORMS.values() for word in form.words))
