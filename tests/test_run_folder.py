@@ -1,4 +1,6 @@
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -190,6 +192,15 @@ def test_the_folder_of_a_run_that_goes_on_is_not_free(tmp_path, end):
     del first
     write(tmp_path / "run", rows(5, 6))
     assert (len(load_run(tmp_path / "run.1")), len(load_run(tmp_path / "run"))) == (4, 1)
+
+
+def test_a_file_system_without_locks_takes_runs_too(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    write(tmp_path / "run", rows(0, 2))
+    assert len(load_run(tmp_path / "run")) == 2
 
 
 def test_a_file_instead_of_a_folder_is_an_error(tmp_path):

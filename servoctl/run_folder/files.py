@@ -112,12 +112,12 @@ def lock(file: int | BinaryIO, message: str) -> None:
     """
     try:
         import fcntl
-    except ImportError:  # Windows
-        return
-    try:
+
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise WriteError(message) from error
+    except (ImportError, OSError):  # Windows, or a file system without locks
+        return
 
 
 def to_arrow(values: Array) -> Any:
