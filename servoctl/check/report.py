@@ -93,14 +93,13 @@ def _funnels(run: Run) -> Iterator[Section]:
         return
     term, lines, values = law.funnel, [], {}
     task, timing = run.system.model.matrices(run.start).task, term.timing
-    betas = term.beta(task)
-    for i, name, beta, of in zip(term.members, term.names, betas, term.of_rows, strict=True):
+    for i, beta, of in zip(term.members, term.beta(task), term.funnels, strict=True):
         begins = float(of.width(run.start.t))
         facts: dict[str, Any] = {"beta": float(beta), "start": begins, "end": of.end, "slope": of.slope}
         facts["edge"] = float(of.edge)
         widths = f"half-width {begins:.4g} at the start, then {of.end:.4g}"
         parts = [
-            f"{name}: |beta| = {abs(beta):.4g} at the start, {widths}",
+            f"{of.label}: |beta| = {abs(beta):.4g} at the start, {widths}",
             f"gain {of.kappa:.4g} 1/s in the middle, {of.slope:.4g} 1/s from {of.edge:.1%} of the half-width on",
         ]
         # the proof is of samples whose held correction does not overshoot, from a violation that fits the funnel
@@ -119,7 +118,7 @@ def _funnels(run: Run) -> Iterator[Section]:
         else:
             parts.append("nothing is guaranteed: the slope is too large for the period, or the start too near the edge")
         lines.append("; ".join(parts))
-        values[name] = facts
+        values[of.label] = facts
     yield Section("funnels", "funnels", shortened(lines), values)
 
 

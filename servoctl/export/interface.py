@@ -165,6 +165,9 @@ def _law_remarks(loop: Loop, law: AttachedLaw) -> dict[str, str]:
                 found = {path_in(inner, path_in(of, name)): remark for name, remark in _remarks(type(of)).items()}
                 remarks |= found
                 orders |= dict.fromkeys(found, order)
+            else:
+                own = _remarks(type(inner)).items()
+                remarks |= {path_in(part, path_in(inner, name)): remark for name, remark in own}
     orders |= {"secondary.aim": inputs}
     orders |= dict.fromkeys(("allocation.weights", "allocation.lower", "allocation.upper"), inputs)
     return remarks | {name: f"{remarks[name]}; in order: {order}" for name, order in orders.items() if name in remarks}

@@ -22,11 +22,12 @@ Sangwin 2002. The cap, the tangent, and D for a command that is held and late, a
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
+from servoctl.engine.parameters import Part
 from servoctl.engine.symbol import clip
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import (
@@ -53,15 +54,18 @@ WIDTH = NumberField("a positive half-width", above=0)
 MARGIN = 2.0  # the default slope is stable up to this many times the period
 
 
-class FunnelNumbers(NamedTuple):
-    """The numbers of the funnel of one row; the unit of beta is that of the violation per s."""
+@dataclass(frozen=True)
+class RowFunnel(Part):
+    """The funnel of one row; the unit of beta is that of the violation per s."""
 
-    rate: Any  # [1/s] lambda in beta = phi' + lambda phi
-    kappa: Any  # [1/s] gain in the middle
-    start: Any  # half-width at t = 0
-    end: Any  # half-width that remains
-    shrink: Any  # [1/s] rate from one to the other
-    slope: Any  # [1/s] G, the largest slope of F
+    label: str  # type: ignore[misc]  # name of the row
+    has_rate: bool  # whether beta is made of the violation rate; else it is the violation
+    rate: float  # [1/s] lambda in beta = phi' + lambda phi
+    kappa: float  # [1/s] gain in the middle
+    start: float  # half-width at t = 0
+    end: float  # half-width that remains
+    shrink: float  # [1/s] rate from one to the other
+    slope: float  # [1/s] G, the largest slope of F
 
     def width(self, t: Any) -> Any:
         """rho at a time."""
@@ -137,8 +141,8 @@ class Funnel(Correction):
         self._fits(rows)
         return FunnelCentre(self.P, self.rate).ready(rows)
 
-    def numbers(self, rows: Sequence[Row], timing: Timing) -> list[FunnelNumbers]:
-        """The numbers of each row.
+    def of_rows(self, rows: Sequence[Row], timing: Timing) -> list[RowFunnel]:
+        """The funnel of each row.
 
         Args:
             timing: Of the loop; without a period `slope` has to be given.
@@ -157,7 +161,7 @@ class Funnel(Correction):
                 )
             rate = rate if row.has_rate else 0.0
             slope = self.slope if self.slope is not None else self.default_slope(row, rate, timing)
-            found.append(FunnelNumbers(rate, 1.0 / P, start, end, shrink, slope))
+            found.append(RowFunnel(row.name, row.has_rate, rate, 1.0 / P, start, end, shrink, slope))
             self._enough(row, found[-1], timing)
         return found
 
@@ -181,16 +185,16 @@ class Funnel(Correction):
             if row.degree > 2:
                 raise TaskError(f"{row.name}: a funnel does not fit a row of relative degree {row.degree} (use poles)")
 
-    def _enough(self, row: Row, numbers: FunnelNumbers, timing: Timing) -> None:
+    def _enough(self, row: Row, of: RowFunnel, timing: Timing) -> None:
         """Raises if the slope leaves the funnel nothing to hold the violation with."""
-        kappa, slope = numbers.kappa, numbers.slope
+        kappa, slope = of.kappa, of.slope
         if not kappa <= slope < math.inf:
             cap = "what the period, delay and lag allow" if self.slope is None else "funnel.slope"
             raise TaskError(
                 f"{row.name}: funnel.P: its gain 1/P = {kappa:.4g} 1/s is above {cap}, {slope:.4g} 1/s "
                 "(raise P, or shorten period or delay)"
             )
-        if not numbers.tolerated(timing) > 0.0:
+        if not of.tolerated(timing) > 0.0:
             raise TaskError(
                 f"{row.name}: funnel: with a slope of at most {slope:.4g} 1/s it cannot hold the task error inside "
                 "even for an exact model (make shrink smaller, end larger, or shorten period or delay)"
@@ -207,53 +211,45 @@ class FunnelTerm(AttachedTerm):
     """The funnels of an attached law, beside the gains that they have in the middle."""
 
     members: tuple[int, ...]  # indices of the rows with a funnel
-    names: tuple[str, ...]
-    by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
     timing: Timing  # of the loop
-    numbers: tuple[float, ...]  # `FunnelNumbers` of each, one after the other
+    funnels: tuple[RowFunnel, ...]  # of each of these rows
 
     label = "funnel"
 
     @property
-    def of_rows(self) -> list[FunnelNumbers]:
-        """The numbers of each member."""
-        width = len(FunnelNumbers._fields)
-        return [FunnelNumbers(*self.numbers[i * width : (i + 1) * width]) for i in range(len(self.members))]
-
-    @property
     def facts(self) -> dict[str, dict[str, float]]:
         """Row -> rate, start, end and shrink of its funnel, and `by_rate`, for the run folder."""
-        rows = zip(self.names, self.by_rate, self.of_rows, strict=True)
         keys = ("rate", "start", "end", "shrink")
         return {
-            name: {key: float(getattr(of, key)) for key in keys} | {"by_rate": float(by_rate)}
-            for name, by_rate, of in rows
+            of.label: {key: float(getattr(of, key)) for key in keys} | {"by_rate": float(of.has_rate)}
+            for of in self.funnels
         }
 
     @property
     def steepest(self) -> dict[int, RowFeedback]:
         """Member -> its feedback at the edge of its funnel."""
-        triples = zip(self.members, self.by_rate, self.of_rows, strict=True)
-        return {i: _at_slope(n.slope, n.rate, by_rate) for i, by_rate, n in triples}
+        pairs = zip(self.members, self.funnels, strict=True)
+        return {i: _at_slope(of.slope, of.rate, of.has_rate) for i, of in pairs}
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         # kappa beta is part of the correction's gains
         added = list[Any]([0.0] * len(at.rhs))
-        for i, beta, of in zip(self.members, self.beta(at.task), self.of_rows, strict=True):
+        for i, beta, of in zip(self.members, self.beta(at.task), self.funnels, strict=True):
             added[i] = of.kappa * beta - of.force(beta, at.state.t)
         return np.array(added)
 
     def beta(self, task: Rows) -> list[Any]:
         """beta of each member."""
-        return sliding_errors(task, self.members, self.by_rate, [each.rate for each in self.of_rows])
+        has_rate, rates = [of.has_rate for of in self.funnels], [of.rate for of in self.funnels]
+        return sliding_errors(task, self.members, has_rate, rates)
 
     def outside(self, task: Rows, t: float) -> list[str]:
         """One sentence for each row that is not inside its funnel."""
         return [
-            f"the start is outside the funnel of task.{name}: |beta| = {abs(beta):.4g}, half-width "
-            f"{each.width(t):.4g} (raise funnel.start, or start nearer to the task)"
-            for name, beta, each in zip(self.names, self.beta(task), self.of_rows, strict=True)
-            if not abs(beta) < each.width(t)
+            f"the start is outside the funnel of task.{of.label}: |beta| = {abs(beta):.4g}, half-width "
+            f"{of.width(t):.4g} (raise funnel.start, or start nearer to the task)"
+            for beta, of in zip(self.beta(task), self.funnels, strict=True)
+            if not abs(beta) < of.width(t)
         ]
 
 
@@ -270,18 +266,15 @@ def funnels(
     Raises:
         TaskError: A funnel does not fit; the message has a line for each.
     """
-    found: dict[int, FunnelNumbers] = {}
+    found: dict[int, RowFunnel] = {}
     problems: list[str] = []
     for where, correction, members in assigned(rows, common, own):
         try:
             if isinstance(correction, Funnel):
-                found |= zip(members, correction.numbers([rows[i] for i in members], timing), strict=True)
+                found |= zip(members, correction.of_rows([rows[i] for i in members], timing), strict=True)
         except TaskError as error:
             problems.append(f"{where}: {error}")
     if problems:
         raise TaskError("\n".join(problems))
-    if not found:
-        return None
     order = tuple(sorted(found))
-    names, by_rate = tuple(rows[i].name for i in order), tuple(rows[i].has_rate for i in order)
-    return FunnelTerm(order, names, by_rate, timing, tuple(float(x) for i in order for x in found[i]))
+    return FunnelTerm(order, timing, tuple(found[i] for i in order)) if order else None

@@ -13,7 +13,7 @@ from servoctl.assembly.make import make_run
 from servoctl.check.report import check
 from servoctl.config import load_config
 from servoctl.errors import ConfigError, TaskError
-from servoctl.laws.funnel import Funnel, FunnelNumbers
+from servoctl.laws.funnel import Funnel, RowFunnel
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing
 
@@ -34,7 +34,7 @@ ON_SPRING = [
 @pytest.mark.parametrize("d", [0.5, 5.0, -20.0])
 def test_a_constant_disturbance_is_held_at_the_root_of_its_quadratic(d: float) -> None:
     """kappa beta / (1 - beta^2 / rho^2) = d: rho^2 (-kappa + sqrt(kappa^2 + 4 d^2 / rho^2)) / (2 d)."""
-    of = FunnelNumbers(0.0, 10.0, 0.2, 0.2, 0.0, 1e9)
+    of = RowFunnel("roll", False, 0.0, 10.0, 0.2, 0.2, 0.0, 1e9)
     beta = 0.04 * (-10.0 + np.sqrt(100.0 + 4.0 * d**2 / 0.04)) / (2.0 * d)
     assert abs(beta) < 0.2
     assert of.force(beta, 0.0) == pytest.approx(d, rel=1e-11)
@@ -43,7 +43,7 @@ def test_a_constant_disturbance_is_held_at_the_root_of_its_quadratic(d: float) -
 @pytest.mark.parametrize(("slope", "edge", "held"), [(1000.0, 0.929, 13.6), (618.0, 0.910, 10.6)])
 def test_the_slope_ends_the_growth_where_theory_says(slope: float, edge: float, held: float) -> None:
     """kappa (1 + x^2) / (1 - x^2)^2 = slope: the limits of a loop that is one and two periods late."""
-    of = FunnelNumbers(0.0, 10.0, 0.2, 0.2, 0.0, slope)
+    of = RowFunnel("roll", False, 0.0, 10.0, 0.2, 0.2, 0.0, slope)
     assert of.edge == pytest.approx(edge, abs=1e-3)
     assert of.force(of.edge * 0.2, 0.0) == pytest.approx(held, rel=0.01)
     around = np.array([0.999999, 1.000001, 3.0]) * of.edge * 0.2
@@ -54,7 +54,7 @@ def test_the_slope_ends_the_growth_where_theory_says(slope: float, edge: float, 
 def late_run(funnel: Funnel, row: Row, delay: int, share: float, seed: int) -> float:
     """The largest |beta| / rho under the worst disturbance of a size: `share` of the largest that the funnel allows."""
     timing, rng = Timing(PERIOD, delay=delay * PERIOD), np.random.default_rng(seed)
-    of = funnel.numbers([row], timing)[0]
+    of = funnel.of_rows([row], timing)[0]
     D = share * of.tolerated(timing)
     begins = 0.99 * of.start - of.until_first_command(D, timing.lateness)
     phi, rate = (0.0, begins) if row.has_rate else (begins, 0.0)
@@ -85,13 +85,13 @@ def test_without_delay_the_promise_cannot_be_larger() -> None:
     funnel = Funnel(0.1, 0.2, 0.2)
     assert late_run(funnel, N, 0, 1.01, 0) > 1.0
     # in continuous time, without a cap, any disturbance is held
-    assert FunnelNumbers(0.0, 10.0, 0.2, 0.2, 0.0, 1e12).tolerated(Timing(None)) > 1e5
+    assert RowFunnel("roll", False, 0.0, 10.0, 0.2, 0.2, 0.0, 1e12).tolerated(Timing(None)) > 1e5
 
 
 @pytest.mark.parametrize(("delay", "limit"), [(0, 2.0), (1, 1.0), (2, 0.618)])
 def test_the_default_slope_is_half_of_what_is_stable(delay: int, limit: float) -> None:
     timing = Timing(PERIOD, delay=delay * PERIOD)
-    assert Funnel(0.1, 0.2, 0.2).numbers([N], timing)[0].slope * PERIOD == pytest.approx(limit / 2.0, rel=1e-3)
+    assert Funnel(0.1, 0.2, 0.2).of_rows([N], timing)[0].slope * PERIOD == pytest.approx(limit / 2.0, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_funnel_that_cannot_work_is_refused_with_a_remedy(
     funnel: Funnel, row: Row, timing: Timing, text: str
 ) -> None:
     with pytest.raises(TaskError, match="^" + re.escape(text)):
-        funnel.numbers([row], timing)
+        funnel.of_rows([row], timing)
 
 
 def test_numbers_of_a_funnel_made_in_python_are_checked() -> None:
@@ -192,7 +192,7 @@ def test_a_funnel_for_drives_is_not_judged_by_a_coarser_period_of_the_run() -> N
     loaded = load_config("two_mass_spring_drive", changes)
     for waiting, slope in ((False, 46.0), (True, 393.8)):
         run = make_run(loaded, "vm", waiting=waiting)
-        assert run.system.law.funnel.numbers[-1] == pytest.approx(slope, rel=1e-3)  # type: ignore[union-attr]
+        assert run.system.law.funnel.funnels[-1].slope == pytest.approx(slope, rel=1e-3)  # type: ignore[union-attr]
     prepare(loaded, engine="vm")
 
 
@@ -202,5 +202,5 @@ def test_a_funnel_for_drives_takes_its_slope_from_their_period_where_the_run_has
     for waiting in (False, True):  # as `check` and `run` make it, and as `hil` does
         loaded = load_config("two_mass_spring_drive", [funnel])
         law = make_run(loaded, "vm", waiting=waiting).system.law
-        slopes.append(law.funnel.numbers)  # type: ignore[union-attr]
+        slopes.append(law.funnel.funnels)  # type: ignore[union-attr]
     assert slopes[0] == slopes[1]
