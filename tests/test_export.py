@@ -90,7 +90,7 @@ def test_a_law_with_bounds_equals_numpy_and_says_which_of_them_hold_the_inputs(t
     assert passes(built(made, tmp_path, "-O2")) > 20
     header = made.files["coordinated_robots_law.h"]
     assert "int bound_active[2]; /* tilt, joint: 1 while the bound holds the inputs, else 0 */" in header
-    assert "[1/s] how fast a bound may be approached; default 15" in header
+    assert "[1/s] how fast h may approach 0; default 15" in header
     program = tmp_path / "start.c"
     program.write_text(
         """#include "coordinated_robots_law.h"

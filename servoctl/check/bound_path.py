@@ -261,11 +261,11 @@ def hurries(run: Run) -> dict[str, Hurry]:
     for i in rows:
         if not np.isfinite(h[:, i]).all() or h[:, i].min() < 0.0 or not _determined(run, states[:: RATE_TIMES // 8], i):
             continue
-        path, period = CubicSpline(t, h[:, i]), bounds.timing.period
-        late = _late(path, t, bounds.rates[i], period)
+        path, row, period = CubicSpline(t, h[:, i]), bounds.rows[i], bounds.timing.period
+        late = _late(path, t, row.rate, period)
         if late.any():
-            hurry = Hurry(float(t[late][0]), float(bounds.rates[i]), _enough(path, t, bounds.rates[i], period))
-            found.setdefault(bounds.rows[i].name, hurry)
+            hurry = Hurry(float(t[late][0]), float(row.rate), _enough(path, t, row.rate, period))
+            found.setdefault(row.name, hurry)
     return found
 
 

@@ -100,11 +100,11 @@ def bound_section(run: Run) -> Iterator[Section]:
 
 def _of_row(held: BoundsTerm, row: int, period: float | None) -> dict[str, Any]:
     """Rate and acceleration of the first row of a bound; of a limit with two sides the smaller acceleration."""
-    name = held.rows[row].name
-    braking = [held.braking[i] for i, each in enumerate(held.rows) if each.name == name]
-    facts: dict[str, Any] = {"rate": held.rates[row], "kind": held.rows[row].kind}
-    facts |= {} if period is None else {"rate_times_period": held.rates[row] * period}
-    return facts | ({"braking": float(min(braking))} if np.isfinite(min(braking)) else {})
+    first = held.rows[row]
+    braking = min(each.braking for each in held.rows if each.name == first.name)
+    facts: dict[str, Any] = {"rate": first.rate, "kind": first.kind}
+    facts |= {} if period is None else {"rate_times_period": first.rate * period}
+    return facts | ({"braking": float(braking)} if np.isfinite(braking) else {})
 
 
 def _weakest(run: Run, law: AttachedConstraintFollowing) -> dict[str, float]:
@@ -153,14 +153,14 @@ def _errors(run: Run, held: BoundsTerm) -> tuple[float, ...]:
     if known is None or not model.bound_rows:
         return ()
     gradients = [model.rows_of_bounds(state).A for state in model.near(run.start, NEARBY)]
-    return known.largest([row.kind for row in held.rows], held.rates, gradients)
+    return known.largest([row.kind for row in held.rows], [row.rate for row in held.rows], gradients)
 
 
 def _margin(held: BoundsTerm, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
     """The margin of a bound, and what the errors of the estimator may cost; added to the facts too."""
     rows = [i for i, row in enumerate(held.rows) if row.name == name]
     parts = []
-    facts["margin"] = max(held.margins[i] for i in rows)
+    facts["margin"] = max(held.rows[i].margin for i in rows)
     if facts["margin"]:
         parts.append(f"keeps a margin of {facts['margin']:.3g}")
     if errors:
@@ -195,12 +195,12 @@ def _passed(run: Run, held: BoundsTerm, period: float) -> dict[str, float]:
     for now, second, after in _held_periods(run, period) if run.system.model.bound_rows else ():
         spans = np.array([np.minimum(spans[0], second), np.maximum(spans[1], second)])
         for i, row in enumerate(held.rows):
-            passed = _of_period(row, held.rates[i], period, i, now, after, second)
+            passed = _of_period(row, period, i, now, after, second)
             if np.isfinite(passed):
                 found[row.name] = max(found.get(row.name, 0.0), passed)
     more: dict[str, float] = {}
-    for row, p, span in zip(held.rows, held.rates, spans[1] - spans[0], strict=True):
-        missed = _taken_back(row, p, period, float(np.nan_to_num(span)) * _unmodelled(run))
+    for row, span in zip(held.rows, spans[1] - spans[0], strict=True):
+        missed = _taken_back(row, period, float(np.nan_to_num(span)) * _unmodelled(run))
         more[row.name] = max(more.get(row.name, 0.0), missed)
     return {name: passed + more[name] for name, passed in found.items()}
 
@@ -236,18 +236,18 @@ def _unmodelled(run: Run) -> float:
     return 0.0 if realism is None else realism.timing.slowest / np.e + realism.timing.jitter / 2.0
 
 
-def _of_period(row: BoundRow, p: float, period: float, i: int, now: Rows, after: Rows, second: Array) -> float:
+def _of_period(row: BoundRow, period: float, i: int, now: Rows, after: Rows, second: Array) -> float:
     """The most by which a row may be passed, from one held period."""
     h, slope = now.violation[i], now.violation_rate[i]
     if row.degree == 2:
         missed = abs(after.violation[i] - (h + period * slope + period**2 / 2 * second[i])) / period
-        return float(abs(second[i]) * period**2 / 8) + _taken_back(row, p, period, missed)
-    return _taken_back(row, p, period, abs(after.violation[i] - (h + period * second[i])))
+        return float(abs(second[i]) * period**2 / 8) + _taken_back(row, period, missed)
+    return _taken_back(row, period, abs(after.violation[i] - (h + period * second[i])))
 
 
-def _taken_back(row: BoundRow, p: float, period: float, missed: float) -> float:
+def _taken_back(row: BoundRow, period: float, missed: float) -> float:
     """How far h falls where each period misses its speed by so much, and the law takes it back."""
     if row.degree == 2:
-        back = max(p * period, SHARE) if row.kind == "stopping" else p * period
+        back = max(row.rate * period, SHARE) if row.kind == "stopping" else row.rate * period
         return float(missed * period / min(back, 1.0) ** 2)
-    return float(missed / (1.0 - np.exp(-p * period)) if row.kind == "decay" else missed)
+    return float(missed / (1.0 - np.exp(-row.rate * period)) if row.kind == "decay" else missed)

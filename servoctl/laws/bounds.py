@@ -17,7 +17,7 @@ Source: ours, after the condition of Del Prete 2018 that A is there on the whole
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ from servoctl.laws.barrier import EstimateErrors, Kind
 from servoctl.laws.bounds_term import BoundRow, BoundsTerm, ReactionRow
 from servoctl.laws.preload import UNIQUE
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
@@ -202,48 +201,47 @@ class Bounds:
             TaskError: A bound cannot be kept; the message has a line for each.
         """
         problems = [*self._unreachable(model, terms, rank_tolerance), *self._not_unique(model, terms)]
-        brakes: list[float] = []
+        rows: list[BoundRow] = []
         for name, bound in self.entries.items():
+            own = self._rows_of(name, bound, model)
             if isinstance(bound.of, CoordinateRange) and terms:
                 derived = braking(model, terms[0].state, bound.of, limits, passive_rank_tolerance)
                 numbers, sentences = _braking(name, bound, derived)
+                own = [replace(row, braking=number) for row, number in zip(own, numbers, strict=True)]
                 problems += sentences
-            else:
-                numbers = [np.inf] * sum(row.group == name for row in model.bound_rows)
-            brakes += numbers
+            rows += own
         if problems:
             raise TaskError("\n".join(problems))
-        rows = tuple(self._row(row, i, model.bound_rows) for i, row in enumerate(model.bound_rows))
         passive = [row.name for row in model.passive_rows]
         reactions = {name: bound.of for name, bound in self.entries.items() if isinstance(bound.of, ReactionBound)}
-        forces = tuple(ReactionRow(name, passive.index(of.row), of.most) for name, of in reactions.items())
+        forces = [ReactionRow(name, passive.index(of.row), of.most, float(of.value)) for name, of in reactions.items()]
         ends = end_of(constraint.signals for constraint in (*model.plain.task.values(), *model.bounds.values()))
         # rows that made up for the lag within a period would ask for torques that alternate
         known = ends if np.isfinite(ends) and self.timing.period else None
-        return BoundsTerm(
-            rows,
-            forces,
-            self.timing.folded,
-            known,
-            rates=tuple(self._rates(model)),
-            braking=tuple(brakes),
-            margins=self._margins(model, terms, [row.kind for row in rows]),
-            values=tuple(float(of.value) for of in reactions.values()),
-        )
+        margins = self._margins(model, terms, rows)
+        held = tuple(replace(row, margin=margin) for row, margin in zip(rows, margins, strict=True))
+        return BoundsTerm(held, tuple(forces), self.timing.folded, known)
 
-    def _rates(self, model: Model) -> list[float]:
-        """p of each row of the model's bounds [1/s]."""
-        default = barrier.default_rate(self.timing.period)
-        rates = [self.entries[row.group].rate for row in model.bound_rows]
-        return [default if rate is None else float(rate) for rate in rates]
+    def _rows_of(self, name: str, bound: Bound, model: Model) -> list[BoundRow]:
+        """The rows of a bound in the model, without what depends on states; none of a bound on a reaction."""
+        of, found = bound.of, list[BoundRow]()
+        rate = barrier.default_rate(self.timing.period) if bound.rate is None else float(bound.rate)
+        for i, row in enumerate(row for row in model.bound_rows if row.group == name):
+            if isinstance(of, CoordinateLimits):
+                kind: Kind = "stopping" if isinstance(of, CoordinateRange) else "speed"
+                found.append(BoundRow(row.name, of.reported(name, i), kind, rate))
+            else:
+                found.append(BoundRow(row.name, row.name, "barrier" if row.degree == 2 else "decay", rate))
+        return found
 
-    def _margins(self, model: Model, terms: Sequence[Terms], kinds: Sequence[Kind]) -> tuple[float, ...]:
+    def _margins(self, model: Model, terms: Sequence[Terms], rows: Sequence[BoundRow]) -> list[float]:
         """The margin of each row; one that is `auto` is the largest over these states."""
         given = [self.entries[row.group].margin for row in model.bound_rows]
         known: Sequence[float] = (0.0,) * len(given)
         if self.errors is not None and terms and given:
-            known = self.errors.largest(kinds, self._rates(model), [model.rows_of_bounds(at.state).A for at in terms])
-        return tuple(known[i] if margin == "auto" else float(margin) for i, margin in enumerate(given))
+            kinds, rates = [row.kind for row in rows], [row.rate for row in rows]
+            known = self.errors.largest(kinds, rates, [model.rows_of_bounds(at.state).A for at in terms])
+        return [known[i] if margin == "auto" else float(margin) for i, margin in enumerate(given)]
 
     def problems(self, model: Model) -> list[str]:
         """One sentence for each name or number that does not fit the model or the period."""
@@ -270,14 +268,6 @@ class Bounds:
         if not 0.0 < rate < np.inf:
             return f"expected a positive number [1/s], got {rate:g}"
         return barrier.too_fast(rate, self.timing.period, "the period")
-
-    def _row(self, row: Row, index: int, rows: Sequence[Row]) -> BoundRow:
-        of = self.entries[row.group].of
-        if not isinstance(of, CoordinateLimits):
-            return BoundRow(row.name, "barrier" if row.degree == 2 else "decay")
-        kind: Kind = "stopping" if isinstance(of, CoordinateRange) else "speed"
-        first = [each.group for each in rows].index(row.group)
-        return BoundRow(of.reported(row.group, index - first), kind)
 
     def _unreachable(self, model: Model, terms: Sequence[Terms], rank_tolerance: float) -> list[str]:
         """One sentence for each bound whose h'' or h' no input changes at any of the states."""

@@ -15,11 +15,12 @@ now and half a period after the command begins to act, at the state that the las
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from servoctl.engine.decomposition import frobenius
+from servoctl.engine.parameters import Part
 from servoctl.engine.symbol import above, maximum, minimum, where
 from servoctl.laws.active_set import greatest
 from servoctl.laws.barrier import CONDITIONS, Kind
@@ -36,11 +37,16 @@ Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the 
 FAR = 1e12  # distance to a bound that is out of reach [unit of h]; its square is far from the largest number
 
 
-class BoundRow(NamedTuple):
+@dataclass(frozen=True)
+class BoundRow(Part):
     """A row of the model's bounds."""
 
+    label: str  # type: ignore[misc]  # name of the row
     name: str  # under which it is reported; the two sides of a limit have one name
     kind: Kind  # key of `barrier.CONDITIONS`
+    rate: float  # [1/s] how fast h may approach 0
+    braking: float = np.inf  # [unit / s^2] acceleration to brake with before a limit of a coordinate
+    margin: float = 0.0  # h that is kept [unit of h]
 
     @property
     def degree(self) -> int:
@@ -48,12 +54,19 @@ class BoundRow(NamedTuple):
         return CONDITIONS[self.kind].degree
 
 
-class ReactionRow(NamedTuple):
+@dataclass(frozen=True)
+class ReactionRow(Part):
     """A bound of a reaction of a passive row."""
 
-    name: str  # under which it is reported
+    label: str  # type: ignore[misc]  # name under which it is reported
     row: int  # index of the passive row
     most: bool  # whether the value is the largest; else the smallest
+    value: float  # [N, N m] limit of the reaction
+
+    @property
+    def name(self) -> str:
+        """Name under which it is reported."""
+        return self.label
 
 
 @dataclass(frozen=True)
@@ -64,10 +77,6 @@ class BoundsTerm(AttachedTerm):
     reactions: tuple[ReactionRow, ...]  # bounds of reactions, which follow them
     timing: Timing  # of the loop; its period is D
     ends: float | None  # [s] time at which a reference of task or bounds ends
-    rates: tuple[float, ...]  # [1/s] how fast a bound may be approached
-    braking: tuple[float, ...]  # [unit / s^2] acceleration to brake with before a limit of a coordinate
-    margins: tuple[float, ...]  # h of a bound that is kept [unit of h]
-    values: tuple[float, ...]  # [N, N m] limit of a reaction
 
     label = "bounds"
 
@@ -135,8 +144,8 @@ class BoundsTerm(AttachedTerm):
     @property
     def out_of_reach(self) -> "BoundsTerm":
         """The same bounds where they never bind."""
-        values = tuple(FAR if reaction.most else -FAR for reaction in self.reactions)
-        return replace(self, margins=(-FAR,) * len(self.margins), values=values)
+        reactions = tuple(replace(each, value=FAR if each.most else -FAR) for each in self.reactions)
+        return replace(self, rows=tuple(replace(row, margin=-FAR) for row in self.rows), reactions=reactions)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -179,10 +188,9 @@ class BoundsTerm(AttachedTerm):
         found: list[Any] = []
         for i, row in enumerate(self.rows):
             assert of is not None
-            h, rate, p = of.violation[i] - self.margins[i], of.violation_rate[i], self.rates[i]
-            found.append(CONDITIONS[row.kind].least(h, rate, self.braking[i], p, self.timing.period))
-        pairs = zip(self.reactions, self.values, strict=True)
-        return np.array([*found, *(-value if reaction.most else value for reaction, value in pairs)])
+            h, rate = of.violation[i] - row.margin, of.violation_rate[i]
+            found.append(CONDITIONS[row.kind].least(h, rate, row.braking, row.rate, self.timing.period))
+        return np.array([*found, *(-each.value if each.most else each.value for each in self.reactions)])
 
     def mean_change(self, change: Array, running: Any) -> Array:
         """By how much the mean of each row over its period differs from its value now, shape (k,).
@@ -195,8 +203,8 @@ class BoundsTerm(AttachedTerm):
             running: 1 after the first command, 0 before.
         """
         D, delay, later = self.timing.h, self.timing.mean_delay, []
-        for row, p in zip(self.rows, self.rates, strict=True):
-            of_second = (0.5 + p * D / 6.0) / (1.0 + p * D / 2.0)
+        for row in self.rows:
+            of_second = (0.5 + row.rate * D / 6.0) / (1.0 + row.rate * D / 2.0)
             later.append(of_second if row.degree == 2 else 0.5)
         later += [0.0] * len(self.reactions)  # a reaction holds from the first moment on
         theta = where(above(change, 0.0), 0.0, np.array(later))
@@ -208,7 +216,7 @@ class BoundsTerm(AttachedTerm):
         h = list(terms.matrices.bounds.violation) if terms.matrices.bounds is not None else []
         if self.reactions:
             signs, forces = self._forces(terms)
-            h += list(signs * (forces.T @ u - forces.rhs - np.array(self.values)))
+            h += list(signs * (forces.T @ u - forces.rhs - np.array([each.value for each in self.reactions])))
         return self._by_name(h, minimum)
 
     def of_names(self, rows: Array) -> Array:

@@ -63,7 +63,7 @@ def test_samples_stay_inside_while_rate_times_period_is_below_two(rate: float, s
 def wall(kind: Kind, rate: float, period: float) -> BoundsTerm:
     """One bound and one input."""
     timing = Timing.of(period, ("u",))
-    return BoundsTerm((BoundRow("wall", kind),), (), timing, None, (rate,), (np.inf,), (0.0,), ())
+    return BoundsTerm((BoundRow("wall", "wall", kind, rate),), (), timing, None)
 
 
 @pytest.mark.parametrize("kind", ["barrier", "decay"])
