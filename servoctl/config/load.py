@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from servoctl.config.document import Document, Problem
-from servoctl.config.overrides import Override, apply_overrides, apply_values, setting
+from servoctl.config.overrides import Override, apply_overrides, setting
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
@@ -197,7 +197,10 @@ class LoadedConfig:
         Raises:
             ConfigError: The changed config is wrong; lists all problems.
         """
-        return self._changed(*apply_overrides(self.document, overrides))
+        document, refused = apply_overrides(self.document, overrides)
+        before = self.document.values
+        same = [key for key, value in document.values.items() if key in before and value is before[key]]
+        return _checked(self.path, document, refused, {key: getattr(self.config, key) for key in same})
 
     def of_folder(self, classes: Path | None) -> "LoadedConfig":
         """The config of a run folder, with the folder of its Python files.
@@ -212,7 +215,7 @@ class LoadedConfig:
         return moved.overridden([setting(field, f"{moved.folder / file.name}") for field, file in files.items()])
 
     def with_values(self, values: Mapping[str, Any]) -> "LoadedConfig":
-        """The same config with other values; a form of `overridden` that is fast for numbers.
+        """The same config with other values.
 
         Args:
             values: Path as after `--set` -> value.
@@ -220,12 +223,7 @@ class LoadedConfig:
         Raises:
             ConfigError: The changed config is wrong; lists all problems.
         """
-        return self._changed(*apply_values(self.document, values))
-
-    def _changed(self, document: Document, refused: Sequence[str]) -> "LoadedConfig":
-        before = self.document.values
-        same = [key for key, value in document.values.items() if key in before and value is before[key]]
-        return _checked(self.path, document, refused, {key: getattr(self.config, key) for key in same})
+        return self.overridden([setting(path, value) for path, value in values.items()])
 
     def where(self, *path: str | int) -> str:
         """Start of a message about a field: `file.yaml:12: law.limits`.

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from servoctl.config.document import NAMED_LISTS, Document, FieldPath, Problem
-from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_document, read_value, shown
+from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, read_document, read_value, shown
 from servoctl.errors import ConfigError, remedy
 from servoctl.tree.fields import in_words
 
@@ -115,24 +114,10 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[
     return document, refused
 
 
-def apply_values(document: Document, values: Mapping[str, Any]) -> tuple[Document, list[str]]:
-    """`apply_overrides` for path -> value; faster for numbers, because no YAML is read."""
-    refused = []
-    for path, value in values.items():
-        override = setting(path, value)
-        try:
-            if is_number(value) and math.isfinite(value):
-                document = _set(document, override, _parts(path), ParsedValue(_plain(value), {}, ()))
-            else:
-                document = _replaced(document, override)
-        except _RefusedError as error:
-            refused.append(f"--set {override}: {error}")
-    return document, refused
-
-
 def written(number: float) -> str:
     """Text of a number that YAML reads back to the same bits; whole numbers as integers."""
-    return repr(_plain(number))
+    number = float(number)
+    return repr(int(number) if number.is_integer() and abs(number) < 2**53 else number)
 
 
 def setting(path: str, value: Any) -> str:
@@ -143,24 +128,6 @@ def setting(path: str, value: Any) -> str:
 def is_number(value: Any) -> bool:
     """Whether a value is a number; True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _plain(number: float) -> float | int:
-    number = float(number)
-    return int(number) if number.is_integer() and abs(number) < 2**53 else number
-
-
-def _replaced(document: Document, override: str) -> Document:
-    words, equals, text = override.partition("=")
-    parts = _parts(words) if equals else []
-    try:
-        return _set(document, override, parts, read_value(text))
-    except NotYamlError as error:
-        raise _RefusedError(error.what) from error
-
-
-def _parts(words: str) -> list[str]:
-    return words.strip().split(".")
 
 
 def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
@@ -186,9 +153,15 @@ def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
     return parts
 
 
-def _set(document: Document, override: str, parts: list[str], reading: ParsedValue) -> Document:
+def _replaced(document: Document, override: str) -> Document:
     """The document with the value of an override at its path."""
-    if not all(parts) or not parts:
+    words, equals, text = override.partition("=")
+    parts = words.strip().split(".")
+    try:
+        reading = read_value(text)
+    except NotYamlError as error:
+        raise _RefusedError(error.what) from error
+    if not equals or not all(parts):
         raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
     if len(parts) > MAX_DEPTH:
         raise _RefusedError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")

@@ -59,6 +59,8 @@ CORE = (
 )
 """Kinds of scalars, in the order in which they are tried."""
 
+NUMBERS = CORE[2:4]
+
 
 MAX_DEPTH = 40
 MAX_PARTS = 20  # most parts that an unquoted equation can be split into and still be recognised
@@ -232,6 +234,8 @@ def read_value(text: str) -> ParsedValue:
     Raises:
         NotYamlError: The text is not one YAML document, or uses anchors or aliases.
     """
+    if (number := next((kind for kind in NUMBERS if kind.pattern.match(text)), None)) is not None:
+        return ParsedValue(number.read(text), {}, ())  # as the values of a sweep, which do not wait for the parser
     builder = _Builder(text)
     try:
         node = _Loader(text).single()

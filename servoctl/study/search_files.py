@@ -9,7 +9,6 @@ import numpy as np
 
 from servoctl.config import dump
 from servoctl.config.load import moved
-from servoctl.config.overrides import setting
 from servoctl.config.tune import Range
 from servoctl.report.scales import scale_of
 from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, log_scale, show_scale, write
@@ -186,7 +185,7 @@ def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
     """The config with the values of a trial, without its `tune:` section, for a file in this folder."""
     loaded = tuning.problem.run.loaded
     assert loaded is not None
-    config = loaded.overridden([setting(path, value) for path, value in trial.at.items()]).config
+    config = loaded.with_values(trial.at).config
     config = moved(config, loaded.folder, folder).model_copy(update={"tune": None})
     values = zip(tuning.problem.objectives, trial.evaluation.values, strict=True)
     results = ", ".join(f"{name} {value:.6g}" for name, value in values)
