@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import make_sensing, position_noise, speed_steps, with_decelerations
+from hil.assembly.measuring import make_sensing, position_noise, proof_plan, speed_steps, with_decelerations
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import check_fall, refuse_fall
@@ -184,6 +184,20 @@ def _starts_in_motion(setup: RigSetup) -> Iterator[str]:
             yield f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
 
 
+def _at_the_edge(setup: RigSetup) -> Iterator[str]:
+    """Notes on drives whose start pose is so near a limit that the test in stage zero may pass it."""
+    order, drives = [drive.actuator for drive in setup.settings.values.drives], setup.settings.drives
+    travels = proof_plan(setup.settings.values, setup.plant, setup.drives, setup.sensing).travel
+    for drive, y, travel, unit in zip(drives, setup.positions(setup.start.q), travels, setup.units, strict=False):
+        room = min(y - drive.position_limits[0], drive.position_limits[1] - y)
+        if room < travel:
+            place = setup.loaded.where("hil", "drives", order.index(drive.name), "position_limits")
+            yield (
+                f"{place}: {drive.name} starts {room:.2g} {unit} from a limit, and stage zero moves it by up to "
+                f"{travel:g} {unit}: the run may end there (start farther inside, or widen the limit)"
+            )
+
+
 def _ends_early(setup: RigSetup) -> Iterator[str]:
     """A note on a task that leads beyond the limits of a drive."""
     if setup.task_end:
@@ -284,6 +298,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     check_fall,
     _watchdogs,
     _starts_in_motion,
+    _at_the_edge,
     _ends_early,
     _changes_with_time,
     _coarse_torques,

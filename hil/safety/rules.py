@@ -122,7 +122,7 @@ def _motion(drive: Drive, node: int, unit: str) -> list[Rule]:
         return Rule(kind, settings.name, "speed", node, -limit, limit, tell, ticks)
 
     def tell(value: float) -> str:
-        return f"{value:.4g}, limits {lower:.4g} to {upper:.4g}{unit}"
+        return f"{value:.7g}, limits {lower:.7g} to {upper:.7g}{unit}"  # it may be beyond by one step of the encoder
 
     return [
         Rule(EventKind.POSITION, settings.name, "position", node, lower, upper, tell),

@@ -1,6 +1,7 @@
 """What is said before a run begins, about a task that does not begin, and about a start that fails."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from hil.safety import EventKind, stages
 from hil.safety.plan import Stage
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
-from tests.faces import on_rig
+from tests.faces import on_drives, on_rig
 from tests.hil.emulation import served
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
 from tests.hil.test_real_drives import rig_of
@@ -41,6 +42,16 @@ def test_effects_of_simulated_runs_that_drives_do_not_have_are_named() -> None:
     said = "realism: delay, parameter_error: no effect on drives (hil.emulation says what emulated drives and their"
     assert any(said in note for note in load(BELT, effects, "vm").notes)
     assert not any("realism" in note for note in load(BELT, ("run.period=0.001",), "vm").notes)
+
+
+def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_named_and_the_run_ends_there() -> None:
+    edge = "hil.drives.F.position_limits=[0, 0.3]"
+    said = "F starts 0 m from a limit, and stage zero moves it by up to 0.001 m: the run may end there (start farther"
+    assert any(said in note for note in load(BELT, [edge], "vm").notes)
+    assert not any("from a limit" in note for note in load(BELT, (), "vm").notes)
+    (position,) = [str(event) for event in on_drives(BELT, edge).events if event.kind is EventKind.POSITION]
+    beyond = re.search(r"position limits \((-[\de.-]+), limits 0 to 0.3 m\)", position)
+    assert beyond is not None and -1e-3 < float(beyond[1]) < 0.0
 
 
 SWAYING = """
