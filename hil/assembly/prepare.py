@@ -33,6 +33,7 @@ from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import NOISE
+from servoctl.mechanics.coordinate_bounds import CoordinateLimits
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.simulation.engine_choice import take_engine_at_once
@@ -269,6 +270,28 @@ def _beyond_file(setup: RigSetup) -> Iterator[str]:
         yield f"{where}: beyond the limits of the robot's file, which stop no drive: {beyond} (narrow them)"
 
 
+def _bounds_beyond_limits(setup: RigSetup) -> Iterator[str]:
+    """Notes on bounds of coordinates at a limit of a drive or beyond: the run ends before the law keeps them."""
+    rows, coordinates = setup.sensing.displacements.rows or (), list(setup.plant.coordinates)
+    pairs = ((drive, row) for drive, row in zip(setup.settings.drives, rows, strict=False) if len(row) == 1)
+    drives = {coordinates[j]: (drive, factor) for drive, ((j, factor),) in pairs}
+    for name, bound in setup.model.bounds.items():
+        if not isinstance(bound, CoordinateLimits):
+            continue
+        beyond = list[str]()
+        for coordinate, limit, _ in bound.limits:
+            if coordinate in drives:
+                drive, factor = drives[coordinate]
+                ends = (-drive.speed_limit, drive.speed_limit) if bound.rate else drive.position_limits
+                beyond += [] if ends[0] < factor * limit < ends[1] else [drive.name]
+        if beyond:
+            what, where = "speed_limit" if bound.rate else "position_limits", setup.loaded.where("bounds")
+            yield (
+                f"{where}: {name}: at or beyond the {what} of {', '.join(dict.fromkeys(beyond))}, where the run ends "
+                "before the law keeps the bound (narrow the bound, or widen the limits)"
+            )
+
+
 def _unreadable(setup: RigSetup) -> Iterator[str]:
     """Notes on settings that cannot be read from drives on real buses, one per protocol."""
     real, names = _real_buses(setup.settings), dict[str, list[str]]()
@@ -293,6 +316,7 @@ def _watchdogs(setup: RigSetup) -> Iterator[str]:
 NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     lambda setup: ["hil.tick has no effect: C computes every tick (remove it)"] if setup.settings.values.tick else [],
     _beyond_file,
+    _bounds_beyond_limits,
     _unreadable,
     lambda setup: [f"{drive.settings.name}: {drive.assumption}" for drive in setup.drives if drive.assumption],
     check_fall,

@@ -44,6 +44,17 @@ def test_effects_of_simulated_runs_that_drives_do_not_have_are_named() -> None:
     assert not any("realism" in note for note in load(BELT, ("run.period=0.001",), "vm").notes)
 
 
+@pytest.mark.parametrize(
+    ("bound", "what"),
+    [("velocity: {x1: 1}", "speed_limit"), ("position: {x1: [-0.2, 0.4]}, acceleration: 5", "position_limits"),
+     ("velocity: {x1: 0.9}", ""), ("position: {x1: [-0.2, 0.2]}, acceleration: 5", "")],
+)  # fmt: skip
+def test_a_bound_that_a_limit_of_a_drive_comes_before_is_named(bound: str, what: str) -> None:
+    notes = load(BELT, [f"bounds=[{{name: wall, {bound}}}]", "law.limits.F=10"], "vm").notes
+    said = [note for note in notes if f"bounds: wall: at or beyond the {what} of F, where the run ends before" in note]
+    assert bool(said) == bool(what) == any("at or beyond the" in note for note in notes)
+
+
 def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_named_and_the_run_ends_there() -> None:
     edge = "hil.drives.F.position_limits=[0, 0.3]"
     said = "F starts 0 m from a limit, and stage zero moves it by up to 0.001 m: the run may end there (start farther"
