@@ -116,7 +116,8 @@ class Textbook:
         """Rows and right-hand side on u of the prescribed reactions."""
         S = np.array([component.of_multipliers(self.m.passive.violation) for component in of.components])
         free = self.free - self.root @ (self.m.Q + self.m.c)
-        return S @ self.D.T @ (self.N @ self.inputs - self.inputs), np.array(of.values) - S @ self.D.T @ free
+        values = np.array([component.value for component in of.components])
+        return S @ self.D.T @ (self.N @ self.inputs - self.inputs), values - S @ self.D.T @ free
 
     def _wanted(self, of: SecondaryTerm) -> Array:
         """s: the inputs wanted in the null space of the task."""

@@ -165,7 +165,7 @@ class ConstraintFollowing(Law):
             optional_rows=optional,
             relaxed_rows=tuple(range(len(rows))) if bounded else low_priority,
             terms=terms,
-            allocation=self._allocation(model, limits, 0 if preload is None else len(preload.values)),
+            allocation=self._allocation(model, limits, 0 if preload is None else len(preload.components)),
             residual_tolerance=self.residual_tolerance,
             on_infeasible=self.on_infeasible,
             input_damping=self.input_damping,

@@ -17,6 +17,7 @@ import numpy as np
 
 from servoctl.engine.decomposition import frobenius
 from servoctl.engine.linalg import product, solve_lower
+from servoctl.engine.parameters import Part
 from servoctl.errors import no_such
 from servoctl.laws.priorities import Levels
 from servoctl.laws.term import AttachedTerm
@@ -37,13 +38,14 @@ Preload = Mapping[str, Mapping[str, float]]  # loop -> component -> its value
 
 
 @dataclass(frozen=True)
-class ReactionComponent:
-    """A component of a loop's reaction."""
+class ReactionComponent(Part):
+    """A prescribed component of a loop's reaction."""
 
-    loop: str  # name of the loop
+    label: str  # type: ignore[misc]  # name of the loop and the component, as `grip.y`
     name: str  # one of `COMPONENTS`
     kind: str  # kind of the loop
     rows: tuple[int, int]  # index of the loop's first passive row, and that of the row after its last
+    value: float  # [N], of a moment [N m]
 
     def of_multipliers(self, violation: Array) -> Array:
         """The component per unit of each passive multiplier, shape (passive rows,).
@@ -62,14 +64,13 @@ class PreloadTerm(AttachedTerm):
     """The prescribed components of an attached law."""
 
     components: tuple[ReactionComponent, ...]
-    values: tuple[float, ...]  # [N, N m] their values
 
     label = "preload"
 
     def prescribed(self, at: Terms) -> InputRows:
         violation = at.matrices.passive.violation
         S = np.array([component.of_multipliers(violation) for component in self.components])
-        return multiplier_rows(at, S, self.values)
+        return multiplier_rows(at, S, [component.value for component in self.components])
 
 
 def preload_term(preload: Preload, passive_rows: Sequence[Row], plant: Plant) -> PreloadTerm:
@@ -79,8 +80,10 @@ def preload_term(preload: Preload, passive_rows: Sequence[Row], plant: Plant) ->
     found = []
     for loop, values in preload.items():
         rows = [i for i, row in enumerate(passive_rows) if row.group == loop]
-        found += [ReactionComponent(loop, name, kinds[loop], (rows[0], rows[-1] + 1)) for name in values]
-    return PreloadTerm(tuple(found), tuple(float(x) for values in preload.values() for x in values.values()))
+        for name, value in values.items():
+            place = rows[0], rows[-1] + 1
+            found.append(ReactionComponent(f"{loop}.{name}", name, kinds[loop], place, float(value)))
+    return PreloadTerm(tuple(found))
 
 
 def problems(preload: Preload, plant: Plant) -> list[str]:
@@ -137,7 +140,7 @@ def out_of_reach(
     rank = max(_directions(at, wanted, required, rank_tolerance) for at in terms)
     if rank == len(components):
         return []
-    names = ", ".join(f"{component.loop}.{component.name}" for component in components)
+    names = ", ".join(component.label for component in components)
     return [
         f"law.preload: {names}: the actuators can prescribe {rank} of {len(components)} beside the tasks of priority 1 "
         "(prescribe fewer, or give tasks a lower priority)"
@@ -152,7 +155,7 @@ def _not_unique(model: Model, terms: Terms, wanted: Sequence[ReactionComponent])
         S = component.of_multipliers(violation)
         if np.linalg.norm(terms.passive.residual(S)) > UNIQUE * np.linalg.norm(S):
             found.append(
-                f"law.preload.{component.loop}.{component.name}: this reaction is not unique, because mechanism rows "
+                f"law.preload.{component.label}: this reaction is not unique, because mechanism rows "
                 f"depend on each other (rank {rank} of {rows}: open a loop, or close it with fewer rows)"
             )
     return found
