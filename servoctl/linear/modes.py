@@ -14,6 +14,7 @@ Source: Golub, Van Loan, Matrix Computations, 7.2.3 (a cluster's mean); Perez-Ar
 (participation factors); the frame is our own account.
 """
 
+import cmath
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,6 @@ from servoctl.linear.sampled import (
     REPEATED,
     ROUNDING,
     clusters,
-    continuous_pole,
     least_stable,
     means_of_clusters,
 )
@@ -96,7 +96,8 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     J = full.A + full.B @ full.K
     _, E, H = error_kernel(loop)(at.t, x, p, full.f)
     rate, rows, kept = E @ J + H, chains(run.system), run.loop.memory_names  # these states move with the errors
-    rows += [RowErrors("task", _row(name), slice(len(E) + k, len(E) + k + 1)) for k, name in enumerate(kept)]
+    of_memory = [Row(name, name, "nonholonomic", has_violation=True, has_rate=False, degree=1) for name in kept]
+    rows += [RowErrors("task", row, slice(len(E) + k, len(E) + k + 1)) for k, row in enumerate(of_memory)]
     first = len(x) - len(kept)
     E, rate = np.vstack([E, np.eye(len(x))[first:]]), np.vstack([rate, J[first:]])
     passive = [chain for chain in rows if chain.group == "passive"]
@@ -114,10 +115,6 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
         for pole, shape in zip(free, shapes.T, strict=True)
     ]
     return found + sorted(internal, key=lambda mode: (-mode.pole.real, mode.pole.imag))
-
-
-def _row(name: str) -> Row:
-    return Row(name, name, "nonholonomic", has_violation=True, has_rate=False, degree=1)
 
 
 def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[Mode]:
@@ -142,7 +139,7 @@ def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[
         mean = complex(mean.real, 0.0) if abs(mean.imag) <= 1e-12 else mean
         if abs(mean) <= DEADBEAT:
             continue
-        pole, moved = continuous_pole(mean, timing.period), np.abs(around.W @ right[:size, one]).sum(axis=1)
+        pole, moved = cmath.log(mean) / timing.period, np.abs(around.W @ right[:size, one]).sum(axis=1)
         rows = {c.row.name: float(shares[c.place.start - offset : c.place.stop - offset, one].sum()) for c in task}
         largest = max((abs(share) for share in rows.values()), default=0.0)
         other = "memory" if shares[end:, one].sum() > 0.5 * len(one) else "actuators"

@@ -16,7 +16,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.context import drives_timing, run_timing
-from servoctl.laws.hold import Closed, EstimateFilter, close, differences, hold
+from servoctl.laws.hold import Closed, close, differences, hold
 from servoctl.linear.jacobians import Local
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
@@ -67,15 +67,10 @@ class LocalLoop:
     @property
     def closed(self) -> Closed:
         """The loop from sample to sample; only with a period."""
-        return close(hold(self.at.A, self.at.B, self.timing, self.later), self.at.K, self.estimate)
-
-    @property
-    def estimate(self) -> EstimateFilter | None:
-        """The velocity filter; None if velocities are measured."""
-        at, timing = self.at, self.timing
-        if timing.velocity_filter is None or timing.period is None:
-            return None
-        return differences(at.W[: at.n], at.W[at.n : 2 * at.n].T, timing.period, timing.velocity_filter)
+        at, tau, estimate = self.at, self.timing.velocity_filter, None
+        if tau is not None:  # velocities are not measured
+            estimate = differences(at.W[: at.n], at.W[at.n : 2 * at.n].T, self.timing.h, tau)
+        return close(hold(at.A, at.B, self.timing, self.later), at.K, estimate)
 
     @property
     def linear(self) -> Linear:
@@ -111,7 +106,7 @@ class LocalLoop:
         found = means_of_clusters(self.eigenvalues, REPEATED)
         if self.timing.period is None:
             return found
-        rates = [continuous_pole(z, self.timing.period) for z in found if abs(z) > DEADBEAT]
+        rates = [cmath.log(z) / self.timing.period for z in found if abs(z) > DEADBEAT]
         return sorted(rates, key=lambda pole: (-pole.real, pole.imag))
 
     @property
@@ -123,11 +118,6 @@ class LocalLoop:
 def least_stable(at: Local, timing: Timing) -> LocalLoop:
     """The loop with a timing; with a jitter, after the shortest or the longest delay, whichever grows more."""
     return max((LocalLoop(at, each) for each in timing.extremes), key=lambda loop: loop.growth)
-
-
-def continuous_pole(z: complex, period: float) -> complex:
-    """The continuous pole [1/s] of z: ln z / period."""
-    return cmath.log(z) / period
 
 
 def grows(poles: Array, period: float | None) -> bool:
