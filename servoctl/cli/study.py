@@ -1,6 +1,6 @@
 """`servoctl sweep`: runs a config over ranges of its numbers. `servoctl tune`: searches them for the best runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from math import isfinite
@@ -109,18 +109,19 @@ def sweep(
     ):
         study = sweeps.sweep(loaded, varies, points, sample, seed, jobs, announcer.progress, workers, store)
     _warn(loaded, study.broken)
-    best, examined = _best_within(loaded, study, shown)
+    best, examined = sweeps.within(loaded, study.ranking(shown), points, BEST)
     study = study.with_figures(examined)
     phases.end("limits", "compiling and simulating", share=study.wall_time)
     names = save(study, folder, shown)
     phases.end("writing")
     summary = study.summary()
-
-    def tell() -> None:
+    if as_json:
+        say_json(summary)
+    else:
         _say_study(study, summary, shown, best, list(examined))
         say(f"\n{phases}")
-
-    _end(summary, folder, names, as_json, tell, bad=summary["failed"] == summary["runs"])
+        _say_folder(summary, folder, names)
+    _end(summary, bad=summary["failed"] == summary["runs"])
 
 
 def tune(
@@ -165,13 +166,14 @@ def tune(
     _warn(loaded, tuning.broken)
     names = save(tuning, folder)
     phases.end("writing")
-
-    def tell() -> None:
-        _say_tuning(tuning, phases)
-
-    after = None if tuning.best is None else f"servoctl run {quote(str(folder / 'best.yaml'))}"
     summary = tuning.summary() | {"times": phases.seconds}
-    _end(summary, folder, [TrialStore.file, *names], as_json, tell, bad=tuning.best is None, after=after)
+    if as_json:
+        say_json(summary)
+    else:
+        _say_tuning(tuning, summary, phases)
+        after = "" if tuning.best is None else f"servoctl run {quote(str(folder / 'best.yaml'))}"
+        _say_folder(summary, folder, [TrialStore.file, *names], after)
+    _end(summary, bad=tuning.best is None)
 
 
 def _connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster | None]":
@@ -215,36 +217,19 @@ def _warn(loaded: "Run", broken: str | None) -> None:
         note(f"warning: {sentence}")
 
 
-def _end(
-    summary: dict[str, Any],
-    folder: Path,
-    names: Sequence[str],
-    as_json: bool,
-    tell: Callable[[], None],
-    bad: bool,
-    after: str | None = None,
-) -> NoReturn:
-    """Prints the result of a study, what is in its folder and what to do next, and ends the command."""
-    if as_json:
-        say_json(summary)
-    else:
-        tell()
-        say(f"\nwritten to {quote(str(folder))}: {', '.join(names)}")
-        if summary["status"] != "done":
-            after = f"the same command with --out {quote(str(folder))} --resume"
-        if after is not None:
-            say(f"next: {after}")
+def _say_folder(summary: dict[str, Any], folder: Path, names: Sequence[str], after: str = "") -> None:
+    """Prints what is in the folder of a study, and what to do next."""
+    say(f"\nwritten to {quote(str(folder))}: {', '.join(names)}")
+    if summary["status"] != "done":
+        after = f"the same command with --out {quote(str(folder))} --resume"
+    if after:
+        say(f"next: {after}")
+
+
+def _end(summary: dict[str, Any], bad: bool) -> NoReturn:
     if summary["status"] == "interrupted":
         raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.BAD_STATUS if bad or summary["status"] == "failed" else ExitCode.DONE)
-
-
-def _best_within(run: "Run", study: "Study", metric: str) -> tuple[list[int], dict[int, dict[str, float]]]:
-    """The best runs that keep the bounds of `tune:` on stability, and the figures of the runs that were examined."""
-    from servoctl.study.sweep import within
-
-    points = [{path: study.columns[path][i] for path in study.paths} for i in range(len(study.done))]
-    return within(run, study.ranking(metric), points, BEST)
 
 
 def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[int], examined: list[int]) -> None:
@@ -286,12 +271,11 @@ def _say_best_runs(study: "Study", metric: str, best: list[int], examined: list[
         say(f"\nleft out: {runs} beyond {bounds}" if best else f"\nall of these are beyond {bounds}")
 
 
-def _say_tuning(tuning: "Tuning", phases: Phases) -> None:
+def _say_tuning(tuning: "Tuning", summary: dict[str, Any], phases: Phases) -> None:
     say(_headline(tuning, phases.total))
     say(str(phases))
-    speed = _speed(tuning.summary())
-    if speed:
-        say(speed)
+    if (rate := summary["trials_per_second"]) is not None:
+        say(f"{rate:.3g} trials ({summary['runs_per_second']:.3g} runs) per second")
     if tuning.refinement is not None:
         say(_refined(tuning.refinement))
     if tuning.best is not None:
@@ -317,12 +301,6 @@ def _refined(refinement: "Refinement") -> str:
         return f"refined: no ({refinement.why})"
     held = f", {', '.join(refinement.held)} unchanged" if refinement.held else ""
     return f"refined: from trial {refinement.start} in {refinement.steps} steps{held}"
-
-
-def _speed(summary: dict[str, Any]) -> str:
-    """Trials and runs per second; empty without trials."""
-    rate, runs = summary["trials_per_second"], summary["runs_per_second"]
-    return "" if rate is None else f"{rate:.3g} trials ({runs:.3g} runs) per second"
 
 
 def _say_best_trial(tuning: "Tuning", best: "Trial") -> None:
