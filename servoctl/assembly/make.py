@@ -292,12 +292,7 @@ def _checked_start(loaded: LoadedConfig, loop: Loop, ground: Ground, problems: P
 
 
 def _bind(
-    ground: Ground,
-    law: Law | None,
-    inputs: Mapping[str, Expression],
-    passive: Passive,
-    problems: Problems,
-    once: Once,
+    ground: Ground, law: Law | None, inputs: Mapping[str, Expression], passive: Passive, problems: Problems, once: Once
 ) -> System | None:
     bounds = {} if law is None else law.bound_constraints
     try:

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servoctl.cli.console import (
-    Announcer,
-    ExitCode,
-    Phases,
-    note,
-    outcome_of_run,
-    say,
-    say_json,
-    say_table,
-)
+from servoctl.cli.console import Announcer, ExitCode, Phases, note, outcome_of_run, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
 
 if TYPE_CHECKING:
@@ -32,8 +23,7 @@ def run(
     set_file: SetFiles = None,
     overrides: Overrides = None,
     engine: Annotated[
-        EngineName,
-        typer.Option(help="auto compiles to C if that pays; vm needs no compiler; numpy is for comparison."),
+        EngineName, typer.Option(help="auto compiles to C if that pays; vm needs no compiler; numpy is for comparison.")
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:

@@ -31,6 +31,7 @@ from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
     LIST,
     SCALAR,
+    ClassParameters,
     ClassPath,
     EquationText,
     LawKind,
@@ -38,7 +39,6 @@ from servoctl.tree.fields import (
     Name,
     NotNegative,
     NumberField,
-    Parameter,
     Positive,
     Real,
     ScalarOr,
@@ -111,9 +111,7 @@ class TermConfig(Section):
         alias="class",
         description="a servoctl.Term: package.module:ClassName, or file.py:ClassName relative to the config's folder",
     )
-    parameters: dict[str, Parameter] | None = Field(
-        default=None, description="fields of the class, in their own units; the rest keep their defaults"
-    )
+    parameters: ClassParameters = None
 
 
 _FROM_MODEL = ", whose derivatives come from the model (leave it out)"
@@ -133,9 +131,7 @@ class LawConfig(Ruled):
         description="a law of your own, a servoctl.Feedback: package.module:ClassName, or file.py:ClassName relative "
         "to the config's folder; all other keys but parameters are then left out",
     )
-    parameters: dict[str, Parameter] | None = Field(
-        default=None, description="fields of the class, in their own units; the rest keep their defaults"
-    )
+    parameters: ClassParameters = None
     kind: LawKind = Field(
         default="constraint_following",
         description="constraint_following, or input_output for rows of higher relative degree",

@@ -13,6 +13,7 @@ from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
 from servoctl.errors import no_such
 from servoctl.tree.fields import (
+    ClassParameters,
     ClassPath,
     Count,
     Equation,
@@ -21,7 +22,6 @@ from servoctl.tree.fields import (
     FramePair,
     Name,
     OneOrEach,
-    Parameter,
     RpyEquations,
     ScalarOr,
     UnitText,
@@ -69,9 +69,7 @@ class Task(Ruled):
     class_: ClassPath | None = Field(
         default=None, alias="class", description="package.module:ClassName or file.py:ClassName of a constraint"
     )
-    parameters: dict[str, Parameter] | None = Field(
-        default=None, description="fields of the class, in their own units; the rest keep their defaults"
-    )
+    parameters: ClassParameters = None
     pose: str | None = Field(
         default=None,
         description="frame that is moved to xyz and rpy: rows name.x, name.y, name.z [m], and name.rx, name.ry, "

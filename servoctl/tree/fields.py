@@ -237,6 +237,10 @@ Name = Annotated[str, name_as("object_x")]
 UnitText = Annotated[str, AfterValidator(_unit)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
 Option = Annotated[Any, PlainValidator(_option)]
+ClassParameters = Annotated[
+    dict[str, Parameter] | None,
+    Field(description="fields of the class, in their own units; the rest keep their defaults"),
+]
 LawKind = Literal["constraint_following", "input_output"]
 AutoPositive = Annotated[Positive | None, BeforeValidator(lambda value: None if value == "auto" else value)]
 Interval = Annotated[tuple[Real, ...], AfterValidator(_interval)]
