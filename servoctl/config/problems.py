@@ -69,10 +69,9 @@ def _with_default(error: Mapping[str, Any]) -> Problem:
     """The problem of an error; that of a key without a value says what to do if the key has a default."""
     problem = _problem(error)
     empty = error["input"] is None and problem.what.endswith("got nothing")
-    fields = [field for _, field in at_path(Config, problem.path) if field is not None]
-    if not empty or all(field.is_required() for field in fields):
-        return problem
-    return Problem(problem.path, f"{problem.what} (leave the key out for its default)")
+    if empty and any(field is not None and not field.is_required() for _, field in at_path(Config, problem.path)):
+        return Problem(problem.path, f"{problem.what} (leave the key out for its default)")
+    return problem
 
 
 def _problem(error: Mapping[str, Any]) -> Problem:

@@ -1,6 +1,6 @@
 """Grammar and rules of `task`: servo constraints as equations, as classes, and on frames of robots.
 
-Design: forms on frames are a table, so that `rules` can say what each form needs, and `assembly` which class it is.
+Design: forms on frames are a table, so that rules can say what each form needs, and `assembly` which class it is.
 """
 
 from collections.abc import Mapping
