@@ -1,13 +1,14 @@
 """Whether each drive moves its axis as the model says, in sign and in size: proved in stage zero, before the task.
 
     W y'' = F u - g                       F = diag(f): f is 1 by the model, and negative with the wrong polarity
-    f = N^-1 sum j o (W v)                N = W W^+ o sum j j^T,   j = int u dt,   o: element by element
+    f_i = sum j_i (W v - o/2)_i / (P_ii sum j_i^2)        P = W W^+,   j = int u dt,   o_i = sum P_ik j_k over k /= i
 
 y are the displacements of the motors and v = y'; W and g are as of `hil.sensing.gravity.Hold`. v and j count from the
 beginning of the test, without their constant and linear parts: what the model lacks of the holding torque adds only
 those. The test adds to the torque of every drive +d, -d, -d, +d, each for a quarter, so an axis moves a little and
 comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
-Where it is larger than the torque it does: it keeps an axis from going with those that push it.
+Where it is larger than the torque it does: it keeps an axis from going with those that push it. So none, or all, of
+what other motors do to an axis through a closed chain, o, may act: half of it is an error of f.
 Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
 
 Design: a drive with the wrong polarity shows as soon as its brake opens: `hil.safety.axis_motion` has that. What
@@ -61,6 +62,7 @@ LONGEST = 0.04  # [s] longest quarter of a round where speeds are coarse
 HIDDEN = 4.0
 """A response counts as that of the wrong polarity if it is so many times its error beyond; 3 where speeds show it."""
 
+DOUBTED = 2.0  # a response that is so many times its error below 0 is looked at again
 JUDGED = 4  # ticks after which a round is judged again, from its middle on
 LATE = 3  # largest number of periods after which the samples show a torque: frames and samples are late
 SLOW = 0.006  # [s] a torque that acts so late does not count as one of the wrong polarity while it turns round
@@ -185,7 +187,8 @@ class TorqueProof:
         plan, each = self._plan, range(len(positions))
         self._carries, loaded = np.abs(hold.u), np.abs(hold.u) > SHARE * self._largest
         # what was measured and sent
-        self.motion = AxisMotion(self.struct, hold, positions, plan.speed_step, plan.units, loaded)
+        followed = np.full(len(positions), np.inf) if plan.measures_speed else plan.position_step
+        self.motion = AxisMotion(self.struct, hold, positions, followed, plan.speed_step, plan.units, loaded)
         self.limits = zero_limits(self._drives, hold.u, plan.dry)
         self._groups = [Group([i]) for i in each] if self.motion.together else [Group(list(each))]
 
@@ -314,7 +317,8 @@ class TorqueProof:
         seen = np.ptp(momentum, axis=0) > CERTAIN * self.motion.noise
         shows = (seen | ((size > SMALLEST) & (size < LARGEST))) & (self._most >= FRICTION * self._plan.dry)
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
-        highest = response + np.where(seen, 3.0, HIDDEN) * error
+        # friction that gives way, or keeps an axis from going on, looks like a small torque of either sign
+        highest = np.where(response < -SMALLEST, response + np.where(seen, 3.0, HIDDEN) * error, np.inf)
         worst = min(group.drives, key=lambda i: highest[i])
         return Evidence(impulse, momentum, response, error, worst if highest[worst] < REVERSED else None)
 
@@ -334,23 +338,22 @@ class TorqueProof:
         return self._left * impulses[best, :, np.arange(len(best))].T, momentum
 
     def _response(self, impulses: Sequence[Array], momenta: Sequence[Array]) -> tuple[Array, Array]:
-        """f and its standard error by these rounds, shape (m,); infinite where motors that act together hide it."""
+        """f and its standard error by these rounds, shape (m,)."""
         impulse, momentum, projector = np.vstack(impulses), np.vstack(momenta), self.motion.projector
-        information = projector * (impulse.T @ impulse)
-        size = np.sqrt(np.abs(np.diag(information)))
-        size[size == 0.0] = 1.0
-        scaled = information / np.outer(size, size)
-        inverse = np.linalg.pinv(scaled, rcond=1e-6, hermitian=True)
-        shown = np.diag(inverse @ scaled) > 0.99
-        inverse /= np.outer(size, size)
-        f = inverse @ (impulse * momentum).sum(axis=0)
-        rest = momentum - (impulse * f) @ projector
+        own, squares = np.diag(projector), (impulse**2).sum(axis=0)
+        others = impulse @ projector - own * impulse
+        f = ratio((impulse * (momentum - others / 2.0)).sum(axis=0), own * squares)
+        doubt = ratio(np.abs((impulse * others).sum(axis=0)) / 2.0, own * squares)
+        rest = momentum - others / 2.0 - f * own * impulse
         variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self.motion.noise**2 / 2.0)
         alike = 1.0 + 2.0 * self._plan.lag / self._period  # samples in a row whose errors a filter makes alike
-        return f, np.where(shown & (not self._hidden), np.sqrt(np.abs(np.diag(inverse)) * variance * alike), np.inf)
+        shown = (squares > 0.0) & (own > 0.0) & (not self._hidden)
+        return f, np.where(shown, ratio(np.sqrt(variance * alike), own * np.sqrt(squares)) + doubt, np.inf)
 
     def _end_round(self, response: Array, error: Array) -> list[Finding]:
         self.struct.c.round_tick = -1
+        if (response + DOUBTED * error)[self._group.drives].min() < 0.0:  # another round of this size tells
+            self._group.done = self._hidden or self._group.rounds == ROUNDS
         findings: list[Finding] = []
         for i in self._group.drives:
             axis = self.axes[i]

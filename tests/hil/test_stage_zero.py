@@ -189,6 +189,27 @@ def test_sound_drives_of_machines_that_differ_from_their_models_are_not_accused(
     assert ACCUSED.isdisjoint(event.kind for event in tried(strangers[number]).events)
 
 
+@pytest.mark.parametrize(
+    ("config", "true", "sets"),
+    [
+        ("coordinated_robots", "coulomb_friction: 0.84, viscous_friction: 0.2, parameters: {g: 12.25}", ()),
+        ("coordinated_robots", "coulomb_friction: 0.24, viscous_friction: 0.2, parameters: {g: 7.35}", ()),
+        (
+            "two_arms_damiao",
+            "coulomb_friction: 1.2, current_lag: 0.004, encoder_noise: 0.0001",
+            ("hil.prediction=true",),
+        ),
+        ("two_mass_spring_drive", "encoder_noise: 0.0005, parameters: {m1: 1.25}", ("hil.velocity=filter",)),
+        ("scara_robstride", "encoder_noise: 0.0005, parameters: {m4: 1.9}", ("hil.velocity=filter",)),
+    ],
+)
+def test_friction_of_redundant_motors_and_noise_of_encoders_accuse_no_sound_drive(
+    config: str, true: str, sets: tuple[str, ...]
+) -> None:
+    machine = Machine(config, (f"hil.emulation={{{true}}}", *sets))
+    assert ACCUSED.isdisjoint(event.kind for event in tried(machine).events)
+
+
 @pytest.mark.parametrize("friction", [0.2, 0.4])
 def test_the_noise_of_an_encoder_does_not_contradict_its_speeds(friction: float) -> None:
     true = f"hil.emulation={{encoder_noise: 0.001, coulomb_friction: {friction}}}"

@@ -25,6 +25,30 @@ static double *past(const proof *p, long long number, int part) { return p->rows
 
 static double elapsed_of(const proof *p, long long number) { return p->rows[number * (5 * p->m + 1)]; }
 
+static const double NOISY = 1.5; /* positions that differ by so many times their rounding are noisy */
+
+/* Finds how noisy speeds are that follow from positions. Third differences of positions show their noise and hardly the
+   motion: they have 20 times its variance, which is a twelfth of the square of a step where positions are only rounded. */
+static void measure_noise(proof *p, long long now)
+{
+  int m = p->m;
+  for (int i = 0; i < m && now > 2; ++i) {
+    double rough = past(p, now, POSITION_AT)[i] - past(p, now - 3, POSITION_AT)[i], coarse;
+    rough -= 3.0 * (past(p, now - 1, POSITION_AT)[i] - past(p, now - 2, POSITION_AT)[i]);
+    p->rough[i] += rough * rough;
+    coarse = sqrt(12.0 / 20.0 * p->rough[i] / (now - 2)) / p->position_step[i];
+    p->speed_step[i] = p->least_step[i] * (coarse > NOISY ? coarse : 1.0);
+  }
+  for (int i = 0; i < m; ++i) {
+    double squares = 0.0;
+    for (int j = 0; j < m; ++j) {
+      double step = p->inertia[i * m + j] * p->speed_step[j];
+      squares += step * step;
+    }
+    p->noise[i] = sqrt(squares / 6.0);
+  }
+}
+
 /* Writes the samples of a tick, and the torques that hold its pose, into the row of that number; returns whether they are
    numbers. Speeds are those at one instant, that of the oldest sample: between axes that push each other, a speed that is
    older by a period looks like a torque. */
@@ -42,7 +66,10 @@ int proof_add(proof *p, long long now, double elapsed, const double *positions, 
     double share = (oldest - ages[i]) / elapsed; /* not a number where there is no sample */
     past(p, now, SPEED_AT)[i] = speeds[i] + (share < 1.0 ? share : 1.0) * (before - speeds[i]);
   }
-  if (all_finite(positions, p->m) && all_finite(speeds, p->m)) return 1;
+  if (all_finite(positions, p->m) && all_finite(speeds, p->m)) {
+    measure_noise(p, now);
+    return 1;
+  }
   copy(past(p, now, SPEED_AT), past(p, now - 1, SPEED_AT), p->m);
   copy(past(p, now, MEASURED_AT), past(p, now - 1, MEASURED_AT), p->m);
   return 0;

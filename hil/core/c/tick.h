@@ -207,7 +207,9 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   int shows, drive;                               /* the last finding, and the drive */
   double response;                                /* of that drive: the share of its torque that acts */
   double *inertia, *projector;      /* [m m] W at the first pose, and W W^+; row by row */
-  double *noise, *speed_step;       /* [m] error of a difference of two speeds as a torque; steps of the speeds */
+  double *position_step, *rough;    /* [m] steps of the positions that speeds follow from; squares of third differences */
+  double *least_step, *speed_step;  /* [m] steps of the speeds, and those of the same noise as they were measured */
+  double *noise;                    /* [m] error of a difference of two speeds as a torque */
   double *turns;                    /* [m] 1 where a displacement turns the pose of the others */
   double *most_travel, *travel;     /* [m] largest motion that the test explains, and the motion */
   int *loaded;                      /* [m] whether the axis carries so much that a torque that is missing shows */
