@@ -28,6 +28,7 @@ AROUND = np.concatenate([-np.geomspace(8.0, 0.05, 12), [0.0], np.geomspace(0.05,
 """Frequencies around a pole, in widths of its resonance."""
 
 HALVINGS = 48  # bisections of the interval that contains a crossing
+CACHED = 2**16  # largest number of values of a solve, so that they stay in the processor's cache
 NOTHING = 1e-9  # if the response stays below this, there is no feedback through the actuator
 
 
@@ -49,13 +50,13 @@ class Margin:
 def margins(linear: Linear, names: list[str]) -> list[Margin]:
     """Margins at each actuator of a stable closed loop."""
     respond, omega = _responder(linear), _frequencies(linear)
-    g = respond(omega)
+    g = respond(omega, slice(None))
     finite = np.isfinite(g).all(axis=1)
     omega, g = omega[finite], g[finite]
     return [_margin(linear, respond, omega, g[:, i], i, name) for i, name in enumerate(names)]
 
 
-Respond = Callable[[Array], Array]  # frequencies [rad/s] -> g of each actuator there, shape (frequencies, m)
+Respond = Callable[[Array, slice], Array]  # frequencies [rad/s], actuators -> g, shape (frequencies, actuators)
 
 
 @np.errstate(divide="ignore")  # below a double pole at 0, g is -1 to rounding
@@ -65,7 +66,7 @@ def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, na
         return Margin(name, math.inf, 0.0, math.inf, math.inf, 1.0, None)
 
     def at(w: Array) -> Array:
-        return np.asarray(respond(w)[:, i])
+        return respond(w, slice(i, i + 1))[:, 0]
 
     real = _crossings(omega, g, at, lambda y: y.imag)
     turned = np.concatenate([at(real).real if len(real) else [], g[[0, -1]].real])
@@ -101,7 +102,7 @@ def scaled(linear: Linear, actuator: int, factor: float) -> Array:
     return linear.A + (factor - 1.0) * np.outer(linear.B[:, actuator], linear.fed[actuator])
 
 
-def _crossings(omega: Array, g: Array, at: Respond, part: Callable[[Array], Array]) -> Array:
+def _crossings(omega: Array, g: Array, at: Callable[[Array], Array], part: Callable[[Array], Array]) -> Array:
     """Frequencies at which a part of g crosses 0, by bisection."""
     low, high = _changes(omega, part(g) > 0.0, lambda w: part(at(w)) > 0.0)
     return np.asarray(np.sqrt(low * high))
@@ -122,7 +123,8 @@ def _frequencies(linear: Linear) -> Array:
     """Frequencies at which to evaluate the loop [rad/s]: around its poles, up to half the sampling rate."""
     poles = np.linalg.eigvals(linear.A)
     opened = [np.linalg.eigvals(scaled(linear, i, 0.0)) for i in range(linear.B.shape[1])]
-    found = np.concatenate([poles, *opened])
+    # most poles hardly move where another loop is opened
+    found = np.unique(np.concatenate([poles, *opened]).astype(np.complex64)).astype(complex)
     if linear.period is not None:
         end = math.pi / linear.period
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -144,13 +146,19 @@ def _responder(linear: Linear) -> Respond:
     size, upper = len(T), np.triu(T, 1)
 
     @np.errstate(divide="ignore", invalid="ignore")  # at the frequency of an undamped pole
-    def respond(omega: Array) -> Array:
-        s = 1j * omega if period is None else np.exp(1j * omega * period)
-        x = np.zeros((len(s), size, right.shape[1]), dtype=complex)
-        for k in range(size - 1, -1, -1):
-            known = np.einsum("j,fjm->fm", upper[k, k + 1 :], x[:, k + 1 :]) if k + 1 < size else 0.0
-            x[:, k] = (right[k] + known) / (s - T[k, k])[:, None]
-        return np.asarray(np.einsum("mk,fkm->fm", left, x))
+    def respond(omega: Array, actuators: slice) -> Array:
+        into, out = right[:, actuators], left[actuators]
+        found = np.empty((len(omega), into.shape[1]), dtype=complex)
+        count = max(1, CACHED // max(1, into.size))
+        for first in range(0, len(omega), count):
+            w = omega[first : first + count]
+            s = 1j * w if period is None else np.exp(1j * w * period)
+            x = np.empty((size, len(s) * into.shape[1]), dtype=complex)
+            for k in range(size - 1, -1, -1):
+                known = (upper[k, k + 1 :] @ x[k + 1 :]).reshape(len(s), -1)
+                x[k] = ((into[k] + known) / (s - T[k, k])[:, None]).ravel()
+            found[first : first + count] = np.einsum("mk,kfm->fm", out, x.reshape(size, len(s), -1))
+        return found
 
     return respond
 
