@@ -36,20 +36,27 @@ from servoctl.estimation.estimator import NOISE
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
+from servoctl.reference.curve import abrupt
 from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.types import State
 
 LONGEST_WATCHDOG = 0.1  # [s] warn above this watchdog time of a drive
 
 
-def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto") -> RigSetup:
+def load(
+    config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto", duration: float | None = None
+) -> RigSetup:
     """Reads a config and makes it ready for drives.
 
-    `config`: a path, or the bare name of a shipped config; `overrides`: `PATH=VALUE`, as after `--set`.
+    `config`: a path, or the bare name of a shipped config; `overrides`: `PATH=VALUE`, as after `--set`; `duration`:
+    time in the task if it is longer than `run.duration` [s]: all of it is looked through.
 
     Raises ConfigError if the config is wrong, or the rig does not fit the plant; every problem at once.
     """
-    return prepare(load_config(config, overrides), engine)
+    loaded = load_config(config, overrides)
+    if duration is not None and duration > loaded.config.run.duration:
+        loaded = loaded.overridden([f"run.duration={duration}"])
+    return prepare(loaded, engine)
 
 
 def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
@@ -183,6 +190,13 @@ def _starts_in_motion(setup: RigSetup) -> Iterator[str]:
             place = loaded.where("task", names.index(groups[row])) + (f": {row}" if row != groups[row] else "")
             speed = f"{abs(rate):.3g} {units[row]}/s" if row in units else f"{abs(rate):.3g} 1/s"
             yield f"{place}: starts with {speed}, and the machine at rest: stage full does not begin ({START_AT_REST})"
+
+
+def _abrupt_references(setup: RigSetup) -> Iterator[str]:
+    """Notes on references of the task whose velocity begins or ends at once, or that jump by a turn."""
+    used = {name for constraint in setup.model.task.values() for name in constraint.signals}
+    for reference, sentence in abrupt(setup.run.signals, used, setup.start.t):
+        yield f"{setup.loaded.where('references', reference)}: {sentence}"
 
 
 def _at_the_edge(setup: RigSetup) -> Iterator[str]:
@@ -322,6 +336,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     check_fall,
     _watchdogs,
     _starts_in_motion,
+    _abrupt_references,
     _at_the_edge,
     _ends_early,
     _changes_with_time,

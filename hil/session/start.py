@@ -55,7 +55,8 @@ def start(request: Request) -> HilRun:
         check_recording(request.record)
     if request.calibrate and request.stage is not None:
         raise ConfigError(f"--calibrate: is a stage of its own (leave --stage {request.stage} out)")
-    setup = load(request.config, request.overrides, request.engine)
+    in_task = request.stage in (None, "full") and not request.calibrate
+    setup = load(request.config, request.overrides, request.engine, request.duration if in_task else None)
     if request.calibrate:
         refuse_unreadable(setup)
         request = replace(request, stage="calibrate", duration=request.duration or DURATION)

@@ -37,7 +37,7 @@ from servoctl.finding import Finding, Severity
 from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.linear.margins_at import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
-from servoctl.reference.curve import STILL, Signal, jumps, peak_rate, wraps
+from servoctl.reference.curve import STILL, abrupt, peak_rate
 from servoctl.run_folder.values import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.types import Status
@@ -80,10 +80,8 @@ def _reference_warnings(run: Run) -> list[Finding]:
             away = f"starts with a rate {rate:.4g} away from that of its reference ({', '.join(names)})"
             findings.append(Finding(f"task.{row.name}", f"{away}; set initial.v"))
     used = {name for constraint in run.system.model.task.values() for name in constraint.signals}
-    for name, signal in run.signals.items():
-        if name in used and isinstance(signal, Signal):
-            sentences = [*jumps(signal, run.start.t), *wraps(signal)]
-            findings += [Finding(f"references.{signal.reference}", each) for each in sentences]
+    sentences = abrupt(run.signals, used, run.start.t)
+    findings += [Finding(f"references.{reference}", sentence) for reference, sentence in sentences]
     return findings
 
 

@@ -13,7 +13,7 @@ r is the time since the waypoint divided by the segment's time, s the share of t
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -272,3 +272,17 @@ def wraps(signal: Signal) -> list[str]:
             remedy = "an angle that jumps by a turn: unwrap it, so that it goes on beyond half a turn"
             return [f"{signal.name} {moves}{curve.knots[i + 1]:.6g} s ({remedy})"]
     return []
+
+
+def abrupt(signals: Mapping[str, Any], used: Collection[str], start: float) -> Iterator[tuple[str, str]]:
+    """Reference and sentence for each velocity that begins or ends at once, and each jump by a turn.
+
+    Args:
+        signals: Name -> signal of a reference, or anything else, which is skipped.
+        used: Names of those that matter.
+        start: Time at which the run starts [s].
+    """
+    for name, signal in signals.items():
+        if name in used and isinstance(signal, Signal):
+            for sentence in (*jumps(signal, start), *wraps(signal)):
+                yield signal.reference, sentence

@@ -4,6 +4,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from emulation import drive_settings
 from interfaces import keys_of
@@ -53,6 +54,36 @@ def test_a_bound_that_a_limit_of_a_drive_comes_before_is_named(bound: str, what:
     notes = load(BELT, [f"bounds=[{{name: wall, {bound}}}]", "law.limits.F=10"], "vm").notes
     said = [note for note in notes if f"bounds: wall: at or beyond the {what} of F, where the run ends before" in note]
     assert bool(said) == bool(what) == any("at or beyond the" in note for note in notes)
+
+
+def test_a_reference_that_ends_in_motion_or_jumps_by_a_turn_is_named_before_drives_follow_it(tmp_path: Path) -> None:
+    t = np.linspace(0.0, 3.0, 151)
+    ways = {
+        "short": 0.1 * t**2,
+        "turn": (t**2 + math.pi / 2) % (2 * math.pi) - math.pi,
+        "rest": 0.1 * (1 - np.cos(np.pi * t)),
+    }
+    said = {
+        "short": ["ends at t = 3 s with the rate 0.6"],
+        "turn": ["ends at t = 3 s", "(an angle that jumps by a turn: un"],
+    }
+    for name, way in ways.items():
+        (tmp_path / f"{name}.csv").write_text(
+            "t,x\n" + "\n".join(f"{a:.6g},{b:.9g}" for a, b in zip(t, way, strict=True))
+        )
+        sets = (
+            f"references.{name}.file={tmp_path / name}.csv",
+            f"task.distance.holonomic=x2 - x1 - l - {name}_x + {way[0]}",
+        )
+        notes = [note for note in load(BELT, sets, "vm").notes if "references" in note]
+        assert len(notes) == len(said.get(name, []))
+        assert all(words in note for words, note in zip(said.get(name, []), notes, strict=True))
+
+
+def test_a_duration_beyond_that_of_the_config_is_looked_through_to_its_end() -> None:
+    for duration, stage, leads_out in ((40.0, None, True), (40.0, "zero", False), (20.0, "full", False)):
+        notes = start(Request("scara_drive", duration=duration, stage=stage, engine="vm")).notes
+        assert any("F4 is beyond its position_limits" in note for note in notes) == leads_out
 
 
 def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_named_and_the_run_ends_there() -> None:
