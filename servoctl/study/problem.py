@@ -16,8 +16,6 @@ from servoctl.run_folder.metrics import greatest_is_best
 from servoctl.study.metrics import metric_names, no_such_metric
 from servoctl.study.points import Point, check_path, leaves
 
-EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
-
 MOST_SCENARIOS = 64  # largest number of runs per trial for `tune.uncertainty`
 
 
@@ -68,7 +66,9 @@ def read_problem(run: Run) -> SearchProblem:
     assert run.loaded is not None
     tune = run.loaded.config.tune
     if tune is None:
-        raise ConfigError(f"{run.loaded.where()}: tune: missing (say what to search, as in {EXAMPLE})")
+        path = "plant.parameters.NAME" if run.system.law is None else "law.correction.baumgarte.alpha"
+        example = f"tune: {{search: {{{path}: {{low: 1, high: 100, scale: log}}}}}}"
+        raise ConfigError(f"{run.loaded.where()}: tune: missing (say what to search, as in {example})")
     minimise = tune.objective.minimise
     weights = dict(minimise) if isinstance(minimise, Mapping) else {}
     names = (minimise,) if isinstance(minimise, str) else tuple(minimise)

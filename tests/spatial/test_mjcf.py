@@ -247,3 +247,13 @@ def test_rotors_of_a_robot_are_no_list_of_parameters(tmp_path: Path) -> None:
     for value in ("[0.1, 0.2]", "[0.1]", "0.3"):
         with pytest.raises(ConfigError, match=expected):
             sc.load(tmp_path / "c.yaml", [f"plant.parameters.armature={value}"])
+
+
+def test_a_free_base_for_bodies_on_the_world_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    arm = '<body><joint name="h" axis="0 1 0"/><geom type="sphere" size="0.1" mass="1"/></body>'
+    written(tmp_path, f"<mujoco model='arm'><worldbody>{arm}</worldbody></mujoco>")
+    config = tmp_path / "c.yaml"
+    config.write_text("plant: {robot: {mjcf: robot.xml, base: free}}\ninitial: {v: 0}\nlaw: none\nrun: {duration: 1}\n")
+    with pytest.raises(ConfigError, match="base: free: the file's root is the world itself \\(leave base out, or give"):
+        sc.load(config)

@@ -154,7 +154,10 @@ class TreeBuilder:
                 self._quantities.add(self._joints[i].name, f"{where}: joint '{name}'")
         for link in (root, *others):
             label, name = f"{where}: link '{link.name}'", identifier(link.name, prefix)
-            if link is root and name == "world" and base == "fixed" and not is_massive(link.inertial):
+            if link is root and name == "world" and not is_massive(link.inertial):
+                if base == "free":
+                    remedy = "leave base out, or give the file's first body a free joint"
+                    self.problems.append(f"{where}: base: free: the file's root is the world itself ({remedy})")
                 continue  # many files name their root so; it is the world itself
             self._place(Attached(label, name, "", IDENTITY, link.inertial, None, link.shapes), *places[link.name])
         for loop in description.loops:

@@ -162,6 +162,8 @@ class _Reader:
             if element.find("mimic") is not None:
                 self._note("a fixed joint follows no other: its <mimic> is ignored")
             return JointDescription(self.name, kind, parent, child, placement)
+        if element.find("safety_controller") is not None:
+            self._note("its <safety_controller> is ignored (soft limits are `bounds: position`)")
         lower, upper, velocity, effort = self._limits(element, kind)
         dynamics = self._values("dynamics", self._child(element, "dynamics"))
         damping, friction = (max(value, 0.0) for (value,) in dynamics.values())
