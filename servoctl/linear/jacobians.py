@@ -62,11 +62,9 @@ def compiled(run: Run) -> Loop:
     loop = run.loop
     if loop.differentiable:
         return loop
-    model, law = run.system.model, run.system.acting
-    if model.opaque is not None:
-        raise TaskError(f"linearize: the plant cannot be differentiated: {model.opaque}")
-    if law.opaque is not None:
-        raise TaskError(f"linearize: the law cannot be differentiated: {law.opaque}")
+    for what, opaque in (("plant", run.system.model.opaque), ("law", run.system.acting.opaque)):
+        if opaque is not None:
+            raise TaskError(f"linearize: the {what} cannot be differentiated: {opaque}")
     traced = _TRACED.get(loop) or _TRACED.setdefault(loop, Loop(run.system))
     if not traced.differentiable:
         raise TaskError(f"linearize: more than {MANY} rows depend on each other, and have no derivatives")
@@ -85,17 +83,15 @@ def nearest(run: Run, t: float, x: Array, real: Array | None = None) -> tuple[St
 
 def outputs(run: Run) -> list[str]:
     """Names of y."""
-    plant, rows = run.system.model.plant, run.system.model.task_rows
-    names = [f"q.{name}" for name in plant.coordinates] + [f"v.{name}" for name in plant.coordinates]
-    return names + [f"u.{name}" for name in plant.actuators] + [f"violation.{row.name}" for row in rows]
+    model = run.system.model
+    inputs, rows = [f"u.{name}" for name in model.plant.actuators], [f"violation.{row.name}" for row in model.task_rows]
+    return [*states(run)[: 2 * model.n], *inputs, *rows]
 
 
 def states(run: Run) -> list[str]:
     """Names of x."""
-    names = list(run.system.model.plant.coordinates)
-    return [*(f"q.{name}" for name in names), *(f"v.{name}" for name in names)] + [
-        f"memory.{name}" for name in run.loop.memory_names
-    ]
+    motion = [f"{kind}.{name}" for kind in "qv" for name in run.system.model.plant.coordinates]
+    return [*motion, *(f"memory.{name}" for name in run.loop.memory_names)]
 
 
 def plant_parameters(run: Run, real: Array | None = None) -> Array:

@@ -23,15 +23,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.context import run_timing
 from servoctl.linear.jacobians import RANK, compiled, local, nearest, null_space, plant_parameters
-from servoctl.linear.sampled import (
-    CIRCLE,
-    DEADBEAT,
-    REPEATED,
-    ROUNDING,
-    clusters,
-    least_stable,
-    means_of_clusters,
-)
+from servoctl.linear.sampled import CIRCLE, DEADBEAT, REPEATED, ROUNDING, clusters, least_stable, means_of_clusters
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.internal_dynamics import SLOW, RowErrors, chains, error_kernel, neutral
 from servoctl.types import Array, State
@@ -188,17 +180,17 @@ def _errors(E: Array, rate: Array, W: Array, rows: list[RowErrors]) -> list[Mode
 
 def _coupled(L: Array, rows: list[RowErrors], offset: int) -> list[list[RowErrors]]:
     """Sets of rows that do not act on each other."""
+
+    def act(one: RowErrors, other: RowErrors) -> bool:
+        a, b = (slice(c.place.start - offset, c.place.stop - offset) for c in (one, other))
+        return bool(max(np.abs(L[a, b]).max(), np.abs(L[b, a]).max()) > COUPLED * np.abs(L).max())
+
     sets: list[list[RowErrors]] = []
     for chain in rows:
-        near = [members for members in sets if any(_acts(L, chain, other, offset) for other in members)]
+        near = [members for members in sets if any(act(chain, other) for other in members)]
         sets = [members for members in sets if members not in near]
         sets.append([*(other for members in near for other in members), chain])
     return sets
-
-
-def _acts(L: Array, one: RowErrors, other: RowErrors, offset: int) -> bool:
-    a, b = (slice(c.place.start - offset, c.place.stop - offset) for c in (one, other))
-    return bool(max(np.abs(L[a, b]).max(), np.abs(L[b, a]).max()) > COUPLED * np.abs(L).max())
 
 
 def _of(L: Array, name: str, group: str, degree: int, rounding: float) -> list[Mode]:
