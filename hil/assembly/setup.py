@@ -157,12 +157,14 @@ class RigSetup:
             q, v = self.prediction(t, period, q, v, torques)
             if (k + 1) % max(1, count // POSES) == 0 or not np.isfinite(torques).all():
                 yield State(t + period, q, v)
-        if count == ticks:
+        done, rest = count * period, duration - count * period
+        more = 0 if count == ticks else min(POSES, int(POSES * rest / done))
+        if not more:  # states of both kinds that are near each other would have speeds that jump
             return
         from servoctl.check.bound_path import task_state  # a fifth of a second
 
-        near: State | None = State(count * period, q, v)
-        for t in np.linspace(count * period, duration, POSES + 1)[1:].tolist():
+        near: State | None = State(done, q, v)
+        for t in np.linspace(done, duration, more + 1)[1:].tolist():
             near = None if near is None else task_state(self.run, near, t)
             if near is not None:
                 yield near
