@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.safety.events import Event
+from hil.safety.events import Event, EventKind
 from hil.sensing.channels import Channel
 from hil.sensing.sensing import REMEDY
 from hil.sensing.tracking import WINDOW, DisturbanceObserver, TrackingMonitor
@@ -141,6 +141,13 @@ def test_half_the_torque_is_missed_where_it_is_needed() -> None:
     assert run(*BELT, limit, "run.duration=2").exit_code == 0
     ended = run(*BELT, limit, "hil.faults=[{kind: derating, at: 0, drive: F, factor: 0.5}]")
     assert next(event.kind.name for event in ended.events if event.kind.reaction >= 2) == "TRACKING"
+
+
+@pytest.mark.parametrize("end", [0.42, 0.78, 1.14])
+def test_a_stop_that_turns_the_torque_round_at_once_takes_no_sound_drive_for_one_without_power(end: float) -> None:
+    """The torque acts 2 ms later, which is a short window: none of it had arrived, and the drive left the stop."""
+    result = on_drives("two_mass_spring_drive", duration=end)
+    assert (result.exit_code, [event for event in result.events if event.kind is EventKind.TRACKING]) == (0, [])
 
 
 def test_friction_within_the_share_that_is_declared_stops_nothing() -> None:

@@ -287,7 +287,7 @@ class Windows:
                 after[i] = names.BETWEEN if state == names.ARRIVES else names.OTHER
             elif state == names.OTHER:
                 continue
-            elif reported or (moves and (d[i] * speeds[i] > 0.0 or missing > self.friction[i])):
+            elif reported or (moves and missing > late[i] and (d[i] * speeds[i] > 0.0 or missing > self.friction[i])):
                 after[i] = names.NOT_FRICTION
                 lost = i if state == names.NOT_FRICTION and (reported or follows) else lost
             else:

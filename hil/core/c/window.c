@@ -147,7 +147,7 @@ static int find_cause(tracking *w, double t, const double *q, const double *d)
                    or, while it moves,  d y' > 0  or  |d| / p > 2 friction
 
    d is the disturbance, u the mean torque sent, p the share of it that the motion shows, and y' the speed of the joint at
-   the end of a window.
+   the end of a window. The second line counts only where more is missing than torques that act late explain.
 
    Friction, a load or an error of the model may be as large as the torque of a joint that the model does not load: there
    d = -u always. So a motor is named only if its torque arrived before, at most 0.3 s ago, and friction does not explain
@@ -195,7 +195,7 @@ static double late_torque(const tracking *w, int is_long, int i, double u)
 static int arrival(tracking *w, int is_long, int i, double elapsed, const double *sent, double speed, double square)
 {
   double d = w->disturbance.results[0][i], p = w->disturbance.results[1][i], u = sent[i] / elapsed, size = fabs(u);
-  double missing = fabs(d) / p, left = fabs(d / p + u);
+  double missing = fabs(d) / p, left = fabs(d / p + u), late = late_torque(w, is_long, i, u);
   double visible = larger(w->least_torque[i], w->floors[i] * w->window / elapsed);
   long long state = w->arrivals[(is_long ? w->m : 0) + i], *after = &w->after[i];
   int unproved = state == UNPROVED || state == AGAINST, moves = fabs(speed) > w->slow[i];
@@ -205,7 +205,7 @@ static int arrival(tracking *w, int is_long, int i, double elapsed, const double
   if (p <= SHOWN || (is_long && size > quick_torque(w, i))) return 0;
   if (larger(size, missing) <= (is_long || unproved ? visible : quick_torque(w, i))) return 0;
   if (unproved) {
-    double least = larger(visible, (1.0 - NONE_LEFT) * size) + late_torque(w, is_long, i, u);
+    double least = larger(visible, (1.0 - NONE_LEFT) * size) + late;
     int against = alone && d * u < 0.0 && d * speed > 0.0 && missing >= least;
     *after = !moves ? UNPROVED : missing <= HALF * size ? ARRIVES : against ? AGAINST : UNPROVED;
     return *after == AGAINST && state == AGAINST;
@@ -213,7 +213,7 @@ static int arrival(tracking *w, int is_long, int i, double elapsed, const double
   if (missing <= HALF * size) *after = ARRIVES;
   else if (left > NONE_LEFT * size || !alone) *after = state == ARRIVES ? BETWEEN : OTHER;
   else if (state == OTHER) return 0;
-  else if (none || (moves && (d * speed > 0.0 || missing > w->friction[i]))) {
+  else if (none || (moves && missing > late && (d * speed > 0.0 || missing > w->friction[i]))) {
     *after = NOT_FRICTION;
     return state == NOT_FRICTION && (none || !is_long || follows(w, i, u, size, p));
   } else *after = state == NOT_FRICTION || state > w->most_windows[is_long] ? OTHER : state < LOST ? LOST : state + 1;
