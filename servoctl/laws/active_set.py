@@ -65,9 +65,8 @@ class LeastSquaresProblem:
     def weighted(self, root: Array) -> "LeastSquaresProblem":
         """The same for inputs that are multiplied by a root: its plain norm is one with weights."""
         levels = tuple((T / root, e) for T, e in self.levels)
-        limits = (root[: len(limit)] * limit for limit in (self.lower, self.upper))
+        lower, upper = (root[: len(limit)] * limit for limit in (self.lower, self.upper))
         preferred = None if self.preferred is None else root * self.preferred
-        lower, upper = limits
         return replace(self, levels=levels, lower=lower, upper=upper, preferred=preferred, G=self.G / root)
 
     def holding(self, active: Array) -> "LeastSquaresProblem":
