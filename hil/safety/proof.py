@@ -317,8 +317,7 @@ class TorqueProof:
         seen = np.ptp(momentum, axis=0) > CERTAIN * self.motion.noise
         shows = (seen | ((size > SMALLEST) & (size < LARGEST))) & (self._most >= FRICTION * self._plan.dry)
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
-        # friction that gives way, or keeps an axis from going on, looks like a small torque of either sign
-        highest = np.where(response < -SMALLEST, response + np.where(seen, 3.0, HIDDEN) * error, np.inf)
+        highest = response + np.where(seen, 3.0, HIDDEN) * error
         worst = min(group.drives, key=lambda i: highest[i])
         return Evidence(impulse, momentum, response, error, worst if highest[worst] < REVERSED else None)
 
