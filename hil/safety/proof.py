@@ -1,14 +1,14 @@
 """Whether each drive moves its axis as the model says, in sign and in size: proved in stage zero, before the task.
 
     W y'' = F u - g                       F = diag(f): f is 1 by the model, and negative with the wrong polarity
-    f_i = sum j_i (W v - o/2)_i / (P_ii sum j_i^2)        P = W W^+,   j = int u dt,   o_i = sum P_ik j_k over k /= i
+    f = N^-1 sum j o (W v)                N = W W^+ o sum j j^T,   j = int u dt,   o: element by element
 
 y are the displacements of the motors and v = y'; W and g are as of `hil.sensing.gravity.Hold`. v and j count from the
 beginning of the test, without their constant and linear parts: what the model lacks of the holding torque adds only
 those. The test adds to the torque of every drive +d, -d, -d, +d, each for a quarter, so an axis moves a little and
 comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
-Where it is larger than the torque it does: it keeps an axis from going with those that push it. So none, or all, of
-what other motors do to an axis through a closed chain, o, may act: half of it is an error of f.
+Where it is larger than the torque it does: it keeps an axis from going with those that push it. In a closed chain other
+motors then seem to make torques that none makes, and the test shows nothing.
 Axes that are not proved get four times the torque in the next round, up to the limit of stage zero.
 
 Design: a drive with the wrong polarity shows as soon as its brake opens: `hil.safety.axis_motion` has that. What
@@ -316,10 +316,13 @@ class TorqueProof:
         size = np.abs(response) if over else response
         seen = np.ptp(momentum, axis=0) > CERTAIN * self.motion.noise
         shows = (seen | ((size > SMALLEST) & (size < LARGEST))) & (self._most >= FRICTION * self._plan.dry)
+        # where a motor seems to act as none does, friction or an error of the model moves the machine
+        impossible = bool((np.abs(response) - 3.0 * error > LARGEST).any())
         error = np.where(shows, error, np.maximum(error, np.abs(response)))
         highest = response + np.where(seen, 3.0, HIDDEN) * error
         worst = min(group.drives, key=lambda i: highest[i])
-        return Evidence(impulse, momentum, response, error, worst if highest[worst] < REVERSED else None)
+        named = highest[worst] < (REVERSED if over else -SMALLEST) and not impossible
+        return Evidence(impulse, momentum, response, error, worst if named else None)
 
     def _balance(self) -> tuple[Array, Array]:
         """j of this round, each drive's by the lag that fits best, and W v; shape (rows, m)."""
@@ -337,17 +340,20 @@ class TorqueProof:
         return self._left * impulses[best, :, np.arange(len(best))].T, momentum
 
     def _response(self, impulses: Sequence[Array], momenta: Sequence[Array]) -> tuple[Array, Array]:
-        """f and its standard error by these rounds, shape (m,)."""
+        """f and its standard error by these rounds, shape (m,); infinite where motors that act together hide it."""
         impulse, momentum, projector = np.vstack(impulses), np.vstack(momenta), self.motion.projector
-        own, squares = np.diag(projector), (impulse**2).sum(axis=0)
-        others = impulse @ projector - own * impulse
-        f = ratio((impulse * (momentum - others / 2.0)).sum(axis=0), own * squares)
-        doubt = ratio(np.abs((impulse * others).sum(axis=0)) / 2.0, own * squares)
-        rest = momentum - others / 2.0 - f * own * impulse
+        information = projector * (impulse.T @ impulse)
+        size = np.sqrt(np.abs(np.diag(information)))
+        size[size == 0.0] = 1.0
+        scaled = information / np.outer(size, size)
+        inverse = np.linalg.pinv(scaled, rcond=1e-6, hermitian=True)
+        shown = np.diag(inverse @ scaled) > 0.99
+        inverse /= np.outer(size, size)
+        f = inverse @ (impulse * momentum).sum(axis=0)
+        rest = momentum - (impulse * f) @ projector
         variance = np.maximum((rest**2).sum(axis=0) / max(1, len(rest) - 3), self.motion.noise**2 / 2.0)
         alike = 1.0 + 2.0 * self._plan.lag / self._period  # samples in a row whose errors a filter makes alike
-        shown = (squares > 0.0) & (own > 0.0) & (not self._hidden)
-        return f, np.where(shown, ratio(np.sqrt(variance * alike), own * np.sqrt(squares)) + doubt, np.inf)
+        return f, np.where(shown & (not self._hidden), np.sqrt(np.abs(np.diag(inverse)) * variance * alike), np.inf)
 
     def _end_round(self, response: Array, error: Array) -> list[Finding]:
         self.struct.c.round_tick = -1
