@@ -19,7 +19,7 @@ from hil.protocols.registry import build, classic_problem, node_class, on_emulat
 from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.values import Problems
-from servoctl.config.document import FieldPath, Problem
+from servoctl.config.document import Problem
 from servoctl.config.hil import Hil, NodeConfig, Open
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
@@ -28,6 +28,7 @@ from servoctl.expression import constant
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import FREE_BASE
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.tree.rules import FieldPath
 
 EMULATED = "emulated"  # interface of buses in virtual time
 

@@ -9,7 +9,6 @@ from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import equations
 from servoctl.assembly.values import Problems, build_equation
 from servoctl.config.bounds import BoundConfig
-from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import TaskError, no_such
 from servoctl.finding import Finding
@@ -21,6 +20,7 @@ from servoctl.mechanics.shapes import Clearance, SweptSphere, link_problems
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.mechanics.spatial.task import DistanceBound
+from servoctl.tree.rules import FieldPath
 
 Shape = tuple[str | None, SweptSphere]  # link whose axes it has, None: those of the world; and the shape
 

@@ -15,7 +15,7 @@ from servoctl.assembly.make import check_settings, make_system
 from servoctl.assembly.realism import check_loop, effects_of
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import Problems, build_equations
-from servoctl.config.document import Document, FieldPath, Problem
+from servoctl.config.document import Document, Problem
 from servoctl.config.plant import PASSIVE_CORRECTION
 from servoctl.config.problems import validate
 from servoctl.errors import ConfigError, TaskError
@@ -35,6 +35,7 @@ from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import ADAPTIVE, Integrator
 from servoctl.tree.per_name import one_per_name
+from servoctl.tree.rules import FieldPath
 from servoctl.types import State
 
 Keeps = Constraint | ReactionBound | Bound  # h >= 0

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from servoctl.assembly.context import Context
-from servoctl.config.document import FieldPath
 from servoctl.config.tasks import FRAME_FORMS, Task
 from servoctl.errors import TaskError, remedy
 from servoctl.expression import Expression, constant, parse
@@ -14,6 +13,7 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Axis, CentreOfMass, Distance, Orientation, Pose, Position, Posture
 from servoctl.mechanics.spatial.task.robot import HeldPosture
 from servoctl.reference.curve import Signal
+from servoctl.tree.rules import FieldPath
 from servoctl.types import State
 
 POSITION, QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")

@@ -10,7 +10,6 @@ from typing import Any
 
 from servoctl.assembly.classes import Stamp, replaced_parameters, stamp
 from servoctl.assembly.values import Problems
-from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import GRAVITY, PlantConfig
 from servoctl.config.robot import RobotConfig
@@ -20,6 +19,7 @@ from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
+from servoctl.tree.rules import FieldPath
 
 PARTS = ("bodies", "frames", "loops")
 """Sections of `plant` whose entries have names; a problem of the builder begins with one of these and the name."""

@@ -6,14 +6,13 @@ Names of coordinates, actuators and parameters are checked in `assembly`, which 
 tells it file and line of each field.
 """
 
-from servoctl.config.document import FieldPath, Problem
+from servoctl.config.document import Problem
 from servoctl.config.load import LoadedConfig, dump, first_line, load_config, shipped_configs
 from servoctl.config.problems import json_schema, validate
 from servoctl.config.schema import Config
 
 __all__ = [
     "Config",
-    "FieldPath",
     "LoadedConfig",
     "Problem",
     "dump",

@@ -5,11 +5,10 @@ from typing import Any
 
 from pydantic import Field
 
-from servoctl.config.document import FieldPath
 from servoctl.laws.corrections import PER_ROW, Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
 from servoctl.tree.fields import PerName, PoleSet, gain_fields
-from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled
+from servoctl.tree.rules import WRONG, Broken, FieldPath, OneOf, Ruled
 
 KINDS = ("baumgarte", "second_order", "p_feedback", "funnel")
 

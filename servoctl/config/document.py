@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from servoctl.finding import Finding
-from servoctl.tree.rules import FieldPath as FieldPath
+from servoctl.tree.rules import FieldPath
 
 NAMED_LISTS: tuple[FieldPath, ...] = (("task",), ("bounds",))  # lists whose entries are addressed by `name`
 

@@ -10,10 +10,11 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from servoctl.config.document import NAMED_LISTS, Document, FieldPath, Problem
+from servoctl.config.document import NAMED_LISTS, Document, Problem
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, read_document, read_value, shown
 from servoctl.errors import ConfigError, remedy
 from servoctl.tree.fields import in_words
+from servoctl.tree.rules import FieldPath
 
 NAMES = ("name", "actuator", "coordinate")  # keys that identify an entry of a list
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from servoctl.config.document import NAMED_LISTS, FieldPath, Problem
+from servoctl.config.document import NAMED_LISTS, Problem
 from servoctl.config.schema import Config
 from servoctl.errors import remedy, suggestion
 from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words, numbers_of
-from servoctl.tree.rules import Ruled, alternatives, at_path, below, fields_of, rough_section, sections_in
+from servoctl.tree.rules import FieldPath, Ruled, alternatives, at_path, below, fields_of, rough_section, sections_in
 
 S = TypeVar("S", bound=Ruled)
 

@@ -20,9 +20,10 @@ from typing import Any, cast
 
 import yaml
 
-from servoctl.config.document import Document, FieldPath, Problem
+from servoctl.config.document import Document, Problem
 from servoctl.errors import ConfigError
 from servoctl.tree.fields import in_words
+from servoctl.tree.rules import FieldPath
 
 PREFIX = "tag:yaml.org,2002:"
 
