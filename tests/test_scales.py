@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from servoctl.report.source import BINS, Thinner
 from servoctl.report.style import blank, drawing_style, log_scale, show_scale
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.points import Vary
+from servoctl.study.sweep import Study
 from servoctl.study.sweep_files import draw
 from servoctl.types import Array
 
@@ -154,12 +154,9 @@ def test_the_colour_scale_of_a_sweep_comes_from_the_runs_that_are_done() -> None
     """One of 25 runs came out exact; the rest keeps its colours, and the bar has an arrow."""
     values = np.append(1e-18, np.geomspace(1e-3, 1.0, 24))
     x, y = (grid.ravel() for grid in np.meshgrid(np.arange(5.0), np.arange(5.0), indexing="ij"))
-    study = SimpleNamespace(
-        paths=["a", "b"], name="s", done=np.full(25, True), planned=25, sample="grid", limits=(),
-        varies=[Vary("a=0:4:5", "a", 0.0, 4.0, 5), Vary("b=0:4:5", "b", 0.0, 4.0, 5)],
-        numbers={"a": x, "b": y, "rms": values}.__getitem__, units={}, ranking=lambda metric: [0],
-    )  # fmt: skip
-    drawn = draw(study, "rms")  # type: ignore[arg-type]
+    varies = Vary("a=0:4:5", "a", 0.0, 4.0, 5), Vary("b=0:4:5", "b", 0.0, 4.0, 5)
+    columns: dict[str, list[Any]] = {"a": list(x), "b": list(y), "rms": list(values), "status": ["done"] * 25}
+    drawn = draw(Study("s", "", varies, "grid", 0, 25, columns, ("rms",), 1.0), "rms")
     assert drawn.axes[0].collections[0].get_clim() == pytest.approx((1e-3, 1.0))
     assert drawn.axes[0].collections[0].colorbar.extend == "min"
 

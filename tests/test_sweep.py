@@ -307,11 +307,24 @@ def test_the_heat_map_has_the_values_of_the_grid(tmp_path: Path) -> None:
 
 def test_one_path_is_a_line_and_failures_are_crosses() -> None:
     found = study(["plant.parameters.m1=-1:1:3"])
-    line, *crosses, best = draw(found, "input_rms.F").axes[0].lines
-    assert best.get_xdata() == [1.0]
+    line, *crosses, best, rings = draw(found, "input_rms.F").axes[0].lines
+    assert best.get_xdata() == [1.0] and not len(rings.get_xdata())
     assert np.array_equal(line.get_xdata(), [-1.0, 0.0, 1.0])
     assert np.array_equal(line.get_ydata(), [np.nan, np.nan, found.columns["input_rms.F"][2]], equal_nan=True)
     assert len(crosses) == 2
+
+
+def test_the_star_is_on_the_best_run_within_the_bounds_and_rings_are_on_those_left_out() -> None:
+    """Gains near the stability limit have the smallest error, and no run of theirs is recommended."""
+    found = study([f"{ALPHA}=2:6:3", f"{X2}=0.9:1.1:2"])
+    first, second, *_ = found.ranking("rms_violation")
+    examined = found.examined([second], {first: {"gain_margin": 1.1}, second: {"gain_margin": 3.0}})
+    for of, star in ((found, first), (examined, second)):
+        *_, best, rings = draw(of, "rms_violation").axes[0].lines
+        assert [*best.get_xdata(), *best.get_ydata()] == [of.columns[ALPHA][star], of.columns[X2][star]]
+        assert [*rings.get_xdata()] == [of.columns[ALPHA][i] for i in of.beyond]
+    assert examined.beyond == (first,) and examined.columns["gain_margin"][first] == 1.1
+    assert draw(examined, "rms_violation").axes[0].get_title("right").endswith("left out, beyond a bound of tune")
 
 
 def test_random_points_are_scattered_and_three_paths_have_a_panel_each() -> None:
@@ -343,6 +356,9 @@ def test_the_table_shows_the_best_runs_first(tmp_path: Path, capsys: pytest.Capt
     assert lines[2].split()[:5] == ["run", ALPHA, "[1/s]", "input_max.F", "[N]"]
     values = [float(text.split()[2]) for text in lines[3:] if text[:1].isdigit() and len(text.split()) == 6]
     assert values == sorted(values) and len(values) >= 2  # alpha = 2 with beta = 4 swings past zero by 16 %: left out
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert [int(text.split()[0]) for text in lines[3:6]] == summary["within_bounds"] == [1, 2, 3]
+    assert summary["beyond_bounds"] == [0] and summary["best"]["input_max.F"]["run"] == 0
 
 
 def test_an_open_loop_is_compared_by_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

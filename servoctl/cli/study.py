@@ -109,8 +109,7 @@ def sweep(
     ):
         study = sweeps.sweep(loaded, varies, points, sample, seed, jobs, announcer.progress, workers, store)
     _warn(loaded, study.broken)
-    best, examined = sweeps.within(loaded, study.ranking(shown), points, BEST)
-    study = study.with_figures(examined)
+    study = study.examined(*sweeps.within(loaded, study.ranking(shown), points, BEST))
     phases.end("limits", "compiling and simulating", share=study.wall_time)
     names = save(study, folder, shown)
     phases.end("writing")
@@ -118,7 +117,7 @@ def sweep(
     if as_json:
         say_json(summary)
     else:
-        _say_study(study, summary, shown, best, list(examined))
+        _say_study(study, summary, shown)
         say(f"\n{phases}")
         _say_folder(summary, folder, names)
     _end(summary, bad=summary["failed"] == summary["runs"])
@@ -232,13 +231,13 @@ def _end(summary: dict[str, Any], bad: bool) -> NoReturn:
     raise typer.Exit(ExitCode.BAD_STATUS if bad or summary["status"] == "failed" else ExitCode.DONE)
 
 
-def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[int], examined: list[int]) -> None:
+def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
     runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
     part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
     rate = "" if speed is None else f", {speed:.3g} runs per second"
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
     say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
-    _say_best_runs(study, metric, best, examined)
+    _say_best_runs(study, metric)
     limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
     for i, (name, path, values) in enumerate(limits):
         say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")
@@ -249,7 +248,7 @@ def _say_study(study: "Study", summary: dict[str, Any], metric: str, best: list[
         say(f"\nrun {first} failed: {why}" + (f" (and {failed - 1} more: sweep.parquet)" if failed > 1 else ""))
 
 
-def _say_best_runs(study: "Study", metric: str, best: list[int], examined: list[int]) -> None:
+def _say_best_runs(study: "Study", metric: str) -> None:
     from servoctl.config.tune import RESERVES
 
     columns = [*study.paths, metric]
@@ -257,7 +256,7 @@ def _say_best_runs(study: "Study", metric: str, best: list[int], examined: list[
     rows = [
         [str(i), *(f"{study.columns[name][i]:.6g}" for name in columns),
          *("-" if (figure := study.columns[name][i]) is None else f"{figure:.3g}" for name in names)]
-        for i in best or examined[:BEST]
+        for i in study.within or study.beyond[:BEST]
     ]  # fmt: skip
     if rows:
         say()
@@ -265,10 +264,10 @@ def _say_best_runs(study: "Study", metric: str, best: list[int], examined: list[
             f"{name} [{unit}]" if unit else name for name, unit in ((name, study.units.get(name)) for name in columns)
         ]
         say_table(["run", *titles, *names], rows, numbers=len(columns) + len(names))
-    beyond, bounds = len(examined) - len(best), f"a bound of tune.{', tune.'.join(RESERVES)}"
+    beyond, bounds = len(study.beyond), f"a bound of tune.{', tune.'.join(RESERVES)}"
     if beyond:
         runs = "1 run" if beyond == 1 else f"{beyond} runs"
-        say(f"\nleft out: {runs} beyond {bounds}" if best else f"\nall of these are beyond {bounds}")
+        say(f"\nleft out: {runs} beyond {bounds}" if study.within else f"\nall of these are beyond {bounds}")
 
 
 def _say_tuning(tuning: "Tuning", summary: dict[str, Any], phases: Phases) -> None:

@@ -47,6 +47,10 @@ class Study:
     units: Mapping[str, str] = field(default_factory=dict)  # path or metric -> its unit; empty: it has none
     # stability limits of the gains over the varied numbers; empty if none depends on them
     limits: tuple[Limit, ...] = ()
+    within: tuple[
+        int, ...
+    ] = ()  # the best runs within the bounds of `tune:`, best first; empty before they are examined
+    beyond: tuple[int, ...] = ()  # the runs among them, by their rank, that are beyond one of these bounds
 
     @property
     def paths(self) -> list[str]:
@@ -68,15 +72,18 @@ class Study:
         order = np.argsort(-values if greatest_is_best(metric) else values, kind="stable")
         return [int(i) for i in order if self.done[i] and np.isfinite(values[i])]
 
-    def with_figures(self, figures: Mapping[int, Mapping[str, float]]) -> "Study":
+    def examined(self, within: Sequence[int], figures: Mapping[int, Mapping[str, float]]) -> "Study":
         """The study with a column for each stability figure; None where a run was not examined.
 
         Args:
-            figures: Number of a run -> its figures, such as `gain_share`.
+            within: Numbers of the best runs within the bounds of `tune:`, best first.
+            figures: Number of an examined run -> its figures, such as `gain_share`.
         """
         names = dict.fromkeys(name for of in figures.values() for name in of)
         count = range(len(self.columns["run"]))
-        return replace(self, columns=self.columns | {n: [figures.get(i, {}).get(n) for i in count] for n in names})
+        columns = {name: [figures.get(i, {}).get(name) for i in count] for name in names}
+        beyond = tuple(i for i in figures if i not in within)
+        return replace(self, columns=self.columns | columns, within=tuple(within), beyond=beyond)
 
     def _of(self, run: int, metric: str) -> dict[str, Any]:
         """Number of a run, its value of a metric, and the varied numbers there."""
@@ -113,6 +120,8 @@ class Study:
             "wall_time": self.wall_time,
             "runs_per_second": count / self.wall_time if self.wall_time > 0.0 else None,
             "best": best,
+            "within_bounds": list(self.within),
+            "beyond_bounds": list(self.beyond),
             "worst": worst,
             "mean": mean,
             "limits": {limit.name: {path: limit.crossings for path in limit.axes} for limit in self.limits},

@@ -1,7 +1,7 @@
 """The folder of a sweep: the config, the table of all runs, the picture, the summary.
 
-In the picture a star marks the best run, crosses mark runs that failed or were refused; a line marks the
-stability limit of the gains.
+In the picture a star marks the best run, rings mark runs that were left out in its search, because they are beyond a
+bound of `tune`, crosses mark runs that failed or were refused; a line marks the stability limit of the gains.
 """
 
 from pathlib import Path
@@ -114,9 +114,12 @@ def _label(study: Study, name: str) -> str:
 
 
 def _mark_best(axes: "Axes", study: Study, metric: str, x: Array, y: Array) -> None:
-    for best in study.ranking(metric)[:1]:
+    beyond = list(study.beyond)
+    for best in (study.within or study.ranking(metric))[:1]:
         axes.plot(x[best], y[best], "*", color=PALETTE[4], markersize=13)
-        axes.set_title("star: best run", loc="right", fontsize=8, fontweight="normal", color=QUIET)
+        rings = "; rings: left out, beyond a bound of tune" if beyond else ""
+        axes.set_title(f"star: best run{rings}", loc="right", fontsize=8, fontweight="normal", color=QUIET)
+    axes.plot(x[beyond], y[beyond], "o", color=PALETTE[4], markersize=5, fillstyle="none")
 
 
 def _draw_limit(axes: "Axes", study: Study, limit: Limit) -> None:
