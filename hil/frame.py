@@ -22,34 +22,19 @@ class IdFamily(NamedTuple):
         return isinstance(identity, int) and identity & self.mask == self.value
 
 
-class Frame:
-    """An immutable CAN frame, classic or FD."""
+class Frame(NamedTuple):
+    """A CAN frame, classic or FD."""
 
-    __slots__ = ("brs", "data", "error", "extended", "fd", "id", "length", "remote", "time")
-
-    def __init__(
-        self,
-        id: int,
-        data: bytes = b"",
-        extended: bool = False,
-        remote: bool = False,
-        error: bool = False,
-        length: int = 0,
-        time: int = 0,
-        fd: bool = False,
-        brs: bool = False,
-    ) -> None:
-        # arbitration id, 11 bits, or 29 if `extended`; for an error frame the class bits of SocketCAN
-        self.id: Final = id
-        self.data: Final = data  # payload, 0 to 8 bytes; for an FD frame as many as one of `FD_SIZES`
-        self.extended: Final = extended  # whether the id has 29 bits
-        # whether it asks for data: the payload is empty, and `length` is the number of bytes asked for
-        self.remote: Final = remote
-        self.error: Final = error  # whether it is the controller's report of an error, and not a frame from the wire
-        self.length: Final = length  # data length code of a remote frame; for others that were checked len(data) holds
-        self.time: Final = time  # time at which it was received, on the run's clock [ns]; 0 if it was not received
-        self.fd: Final = fd  # whether it is an FD frame
-        self.brs: Final = brs  # whether an FD frame carries its data at the bus's data bit rate (bit rate switch)
+    id: int  # arbitration id, 11 bits, or 29 if `extended`; for an error frame the class bits of SocketCAN
+    data: bytes = b""  # payload, 0 to 8 bytes; for an FD frame as many as one of `FD_SIZES`
+    extended: bool = False  # whether the id has 29 bits
+    # whether it asks for data: the payload is empty, and `length` is the number of bytes asked for
+    remote: bool = False
+    error: bool = False  # whether it is the controller's report of an error, and not a frame from the wire
+    length: int = 0  # data length code of a remote frame; for others that were checked len(data) holds
+    time: int = 0  # time at which it was received, on the run's clock [ns]; 0 if it was not received
+    fd: bool = False  # whether it is an FD frame
+    brs: bool = False  # whether an FD frame carries its data at the bus's data bit rate (bit rate switch)
 
     @property
     def flags(self) -> int:
@@ -62,21 +47,6 @@ class Frame:
     def at(self, time: int) -> "Frame":
         """The same frame, received at this time [ns]."""
         return Frame(self.id, self.data, self.extended, self.remote, self.error, self.length, time, self.fd, self.brs)
-
-    def _values(self) -> tuple[int, bytes, bool, bool, bool, int, int, bool, bool]:
-        return self.id, self.data, self.extended, self.remote, self.error, self.length, self.time, self.fd, self.brs
-
-    def __reduce__(self) -> tuple[type["Frame"], tuple[int, bytes, bool, bool, bool, int, int, bool, bool]]:
-        return Frame, self._values()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frame) and self._values() == other._values()
-
-    def __hash__(self) -> int:
-        return hash(self._values())
-
-    def __repr__(self) -> str:
-        return f"Frame{self._values()!r}"
 
     def __str__(self) -> str:
         kind = "error " if self.error else "remote " if self.remote else ""

@@ -313,7 +313,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     def _controlword(self, word: int) -> None:
         """Commands hold this controlword from now on."""
         frame = self.encoding.frame
-        self.encoding = self.encoding._replace(frame=Frame(frame.id, codec.CONTROLWORD.written(frame.data, word)))
+        self.encoding = self.encoding._replace(frame=frame._replace(data=codec.CONTROLWORD.written(frame.data, word)))
 
     @property
     def feeds(self) -> Sequence[Feeds]:

@@ -182,4 +182,4 @@ class LinearDrive(TableDrive):
         self._feed.fed = True
         frame, field = self._torque_frame(torque, self.encoding), self.fields.command_damping
         gain = gain_bits(self._ranges.kd, damping_of(self.settings, torque), field.mask)
-        return (Frame(frame.id, field.written(frame.data, gain), frame.extended, fd=frame.fd, brs=frame.brs),)
+        return (frame._replace(data=field.written(frame.data, gain)),)

@@ -161,8 +161,7 @@ class Encoding(NamedTuple):
         zero, number = self.frame, self._number(torque)
         bits = single_towards_zero(number) if self.rounding is Rounding.SINGLE else int(number)
         data = self._place.written(bytes_of(zero), bits)
-        identity = int.from_bytes(data[:ID_BYTES], "big")
-        return Frame(identity, data[ID_BYTES:], extended=zero.extended, fd=zero.fd, brs=zero.brs)
+        return zero._replace(id=int.from_bytes(data[:ID_BYTES], "big"), data=data[ID_BYTES:])
 
     def carried(self, torque: float) -> float:
         """The torque in the frame that sends this one; raises as `frame_of`."""
