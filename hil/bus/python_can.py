@@ -18,7 +18,7 @@ import socket
 import struct
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -418,36 +418,22 @@ class Echoes:
     """
 
     def __init__(self) -> None:
-        self._order: deque[tuple[int, _Key]] = deque()
-        self._expected: Counter[_Key] = Counter()
+        self._expected: deque[tuple[int, _Key]] = deque(maxlen=_MOST)
 
     def add(self, frame: Frame, moment: int) -> None:
         """Expects the echo of a frame that was sent at `moment` [ns]."""
-        if len(self._order) >= _MOST:
-            self._forget()
-        key = _key(frame)
-        self._order.append((moment, key))
-        self._expected[key] += 1
+        self._expected.append((moment, _key(frame)))
 
     def take(self, frame: Frame) -> bool:
         """Whether a received frame is an expected echo; it is then no longer expected."""
-        while self._order and self._order[0][0] < frame.time - _AGE:
-            self._forget()
-        key = _key(frame)
-        if not self._expected[key]:
-            del self._expected[key]
-            return False
-        del self._order[next(index for index, (_, each) in enumerate(self._order) if each == key)]
-        self._drop(key)
-        return True
-
-    def _forget(self) -> None:
-        self._drop(self._order.popleft()[1])
-
-    def _drop(self, key: _Key) -> None:
-        self._expected[key] -= 1
-        if not self._expected[key]:
-            del self._expected[key]
+        expected, key = self._expected, _key(frame)
+        while expected and expected[0][0] < frame.time - _AGE:
+            expected.popleft()
+        for index, (_, each) in enumerate(expected):
+            if each == key:
+                del expected[index]
+                return True
+        return False
 
 
 def _key(frame: Frame) -> _Key:
