@@ -186,9 +186,9 @@ def _faults() -> Iterator[str]:
     rows.append("| `drive` | | actuator of the drive, or coordinate of the encoder node, that it concerns |")
     yield "\n".join([*rows, "| `bus` | | bus that it concerns; left out: all |"])
     rows = ["| kind | effect | applies to | fields (default) |", "|---|---|---|---|"]
-    twins = {name: protocol.twin() for name, protocol in BUILT_IN.items()}
+    twins = {name: protocol.emulated_drive_class() for name, protocol in BUILT_IN.items()}
     for name, kind in KINDS.items():
-        able = [protocol for protocol, twin in twins.items() if name in twin.drive.special_faults]
+        able = [protocol for protocol, twin in twins.items() if name in twin.special_faults]
         only = f", only {' and '.join(able)}" if kind.special else ""
         fields = [
             f"`{key}`{_default_of(key, option.default)}: {option.meaning}" for key, option in kind.options.items()

@@ -34,7 +34,7 @@ from hil.emulator.plant import SimulatedPlant
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import Clock, WallClock, nanoseconds
 from hil.loop.realtime import PRIORITY, StopSignals, prepare
-from hil.protocols.registry import node_class, twins
+from hil.protocols.registry import emulations, node_class
 from hil.sensing.channels import Displacements
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
@@ -228,7 +228,7 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
         setup.start,
         settings.values.period,
         drives,
-        twins((*drives, *sensors)),
+        emulations((*drives, *sensors)),
         sensors,
         values,
         {node.settings.name: _resolution(values, node) for node in nodes},

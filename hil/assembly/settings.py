@@ -15,7 +15,14 @@ from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
 from hil.emulator.fault_script import read_faults, targets
-from hil.protocols.registry import build, classic_problem, node_class, on_emulated_bus, options_problems, twins
+from hil.protocols.registry import (
+    build,
+    classic_problem,
+    emulations,
+    node_class,
+    on_emulated_bus,
+    options_problems,
+)
 from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.values import Problems
@@ -377,7 +384,7 @@ def _script(
     values: Hil, nodes: Sequence[SensorSettings], buses: Mapping[str, Any]
 ) -> tuple[list[Fault], list[Problem]]:
     """The faults of the config, and the problems of its entries."""
-    known = targets(nodes, twins(nodes, lenient=True)) if values.faults else {}
+    known = targets(nodes, emulations(nodes, lenient=True)) if values.faults else {}
     return read_faults(values.faults, known, buses, [name for name, keys in buses.items() if keys.get("fd")])
 
 

@@ -17,7 +17,7 @@ from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.disturbances import Disturbance, HostFaults, Selection
 from hil.emulator.motor import Encoder, Motor
-from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
+from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Medium, Station
 from hil.emulator.timers import Timer
@@ -186,7 +186,7 @@ class EmulatedRig:
     start: State  # pose and velocity at power-on
     period: float  # [s] period of the loop
     drives: Sequence[DriveSettings]  # one per actuator
-    twins: Mapping[str, Twin]  # protocol -> its emulation
+    classes: Mapping[str, type[EmulatedNode]]  # name of each drive and sensor -> the class that emulates it
     sensors: Sequence[SensorSettings] = ()  # nodes that only measure
     options: Emulation = field(default_factory=Emulation)  # section `hil.emulation`
     # drive or sensor -> smallest step of its encoder, at the motor [rad]; 0, the default: none
@@ -227,13 +227,14 @@ class Emulator:
             name, medium = node.name, media[node.bus]
             index = actuators.index(name) if isinstance(node, DriveSettings) else coordinates.index(name)
             encoder = Encoder(plant, node, index, rig.seed, rig.resolutions.get(name, 0.0), rig.options.encoder_noise)
-            twin = rig.twins[node.protocol]
+            kind = rig.classes[name]
             if isinstance(node, DriveSettings):
+                assert issubclass(kind, EmulatedDrive)
                 motor = Motor(world, plant, index, node, rig.options)
-                self.nodes[name] = twin.drive(world, medium, node, encoder, motor)
+                self.nodes[name] = kind(world, medium, node, encoder, motor)
                 self.motors.append(motor)
-            elif twin.sensor is not None:
-                self.nodes[name] = twin.sensor(world, medium, node, encoder)
+            else:
+                self.nodes[name] = kind(world, medium, node, encoder)
         self.host_faults = HostFaults()  # faults of the loop itself
         # object and attribute -> its own value, and those of the faults that act on it, the latest last
         self.layers = defaultdict[tuple[object, str], list[Any]](list)

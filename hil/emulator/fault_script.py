@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
 from hil.emulator.faults import KINDS, FaultKind, Option, number, time, word
-from hil.emulator.node import Twin
+from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.frame import CLASSIC_SIZE
 from servoctl.config.document import Problem
 from servoctl.errors import remedy
@@ -28,7 +28,8 @@ class Target(NamedTuple):
     """A node that a fault can act on."""
 
     node: SensorSettings
-    twin: Twin | None  # None: its protocol is not known, and it may have every fault
+    # class that emulates it; None: it is not known, and the node may have every fault
+    emulated: type[EmulatedNode] | None
 
     @property
     def drive(self) -> bool:
@@ -36,24 +37,23 @@ class Target(NamedTuple):
 
     def has(self, kind: str) -> bool:
         """Whether it can have a kind of fault that not every node can have."""
-        if self.twin is None:
-            return True
-        emulated = self.twin.drive if self.drive else self.twin.sensor
-        return emulated is not None and kind in emulated.special_faults
+        return self.emulated is None or kind in self.emulated.special_faults
 
     def unfit_code(self, code: int) -> str | None:
         """Why the protocol cannot report an error code as a fault; None if it can."""
         protocol, status = self.node.protocol, self.node.options.get("status")
-        first, last = (code, code) if self.twin is None else self.twin.drive.error_codes(self.node)
+        if self.emulated is None or not issubclass(self.emulated, EmulatedDrive):
+            return None
+        first, last = self.emulated.error_codes(self.node)
         if first <= code <= last:
             return None
         spoken = f"{protocol} with status {status}" if status else protocol
         return f"expected an error code of {spoken}, {first} to {last}, got {code}"
 
 
-def targets(nodes: Iterable[SensorSettings], twins: Mapping[str, Twin]) -> dict[str, Target]:
-    """Name of each node -> what a fault script must know of it."""
-    return {node.name: Target(node, twins.get(node.protocol)) for node in nodes}
+def targets(nodes: Iterable[SensorSettings], classes: Mapping[str, type[EmulatedNode]]) -> dict[str, Target]:
+    """Name of each node -> what a fault script must know of it; `classes`: name -> class that emulates it."""
+    return {node.name: Target(node, classes.get(node.name)) for node in nodes}
 
 
 def read_faults(

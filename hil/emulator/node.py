@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.motor import Encoder, Motor
@@ -126,8 +126,7 @@ class EmulatedNode(ABC):
         if self.silent:
             return
         sent = data if self.mangle is None else self.mangle(identity, data)
-        extended = identity > 0x7FF
-        frame = Frame(identity, sent, extended, fd=True, brs=self._brs) if self._fd else Frame(identity, sent, extended)
+        frame = Frame(identity, sent, extended=identity > 0x7FF, fd=self._fd, brs=self._brs)
         if self.delay:
             self.world.after(self.delay, partial(self.station.send, frame))
         else:
@@ -233,8 +232,3 @@ class EmulatedDrive(EmulatedNode):
         cancel(self._control)
         self._control = None
         self.motor.release()
-
-
-class Twin(NamedTuple):
-    drive: type[EmulatedDrive]  # class of an emulated drive
-    sensor: type[EmulatedNode] | None = None  # class of an emulated encoder node; None if the protocol has none

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from hil.drives.base import Drive, Node
-from hil.emulator.node import EmulatedDrive, EmulatedNode, Twin
+from hil.emulator.node import EmulatedDrive, EmulatedNode
 from servoctl.errors import ConfigError
 
 
@@ -27,10 +27,14 @@ class Protocol:
         """The driver of an encoder node, None if there is none; the errors are those of `drive_class`."""
         return _loaded(self.sensor, Node) if self.sensor else None
 
-    def twin(self) -> Twin:
-        """The emulation of drives and encoder nodes; the errors are those of `drive_class`."""
-        sensor = _loaded(self.emulated_sensor, EmulatedNode) if self.emulated_sensor else None
-        return Twin(_loaded(self.emulated_drive, EmulatedDrive), sensor)
+    def emulated_drive_class(self) -> type[EmulatedDrive]:
+        """The emulated drive; the errors are those of `drive_class`."""
+        found: type[EmulatedDrive] = _loaded(self.emulated_drive, EmulatedDrive)
+        return found
+
+    def emulated_sensor_class(self) -> type[EmulatedNode] | None:
+        """The emulated encoder node, None if there is none; the errors are those of `drive_class`."""
+        return _loaded(self.emulated_sensor, EmulatedNode) if self.emulated_sensor else None
 
 
 def _loaded(path: str, base: type[Any]) -> Any:

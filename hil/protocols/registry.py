@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar, cast
 from hil.drives.base import Drive, FrameEnds, Node
 from hil.drives.options import in_sentences, read_options
 from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
-from hil.emulator.node import Twin
+from hil.emulator.node import EmulatedNode
 from hil.protocols.protocol import Protocol, imported
 from servoctl.config.document import Problem
 from servoctl.errors import ConfigError, remedy
@@ -179,13 +179,21 @@ def build(settings: SensorSettings, period: float) -> Node:
     return node_class(settings)(settings, period)
 
 
-def twins(nodes: Iterable[SensorSettings], lenient: bool = False) -> dict[str, Twin]:
-    """Protocol -> its emulation; ConfigError for the first that cannot be loaded, `lenient`: such are left out."""
-    found = {}
-    for name in dict.fromkeys(node.protocol for node in nodes):
+def emulations(nodes: Iterable[SensorSettings], lenient: bool = False) -> dict[str, type[EmulatedNode]]:
+    """Name of each node -> the class that emulates it.
+
+    ConfigError for the first that cannot be loaded, or does not exist; `lenient`: such nodes are left out.
+    """
+    classes = {}
+    for node in nodes:
         try:
-            found[name] = protocol(name).twin()
+            found = protocol(node.protocol)
+            drive = isinstance(node, DriveSettings)
+            kind = found.emulated_drive_class() if drive else found.emulated_sensor_class()
+            if kind is None:
+                raise ConfigError(f"it emulates no encoder nodes, such as {node.name}")
+            classes[node.name] = kind
         except ConfigError as error:
             if not lenient:
-                raise ConfigError(f"emulation of protocol {name!r}: {error}") from error
-    return found
+                raise ConfigError(f"emulation of protocol {node.protocol!r}: {error}") from error
+    return classes

@@ -119,7 +119,8 @@ def _protocols() -> dict[str, dict[str, str]]:
             found = entry.load()
             found.drive_class()
             found.sensor_class()
-            found.twin()
+            found.emulated_drive_class()
+            found.emulated_sensor_class()
         except ConfigError as error:
             broken[name] = str(error)
     return {"protocols": origins, "broken_protocols": broken}

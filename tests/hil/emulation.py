@@ -17,7 +17,7 @@ from hil.emulator.fault_script import Target, read_faults, targets
 from hil.emulator.process import EmulatorServer
 from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
-from hil.protocols.registry import build, twins
+from hil.protocols.registry import build, emulations
 from servoctl.assembly.make import make_system
 from servoctl.config.hil import Emulation
 from servoctl.mechanics.plant import Plant
@@ -75,7 +75,7 @@ def bare_drive(protocol: str, **changes: Any) -> TableDrive:
 def target(protocol: str, **changes: Any) -> Target:
     """A drive as a fault script sees it."""
     settings = drive_settings(protocol, **changes)
-    return targets([settings], twins([settings]))[settings.name]
+    return targets([settings], emulations([settings]))[settings.name]
 
 
 @dataclass
@@ -126,14 +126,14 @@ def bench(
     start = start or State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     drives = tuple(replace(drive, options={**drive.options, **(options or {})}) for drive in drives)
     nodes = (*drives, *sensors)
-    read, problems = read_faults(faults, targets(nodes, twins(nodes)), ["main"])
+    read, problems = read_faults(faults, targets(nodes, emulations(nodes)), ["main"])
     assert not problems, problems
     rig = EmulatedRig(
         system_of(plant, start),
         start,
         period,
         drives,
-        twins(nodes),
+        emulations(nodes),
         sensors,
         Emulation(current_lag=lag, encoder_noise=noise),
         faults=read,

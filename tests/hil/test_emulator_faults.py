@@ -14,7 +14,7 @@ from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import Emulator
 from hil.emulator.fault_script import read_faults, targets
 from hil.frame import Frame
-from hil.protocols.registry import twins
+from hil.protocols.registry import emulations
 from hil.safety.plan import Stage
 from tests.hil.command_observer import CommandObserver, MitReader
 from tests.refused import table
@@ -49,7 +49,7 @@ SENSOR = SensorSettings("x2", "main", "odrive", 7)
 NODES = {
     "a": target("odrive"), "b": target("cia402"), "slow": target("mit", options={"status": "damiao"}),
     "fast": target("mit", options={"status": "damiao"}, fd=True), "cube": target("mit", options={"status": "cubemars"}),
-    **targets([SENSOR], twins([SENSOR])),
+    **targets([SENSOR], emulations([SENSOR])),
 }  # fmt: skip
 
 

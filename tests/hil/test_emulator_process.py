@@ -25,7 +25,7 @@ from hil.emulator.fault_script import read_faults
 from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
-from hil.protocols.registry import twins
+from hil.protocols.registry import emulations
 from servoctl.types import State
 
 NODE = 1
@@ -39,7 +39,7 @@ def serving(
     clock = WallClock()
     buses = open_for_emulation({"main": keys}, clock, vcan=True)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
-    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, twins(drives), faults=faults, engine="vm")
+    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, emulations(drives), faults=faults, engine="vm")
     with served(EmulatorServer(rig, buses, clock, hand=hand)) as server:
         yield server
 
@@ -112,7 +112,7 @@ def test_time_stands_still_while_the_process_is_paused() -> None:
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     drives = [drive_settings("odrive")]
     server = EmulatorServer(
-        EmulatedRig(system_of(Axes(), start), start, 0.002, drives, twins(drives), engine="vm"), buses, clock
+        EmulatedRig(system_of(Axes(), start), start, 0.002, drives, emulations(drives), engine="vm"), buses, clock
     )
     clock.jump = 3600 * SECOND
     turns = iter([False, True])

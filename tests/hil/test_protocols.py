@@ -6,7 +6,8 @@ import pytest
 from packages import Install, install  # noqa: F401
 
 from hil.assembly.prepare import load
-from hil.protocols.registry import BUILT_IN, entries, protocol
+from hil.drives.settings import SensorSettings
+from hil.protocols.registry import BUILT_IN, emulations, entries, protocol
 from servoctl.cli.doctor import examine
 from servoctl.cli.listing import contents
 from servoctl.errors import ConfigError
@@ -24,9 +25,8 @@ def refusal(name: str) -> str:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_protocol_of_our_own_has_its_classes(name: str) -> None:
     found = protocol(name)
-    twin = found.twin()
     assert found.drive_class().__module__.startswith("hil.drives.")
-    assert (found.sensor_class() is None) == (twin.sensor is None)
+    assert (found.sensor_class() is None) == (found.emulated_sensor_class() is None)
     assert entries()[name].origins == ("servoctl",)
 
 
@@ -71,9 +71,19 @@ def test_a_class_that_does_not_fit_is_named(install: Install, field: str, said: 
     install("acme-drive", "1.2", {"acme": "acme:PROTOCOL"}, {"acme.py": text})
     with pytest.raises(ConfigError) as error:
         load(BELT, ["hil.drives.F.protocol=acme"], "vm").settings.build()
-        protocol("acme").twin()
+        protocol("acme").emulated_drive_class()
     assert said in str(error.value)
     assert said in examine()["broken_protocols"]["acme"]
+
+
+def test_an_encoder_node_without_an_emulation_is_named_before_a_run(install: Install) -> None:  # noqa: F811
+    files = {"acme.py": "from dataclasses import replace\nfrom hil.protocols.registry import BUILT_IN\n"
+                        "PROTOCOL = replace(BUILT_IN['odrive'], emulated_sensor='')"}  # fmt: skip
+    install("acme-drive", "1.2", {"acme": "acme:PROTOCOL"}, files)
+    sensor = SensorSettings("x2", "main", "acme", 7)
+    assert emulations([sensor], lenient=True) == {}
+    with pytest.raises(ConfigError, match="emulation of protocol 'acme': it emulates no encoder nodes, such as x2"):
+        emulations([sensor])
 
 
 def test_a_protocol_that_two_packages_bring_is_refused(install: Install) -> None:  # noqa: F811
