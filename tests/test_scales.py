@@ -1,6 +1,7 @@
 """Ranges of axes: in no picture do a few extreme values hide the others."""
 
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from servoctl.report.compare import overlay
 from servoctl.report.panels import leave_out_runaway
 from servoctl.report.scales import calm_range, histogram_edges, scale_of
 from servoctl.report.source import BINS, Thinner
-from servoctl.report.style import blank, drawing_style, log_scale, show_scale
+from servoctl.report.style import blank, drawing_style, log_scale, name_all_lines, show_scale, write
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.points import Vary
 from servoctl.study.sweep import Study
@@ -148,6 +149,19 @@ def test_the_text_at_an_axis_counts_the_values_beyond_it() -> None:
         show_scale(axes, scale_of(np.array([1e10, *np.linspace(0.5, 1.0, 24)])))
     assert axes.get_ylim() == pytest.approx((0.46, 1.04))
     assert axes.get_title(loc="right") == "1 above this axis"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_picture_that_is_written_has_room_for_the_labels_of_its_axes(named: bool) -> None:
+    """Those of `tune` and `sweep` were cut off at the left edge."""
+    with drawing_style():
+        drawn = blank(4, 3, "a title")
+        drawn.add_subplot().barh(["law correction baumgarte alpha"], [1.0])
+        if named:
+            name_all_lines(drawn)
+        write(drawn, BytesIO())
+    box = drawn.get_tightbbox(drawn.canvas.get_renderer())  # type: ignore[attr-defined]
+    assert 0.0 < box.x0 < 0.2 and 3.8 < box.x1 < 4.0 and box.y0 > 0.0 and box.y1 < 3.0
 
 
 def test_the_colour_scale_of_a_sweep_comes_from_the_runs_that_are_done() -> None:

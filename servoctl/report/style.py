@@ -161,29 +161,26 @@ def blank(width: float, height: float, title: str = "", dpi: float = DPI) -> "Fi
 
 
 def write(drawn: "Figure", file: Path | BinaryIO) -> None:
-    """Writes a figure that is laid out, at the resolution `DPI`: as PNG, or as PDF if the name ends so."""
+    """Writes a figure at the resolution `DPI`: as PNG, or as PDF if the name ends so."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    engine = drawn.get_layout_engine()
-    drawn.set_layout_engine("none")  # drawing would lay out again, which takes longer than the drawing itself
-    try:
-        if isinstance(file, Path) and file.suffix == ".pdf":
-            drawn.savefig(file, dpi=DPI)
-        else:
-            drawn.set_dpi(DPI)
-            FigureCanvasAgg(drawn).print_png(file)  # type: ignore[no-untyped-call]
-    finally:
-        drawn.set_layout_engine(engine)
+    if isinstance(file, Path) and file.suffix == ".pdf":
+        drawn.savefig(file, dpi=DPI)
+    else:
+        drawn.set_dpi(DPI)
+        FigureCanvasAgg(drawn).print_png(file)  # type: ignore[no-untyped-call]
 
 
 def name_all_lines(drawn: "Figure") -> None:
     """Writes the names of the lines at their right ends in every panel, and lays the figure out.
 
-    The labels exist before the layout, which gives them room; their heights depend on those of the panels.
+    The labels exist before the layout, which gives them room; their heights depend on those of the panels. So nothing
+    lays the figure out again, which would take longer than to draw it.
     """
     labels = {axes: _labels(axes) for axes in drawn.axes if axes.get_gid() == TO_BE_NAMED}
     if (engine := drawn.get_layout_engine()) is not None:
         engine.execute(drawn)
+        drawn.set_layout_engine("none")
     for axes, texts in labels.items():
         _place_labels(axes, texts)
 
