@@ -20,7 +20,7 @@ import numpy as np
 
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.log import Log
-from servoctl.identification.rows import FEWEST, filtered_motion, low_pass, too_short
+from servoctl.identification.rows import FEWEST, filtered_motion, highest_of, low_pass, too_short
 from servoctl.identification.unknowns import MOMENTS, Unknowns, sizes
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
@@ -64,10 +64,11 @@ class Evidence:
         Raises:
             ConfigError: A log is too short for this frequency.
         """
-        self._unknowns, self._logs, self._cutoff = equations.unknowns, logs, cutoff
+        self._unknowns, self._logs = equations.unknowns, logs
+        self._cutoffs = [min(cutoff, highest_of(log.h)) for log in logs]
         self._at: list[tuple[Array, int]] = []  # of each log: rows, shape (size, BLOCKS), and their spacing in its rows
         motions = []
-        for log in logs:
+        for log, cutoff in zip(logs, self._cutoffs, strict=True):
             motion = filtered_motion(log, cutoff)
             before = (len(log.q) - len(motion)) // 2
             step = max(1, int(1.0 / (PER_PERIOD * ROW_BAND * cutoff * log.h)))
@@ -80,7 +81,7 @@ class Evidence:
             motions.append(motion.at(at.ravel()))
         found = [equations.along(motion, self._unknowns.before) for motion in motions]
         self._actuation = [one.actuation for one in found]
-        self._torques = [low_pass(log.u, cutoff, log.h) for log in logs]
+        self._torques = [low_pass(log.u, cutoff, log.h) for log, cutoff in zip(logs, self._cutoffs, strict=True)]
         logged = [u[at.ravel()] for u, (at, _) in zip(self._torques, self._at, strict=True)]
         self._residual = self._kept([one.residual for one in found])
         self._regressor = self._kept([one.regressor for one in found])
@@ -100,10 +101,10 @@ class Evidence:
     def _kept(self, arrays: Sequence[Array]) -> Array:
         """The rows of all logs, filtered and thinned, shape (rows, BLOCKS, ...)."""
         parts = []
-        for x, log, (at, step) in zip(arrays, self._logs, self._at, strict=True):
-            h, cutoff = step * log.h, ROW_BAND * self._cutoff
-            stride = max(1, round(0.5 / (cutoff * h)))
-            parts.append(low_pass(x.reshape(*at.shape, *x.shape[1:]), cutoff, h)[stride // 2 :: stride])
+        for x, log, cutoff, (at, step) in zip(arrays, self._logs, self._cutoffs, self._at, strict=True):
+            h, width = step * log.h, ROW_BAND * cutoff
+            stride = max(1, round(0.5 / (width * h)))
+            parts.append(low_pass(x.reshape(*at.shape, *x.shape[1:]), width, h)[stride // 2 :: stride])
         return np.concatenate(parts)
 
     def _typical_inertia(self, motions: Sequence[Motion], B: Array) -> Array:

@@ -196,7 +196,8 @@ def _factors(plant: Plant, evidence: Evidence) -> Iterator[Hypothesis]:
             return np.exp(np.where(np.isin(np.arange(len(names)), at), exponent, 0.0))
 
         exponent = _least(lambda x, f=factors: evidence.score(np.diag(f(x)), held_out=False).nats, FACTORS)  # type: ignore[misc]
-        if abs(exponent) > np.log(COMMON if len(at) > 1 else SCALE):
+        # at the ends of the factors no torque at all fits best, or an endless one: no unit explains that
+        if np.log(COMMON if len(at) > 1 else SCALE) < abs(exponent) < 0.99 * FACTORS[-1]:
             also = ", or masses of the file that are wrong by it" if len(at) > 1 else ""
             text = (
                 f"the torque is {np.exp(exponent):.3g} times the column (multiply log.scale of the column by it: unit, "

@@ -21,7 +21,7 @@ from servoctl.identification.equations import Equations
 from servoctl.identification.findings import Finding, delay_findings, findings_of
 from servoctl.identification.log import Log, read_logs, simulated_machine
 from servoctl.identification.result import Identification
-from servoctl.identification.rows import FitRows, Raw, cutoff_of, decimated, raw_rows, thinned
+from servoctl.identification.rows import SHARE, FitRows, Raw, cutoff_of, decimated, highest_of, raw_rows, thinned
 from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit, Solved
 from servoctl.identification.table import read_tables
@@ -200,9 +200,10 @@ def identify(
     paths = [Path(path) for path in ([runs] if isinstance(runs, str | PathLike) else runs)]
     run, logs, columns = _read(paths, None if classes is None else Path(classes), config, overrides)
     machine = run.system.model.plant
-    cutoff = cutoff_of(logs) if bandwidth is None else bandwidth
-    if not 0.0 < cutoff < 0.5 / logs[0].h:
-        raise ConfigError(f"--bandwidth {cutoff:g}: expected a frequency from 0 to {0.5 / logs[0].h:g} Hz")
+    cutoff, highest = cutoff_of(logs) if bandwidth is None else bandwidth, max(highest_of(log.h) for log in logs)
+    if not 0.0 < cutoff <= highest:
+        expected = f"a frequency from 0 to {highest:g} Hz, {0.5 * SHARE:g} of the rate of the rows"
+        raise ConfigError(f"--bandwidth {cutoff:g}: expected {expected}")
     logs = [decimated(log, cutoff) for log in logs]
     findings: list[Finding] = []
     if columns is not None:

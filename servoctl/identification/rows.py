@@ -88,6 +88,11 @@ def _sections(relative: float) -> Array:
     return sections
 
 
+def highest_of(h: float) -> float:
+    """The highest cut-off frequency of a log [Hz], by the spacing of its rows [s]."""
+    return SHARE * 0.5 / h
+
+
 def bandwidth(q: Array, h: float) -> float:
     """The cut-off frequency of positions [Hz]: `TIMES` that below which lies most of the power of the acceleration.
 
@@ -111,7 +116,7 @@ def bandwidth(q: Array, h: float) -> float:
             hum = (one > LINE * median_filter(one, NEARBY)) & (frequency > 2.0 * fastest)
             acceleration = np.cumsum(frequency**4 * np.where(hum, 0.0, motion))
             longest = max(longest, TIMES * float(frequency[np.searchsorted(acceleration, MOST * acceleration[-1])]))
-    lowest, highest = CYCLES / (rows * h), SHARE * 0.5 / h
+    lowest, highest = CYCLES / (rows * h), highest_of(h)
     return float(np.clip(longest, min(lowest, highest), highest))
 
 
@@ -148,7 +153,7 @@ class FitRows:
 
 
 def cutoff_of(logs: Sequence[Log]) -> float:
-    """The cut-off frequency for logs [Hz]: the largest that one of them needs."""
+    """The cut-off frequency for logs [Hz]: the largest that one of them needs; a slower log has its own highest."""
     return max(bandwidth(log.q, log.h) for log in logs)
 
 
@@ -192,6 +197,7 @@ def thinned(raw: Sequence[Raw], delays: Array, cutoff: float, freedom: int) -> F
 
 def _thinned(number: int, raw: Raw, delay: float, cutoff: float) -> dict[str, Array]:
     # the filter is the same linear map of all columns, its ends included: what holds before it holds after it
+    cutoff = min(cutoff, highest_of(raw.log.h))
     log, found, stride = raw.log, raw.evaluated, max(1, round(0.5 / (cutoff * raw.log.h)))
     at = np.arange(stride // 2, len(raw.motion), stride)
     if len(at) < FEWEST:
@@ -227,9 +233,11 @@ def filtered_motion(log: Log, cutoff: float) -> Motion:
     Raises:
         ConfigError: The log is too short for this frequency.
     """
+    highest = highest_of(log.h)
+    cutoff = min(cutoff, highest)
     q = low_pass(log.q, cutoff, log.h)
     v, a = derivatives(q, log.h)
-    sharp, _ = derivatives(low_pass(log.q, min(WIDER * cutoff, SHARE * 0.5 / log.h), log.h), log.h)
+    sharp, _ = derivatives(low_pass(log.q, min(WIDER * cutoff, highest), log.h), log.h)
     fastest = maximum_filter1d(np.abs(v), round(1.0 / (cutoff * log.h)), axis=0)
     rubbing = np.where(fastest > CREEP * FRICTION_SPEED, sharp, v)
     end = max(HALF, round(SETTLED / (cutoff * log.h)))

@@ -245,7 +245,9 @@ class Solved:
         for _ in range(ROUNDS):
             W = (Y * weight[:, :, None]).reshape(weight.size, count + len(used))
             y = -(rows.residual[fitted] * weight).ravel()
-            change, self._covariance, determined, noise = _solve(W, y, self._size, before, rows.freedom / n)
+            change, self._covariance, determined, noise = _solve(
+                W, y, self._size, before, rows.freedom / n, rows.log[fitted]
+            )
             self._weight = weight.max(axis=0)
             left = rows.residual[fitted] + Y @ change
             weight = _weights(left, alike=rows.freedom < n)
@@ -316,7 +318,32 @@ def _spread(left: Array) -> Array:
     return np.where(spread > 0.0, spread, np.sqrt(np.mean(left**2, axis=0)))
 
 
-def _solve(W: Array, y: Array, size: Array, before: Array, share: float) -> tuple[Array, Array, int, float]:
+def _repeated(left: Array, directions: Array, log: Array) -> Array:
+    """Factors on variances because what is left of a row resembles what is left of those before it; at least 1.
+
+        var(U^T e) = s^2 (1 + 2 sum_l rho_l sum_k U_k U_k+l),   rho_l: correlation of what is left at a lag of l rows
+
+    Noise of torques that is slower than the rows, as of a motor that gets warm or a cable, tells less than its rows are
+    many. Lags count up to the first one whose correlation chance explains.
+
+    Args:
+        left: What is left, shape (times, n).
+        directions: U, columns of unit length, shape (times, n, directions).
+        log: Number of the log of each time, shape (times,).
+    """
+    factors, chance = np.ones(directions.shape[2]), 2.0 / np.sqrt(len(left))
+    for e, U in zip(left.T, directions.swapaxes(0, 1), strict=True):
+        power = max(float(e @ e), 1e-300)
+        for lag in range(1, len(e)):
+            same = log[lag:] == log[:-lag]
+            correlation = float((e[lag:] * e[:-lag]) @ same) / power
+            if correlation < chance:
+                break
+            factors += 2.0 * correlation * np.einsum("ki,ki,k->i", U[lag:], U[:-lag], same)
+    return np.maximum(factors, 1.0)
+
+
+def _solve(W: Array, y: Array, size: Array, before: Array, share: float, log: Array) -> tuple[Array, Array, int, float]:
     """The change of the unknowns, its covariance, the number of determined combinations, and the noise of the rows.
 
     Args:
@@ -325,6 +352,7 @@ def _solve(W: Array, y: Array, size: Array, before: Array, share: float) -> tupl
         size: Standard deviations of the prior, shape (unknowns,).
         before: Mean of the prior, shape (unknowns,).
         share: Share of the rows that are independent.
+        log: Number of the log of each time, shape (times,); the rows of one time stand together.
     """
     U, S, V = np.linalg.svd(W * size, full_matrices=False)
     known = S / S[0] > 1e-9 if len(S) and S[0] > 0.0 else np.zeros(len(S), dtype=bool)
@@ -336,6 +364,7 @@ def _solve(W: Array, y: Array, size: Array, before: Array, share: float) -> tupl
     gain = np.where(known, S**2 / np.maximum(S**2 + noise**2, 1e-300), 0.0)
     weights = V.T @ (gain * plain + (1.0 - gain) * mean)
     weights += before / size - V.T @ mean  # directions outside the rows of V
-    spread = 1.0 - gain
+    times = len(log), len(y) // len(log)
+    spread = np.minimum((1.0 - gain) * _repeated(left.reshape(times), U.reshape(*times, len(S)), log), 1.0)
     full = np.eye(len(size)) - V.T @ V + (V.T * spread) @ V
     return size * weights, size[:, None] * full * size, int(np.sum(gain > 0.9)), noise
