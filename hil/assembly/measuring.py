@@ -102,6 +102,7 @@ def make_sensing(
         rank_tolerance=rank_tolerance,
         filtered=values.velocity == "filter",
         filter_time=values.velocity_filter,
+        carried=values.safety.lost,
         residual_tolerance=values.safety.residual_tolerance,
         motion=prediction,
         tracking=tracking,

@@ -4,7 +4,8 @@ Design: C computes it, from the samples in the arrays of a struct to the state a
 these become sentences. The state of sensing lives in that struct alone, whether C or Python has read the frames. Each
 sample is checked by itself, then extrapolated to the present instant with its speed, and only then are the samples
 combined. So one bad sample is simply left out. A channel without a new sample for `OLD` periods follows the model
-instead, with the torques that were sent; the safety rules limit how old a sample may become.
+instead, with the torques that were sent; the safety rules limit how old a sample may become. Where drives are off, and
+some answer no more, the model says nothing: their last samples hold.
 """
 
 import math
@@ -118,6 +119,7 @@ class Sensing:
         filtered: Whether speeds are computed from positions even if the drives measure speeds.
         filter_time: Time constant of that filter [s]; None: two periods, or two intervals of a slower channel.
         skew: Uncertainty of a sample's age [s]; None: one period.
+        carried: Longest time for which a sample is carried on at its speed where the model says nothing [s].
         residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
         motion: Predicts the motion under the last torques; None: speeds stay constant between ticks, and stuck
             encoders are not detected.
@@ -139,6 +141,7 @@ class Sensing:
         filtered: bool = False,
         filter_time: float | None = None,
         skew: float | None = None,
+        carried: float = math.inf,
         residual_tolerance: float | None = None,
         motion: Prediction | None = None,
         tracking: TrackingMonitor | None = None,
@@ -162,7 +165,7 @@ class Sensing:
         c = self.struct.c
         c.n, c.m, c.channels, c.filtered, c.period = n, m, count, filtered, round(period * SECOND)
         c.skew = period if skew is None else skew
-        c.old = round(OLD * period * SECOND) / SECOND
+        c.old, c.carried = round(OLD * period * SECOND) / SECOND, carried
         c.residual_tolerance = math.nan if residual_tolerance is None else residual_tolerance
         c.tracking = self.struct.ffi.NULL if tracking is None else tracking.struct.c
         c.verdict = self.struct.array("sense_verdict", 2 * count + 2)  # two of each channel, and two of all together

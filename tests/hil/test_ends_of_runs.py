@@ -29,6 +29,15 @@ def test_rows_go_on_until_drives_are_off_brakes_closed_and_the_machine_rests(end
     assert (np.diff(played["t"]) < 0.003).all(), "no gap between the last tick and the rows after it"
 
 
+def test_a_drive_that_answers_no_more_stands_where_its_last_sample_was() -> None:
+    """A MIT drive is off while its brake closes, and its slide falls; its last speed went on while the hinges drift."""
+    played = play("S", stop_at=0.5)
+    rows = played.rows_in("over") & (played["age.F4"] > 0.1)
+    assert played["age.F4"][rows][-1] > 0.5 and abs(played["true_v.q4"][rows][-1]) < 1e-6
+    assert np.ptp(played["q.q4"][rows]) < 1e-9 and np.abs(played["v.q4"][rows]).max() < 1e-9
+    assert np.abs(played["q.q4"] - played["true_q.q4"])[rows].max() < 0.08  # of 73 mm that it falls
+
+
 def test_rows_go_on_no_longer_than_the_config_says() -> None:
     times = {}
     for after in (0, 0.3):

@@ -177,6 +177,7 @@ def read(machine: Machine, seed: int, counts: Counter[Found]) -> None:
     channels, plant, m = machine.channels(chance), machine.plant, len(machine.plant.actuators)
     limits, share, estimated = np.full(m, chance.choice((5.0, 20.0))), chance.choice((0.05, 0.3)), chance.random() < 0.5
     options = {"filtered": chance.random() < 0.2, "residual_tolerance": chance.choice((None, None, 1e-3))}
+    options["carried"] = chance.choice((1.6 * T, 3 * T, math.inf))
     motion = machine.motion if chance.random() < 0.9 else None
     monitor = TrackingMonitor(machine.observer, channels[:m], limits, share, T, estimated)
     sensing = Sensing(

@@ -362,6 +362,7 @@ class Textbook:
     ) -> None:
         self.h, self.solve, self.motion, self.windows = sensing.displacements, sensing.coordinates, motion, windows
         self.plant, self.period, self.tolerance = plant, period, options.get("residual_tolerance")
+        self.carried = options.get("carried", math.inf)
         self.q, self.v = (sensing.struct.arrays[name].copy() for name in "qv")
         self.now, self.row, filtered = 0, 0, options.get("filtered", False)
         self.asked: dict[Feedback, list[int]] = {Feedback.SYNC: [-1] * 8, Feedback.REPLY: [-1] * 8}
@@ -404,9 +405,11 @@ class Textbook:
                 continue
             age = (now - joint.accepted.time) / NS
             follows = age > round(1.5 * self.period * NS) / NS and not new and math.isfinite(speed)
-            y.append(float(there) if follows else joint.accepted.position + joint.rate * age)
-            speeds.append(speed if follows else joint.rate)
-            slack.append(abs(joint.rate) * self.period + abs(joint.rate - joint.before) * min(age, 1.0))
+            carried = min(age, self.carried)
+            y.append(float(there) if follows else joint.accepted.position + joint.rate * carried)
+            speeds.append(speed if follows else joint.rate if carried == age else 0.0)
+            late = abs(joint.rate) * self.period + abs(joint.rate - joint.before) * min(age, 1.0)
+            slack.append(late + abs(joint.rate) * (age - carried))
         complete = not any(map(math.isnan, y))
         if not complete:
             ahead = self.h(self.plant, q + carry * v)

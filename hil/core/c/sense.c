@@ -56,11 +56,12 @@ static double find_start(sensing *s, double t, double elapsed, int free)
 }
 
 /* Displacement, speed and age of a channel at the present instant; returns whether it has sent a sample. Without a new
-   one for `old` the channel follows the model instead. */
+   one for `old` the channel follows the model instead. Where that says nothing, as while brakes close, a sample is carried
+   on at its speed for `carried`; then the joint counts as standing there. */
 static int read_channel(sensing *s, int i, long long now)
 {
   int accepted = 0;
-  double age, rate;
+  double age, rate, carried;
   if (s->sample_time[i] != NEVER) {
     long long time = sampled(s, i, now);
     accepted = time != s->seen[i] && accept(s, i, time);
@@ -73,13 +74,15 @@ static int read_channel(sensing *s, int i, long long now)
     return 0;
   }
   s->ages[i] = age = seconds(now - s->accepted_time[i]);
-  s->displacements[i] = s->accepted_position[i] + rate * age;
+  carried = age < s->carried ? age : s->carried;
+  if (carried < age) s->speeds[i] = 0.0;
+  s->displacements[i] = s->accepted_position[i] + rate * carried;
   if (age > s->old && !accepted && is_finite(s->expected[i])) {
     s->displacements[i] = predicted_positions(s)[i];
     s->speeds[i] = s->expected[i];
   }
-  /* error of the extrapolation: the uncertain age, and the change of the speed since the sample */
-  s->slack[i] = fabs(rate) * s->skew + fabs(rate - s->before[i]) * (age < 1.0 ? age : 1.0);
+  /* error of the extrapolation: the uncertain age, the change of the speed since the sample, and motion after `carried` */
+  s->slack[i] = fabs(rate) * s->skew + fabs(rate - s->before[i]) * (age < 1.0 ? age : 1.0) + fabs(rate) * (age - carried);
   return 1;
 }
 

@@ -65,7 +65,8 @@ typedef struct { /* the windows in which the motion is compared with the model: 
 typedef struct { /* hil.sensing.sensing.Sensing */
   int n, m, channels, filtered, linear, constant, predicts;
   long long period, now, read; /* period of the ticks; times of the last finite state, and of the last reading [ns] */
-  double skew, old, residual_tolerance;   /* NaN: by the resolutions */
+  double skew, old, carried;              /* carried: longest time for which a sample is [s] */
+  double residual_tolerance;              /* NaN: by the resolutions */
   double ahead;  /* time by which the law gets the state ahead [s]; 0: it gets that of now */
   int evenly;    /* whether it gets the positions at the moment when the tick was due instead */
   sense_channel *channel;
