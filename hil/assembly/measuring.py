@@ -1,6 +1,6 @@
-"""How the nodes of a config measure, how its drives are tested, and how they brake by themselves."""
+"""How the nodes of a config measure, and how its drives brake by themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -10,19 +10,14 @@ import numpy as np
 from hil.assembly.settings import HilSettings
 from hil.drives.base import Drive, Node
 from hil.drives.settings import DriveSettings, Quantity
-from hil.safety.pose_hold import Guiding
-from hil.safety.proof import ProofPlan
-from hil.safety.watchdog_test import WatchdogTest
 from hil.sensing.channels import Channel
-from hil.sensing.gravity import Hold, accelerations, task_errors
+from hil.sensing.gravity import Hold, accelerations
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.assembly.run import Run
-from servoctl.config.hil import Hil, Safety
-from servoctl.mechanics.friction import friction_of
+from servoctl.config.hil import Hil
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
 
@@ -131,97 +126,6 @@ def _rate_errors(sensing: Sensing, largest: Array, t: float, q: Array) -> Array:
     """Errors of v at a pose by each sample's largest rate error `largest` [joint unit/s], shape (nodes, n)."""
     errors: Array = (sensing.coordinates.inverse(t, q) * largest).T
     return errors
-
-
-def resolved_steps(
-    model: Model, sensing: Sensing, nodes: Sequence[Node], values: Hil, state: State
-) -> Mapping[str, tuple[float, float]]:
-    """Task row -> steps of its violation and of its rate by quantisation and noise, in the row's units.
-
-    Each sample is moved by its error to both sides, which is one step of quantisation. The steps of all samples add up.
-
-    `state`: state at which the steps are computed.
-    """
-    steps: dict[str, tuple[float, float]] = {}
-    inverse = sensing.coordinates.inverse(state.t, state.q)
-    positions, rates = ((inverse * errors).T for errors in sample_errors(values, nodes))
-    still = np.zeros(len(state.q))
-    for dq, dv in [*((move, still) for move in positions), *((still, move) for move in rates)]:
-        above = task_errors(model, State(state.t, state.q + dq, state.v + dv))
-        below = task_errors(model, State(state.t, state.q - dq, state.v - dv))
-        for name, pair in above.items():
-            step = np.abs(np.subtract(pair, below[name]))
-            violation, rate = steps.get(name, (0.0, 0.0))
-            steps[name] = violation + float(np.nan_to_num(step[0])), rate + float(np.nan_to_num(step[1]))
-    return steps
-
-
-def speed_steps(values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Array:
-    """Steps in which speeds are seen, shape (nodes,) [joint unit/s]: those of the wire, or of a filtered position."""
-    visible = np.array([node.visible() for node in nodes])
-    speeds = np.array([node.quantum()[1] for node in nodes])
-    filters = np.array(sensing.filter_times[: len(nodes)])
-    # a step of position moves the filtered speed by (1 - p)^2 / T: see `c/samples.c`
-    filtered = visible * (1.0 - np.exp(-2.0 * values.period / filters)) ** 2 / values.period
-    return np.where(np.isnan(speeds) | sensing.filtered, filtered, speeds)
-
-
-QUARTER = 0.01  # [s] shortest time for which a torque of the test in stage zero keeps its sign
-BLUR = 0.02  # [s] time over which a speed by an encoder shows one of its steps
-TURN, TRAVEL = 0.005, {"m": 0.001}  # largest motion of a test: of a joint that turns [rad], and by unit
-
-
-def proof_plan(values: Hil, plant: Plant, drives: Sequence[Drive], sensing: Sensing) -> ProofPlan:
-    """How stage zero tests the drives."""
-    units, friction = sensing.displacements.units[: len(drives)], friction_of(plant)
-    visible = np.array([drive.visible() for drive in drives])
-    _, speeds, torques = np.array([drive.quantum() for drive in drives]).T
-    period, differenced = values.period, np.isnan(speeds) | sensing.filtered
-    filters = np.array(sensing.filter_times[: len(drives)])
-    by_positions, steps = bool(differenced.any()), speed_steps(values, drives, sensing)
-    # a filtered speed lags by tau - T/2: see `c/samples.c`
-    lag = max(0.0, float(filters[differenced].max()) - period / 2) if by_positions else 0.0
-    return ProofPlan(
-        dry=np.zeros(len(drives)) if friction is None else np.array(friction.coulomb),
-        position_step=visible,
-        speed_step=np.where(differenced, steps, np.fmax(steps, visible / BLUR)),
-        torque_step=np.nan_to_num(torques),
-        travel=_travel(units),
-        quarter=max(QUARTER, 4 * period + (4 * period + lag if by_positions else 0.0)),
-        units=units,
-        lag=lag,
-        measures_speed=not by_positions,
-    )
-
-
-def watchdog_tests(drives: Sequence[Drive], hold: Hold, units: Sequence[str]) -> list[WatchdogTest]:
-    """The tests of the watchdogs. `hold`: of the start pose; `units`: of the displacements, those of drives first."""
-    units = units[: len(drives)]
-    each = zip(drives, hold.u.tolist(), hold.let_go.tolist(), _travel(units).tolist(), units, strict=True)
-    return [WatchdogTest(*values) for values in each]
-
-
-def _travel(units: Sequence[str]) -> np.ndarray:
-    return np.array([TRAVEL.get(unit, TURN) for unit in units])
-
-
-HEADROOM = 1.5  # while a hand guides, each drive may make at least this times the torque that holds the start pose
-
-GRIP = 0.005
-"""Torque at which the machine gives way to a hand [share of torque_limit]; two steps of the torque if that is more."""
-
-
-def guiding_of(safety: Safety, drives: Sequence[Drive], held: Array) -> Guiding:
-    """How a machine feels in the hand.
-
-    `safety`: section `hil.safety` of the config; `held`: torques that hold the start pose [actuator units].
-    """
-    limits, grip = [], []
-    for drive, torque in zip(drives, held.tolist(), strict=True):
-        largest = drive.settings.torque_limit
-        limits.append(min(largest, max(safety.float_torque * largest, HEADROOM * abs(torque))))
-        grip.append(max(GRIP * largest, 2.0 * drive.quantum()[2]))
-    return Guiding(safety.float_damping, limits, grip)
 
 
 SHARE = 0.5  # part of what gravity leaves of each torque limit that a ramp uses: the inertia differs from pose to pose

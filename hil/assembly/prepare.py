@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import make_sensing, position_noise, proof_plan, speed_steps, with_decelerations
+from hil.assembly.measuring import make_sensing, position_noise, with_decelerations
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import check_fall, refuse_fall
@@ -161,7 +161,7 @@ def _check_limits(setup: RigSetup) -> None:
     """
     loaded, settings, values = setup.loaded, setup.settings, setup.settings.values
     order, problems = [drive.actuator for drive in values.drives], []
-    positions, steps = setup.positions(setup.start.q), speed_steps(values, setup.drives, setup.sensing).tolist()
+    positions, steps = setup.positions(setup.start.q), setup.speed_steps.tolist()
     finer = "raise hil.velocity_filter" if setup.sensing.filtered else "take a finer encoder, or another gear"
     for drive, position, step, unit in zip(settings.drives, positions, steps, setup.units, strict=False):
         path, (lower, upper) = ("hil", "drives", order.index(drive.name)), drive.position_limits
@@ -202,8 +202,8 @@ def _abrupt_references(setup: RigSetup) -> Iterator[str]:
 def _at_the_edge(setup: RigSetup) -> Iterator[str]:
     """Notes on drives whose start pose is so near a limit that the test in stage zero may pass it."""
     order, drives = [drive.actuator for drive in setup.settings.values.drives], setup.settings.drives
-    travels = proof_plan(setup.settings.values, setup.plant, setup.drives, setup.sensing).travel
-    for drive, y, travel, unit in zip(drives, setup.positions(setup.start.q), travels, setup.units, strict=False):
+    positions, travels = setup.positions(setup.start.q), setup.proof.travel
+    for drive, y, travel, unit in zip(drives, positions, travels, setup.units, strict=False):
         room = min(y - drive.position_limits[0], drive.position_limits[1] - y)
         if room < travel:
             place = setup.loaded.where("hil", "drives", order.index(drive.name), "position_limits")

@@ -7,19 +7,22 @@ from functools import cached_property
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import guiding_of, proof_plan, resolved_steps
+from hil.assembly.measuring import sample_errors
 from hil.assembly.settings import HilSettings
 from hil.core.controller import Controller
 from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
 from hil.safety.plan import RunPlan, Stage
-from hil.safety.pose_hold import FASTEST_POLE
+from hil.safety.pose_hold import FASTEST_POLE, Guiding
+from hil.safety.proof import ProofPlan
 from hil.safety.rules import Rule
-from hil.sensing.gravity import GravityCompensation, StaticBalance, falls_without_torque, task_errors
+from hil.safety.watchdog_test import WatchdogTest
+from hil.sensing.gravity import GravityCompensation, Hold, StaticBalance, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.run import Run
 from servoctl.config.load import LoadedConfig
+from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
@@ -34,6 +37,15 @@ TICKS = 3000  # ticks in which the law is followed on the model; what comes late
 TICKS_IN_NUMPY = 200  # the same for a plant that cannot be compiled
 
 POSES = 32  # poses of the task, or of the range of the joints, that are judged
+
+QUARTER = 0.01  # [s] shortest time for which a torque of the test in stage zero keeps its sign
+BLUR = 0.02  # [s] time over which a speed by an encoder shows one of its steps
+TURN, TRAVEL = 0.005, {"m": 0.001}  # largest motion of a test: of a joint that turns [rad], and by unit
+
+HEADROOM = 1.5  # while a hand guides, each drive may make at least this times the torque that holds the start pose
+
+GRIP = 0.005
+"""Torque at which the machine gives way to a hand [share of torque_limit]; two steps of the torque if that is more."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,19 @@ class RigSetup:
         return self.run.loaded
 
     @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Drives, then encoder nodes."""
+        return *self.drives, *self.sensors
+
+    @property
     def bounds(self) -> SafetyBounds:
         """Limits beyond which an event is reported."""
         return SafetyBounds(self.settings.values.period, self.settings.values.safety)
+
+    @cached_property
+    def hold(self) -> Hold:
+        """What holds the start pose."""
+        return self.gravity_compensation(self.start.t, self.start.q)
 
     @cached_property
     def balance(self) -> StaticBalance:
@@ -191,14 +213,96 @@ class RigSetup:
         system = self.loop.system
         return task_errors(self.model, State(max(t, ENGAGE_TIME), q, v), system.acting.low_priority_rows)
 
+    def _resolved_steps(self) -> dict[str, tuple[float, float]]:
+        """Task row -> steps of its violation and of its rate by quantisation and noise, at the start pose.
+
+        Each sample is moved by its error to both sides, which is one step of quantisation. The steps of all add up.
+        """
+        steps: dict[str, tuple[float, float]] = {}
+        (t, q, v), still = self.start, np.zeros(self.model.n)
+        inverse = self.sensing.coordinates.inverse(t, q)
+        positions, rates = ((inverse * errors).T for errors in sample_errors(self.settings.values, self.nodes))
+        for dq, dv in [*((move, still) for move in positions), *((still, move) for move in rates)]:
+            above = task_errors(self.model, State(t, q + dq, v + dv))
+            below = task_errors(self.model, State(t, q - dq, v - dv))
+            for name, pair in above.items():
+                step = np.abs(np.subtract(pair, below[name]))
+                violation, rate = steps.get(name, (0.0, 0.0))
+                steps[name] = violation + float(np.nan_to_num(step[0])), rate + float(np.nan_to_num(step[1]))
+        return steps
+
+    @cached_property
+    def speed_steps(self) -> Array:
+        """Steps in which speeds of drives show, shape (m,) [joint unit/s]: of the wire, or of filtered positions."""
+        period, sensing = self.settings.values.period, self.sensing
+        visible, (_, speeds, _) = self._visible, self._quanta
+        filters = np.array(sensing.filter_times[: len(self.drives)])
+        # a step of position moves the filtered speed by (1 - p)^2 / T: see `c/samples.c`
+        filtered = visible * (1.0 - np.exp(-2.0 * period / filters)) ** 2 / period
+        return np.where(np.isnan(speeds) | sensing.filtered, filtered, speeds)
+
+    @property
+    def _visible(self) -> Array:
+        """Smallest motion that the encoder of each drive shows, shape (m,) [joint units]."""
+        return np.array([drive.visible() for drive in self.drives])
+
+    @property
+    def _quanta(self) -> Array:
+        """Steps of position, velocity and torque on the wire of each drive, shape (3, m)."""
+        return np.array([drive.quantum() for drive in self.drives]).T
+
+    @property
+    def _travel(self) -> Array:
+        """Largest motion of each joint while its drive is tested, shape (m,) [joint units]."""
+        return np.array([TRAVEL.get(unit, TURN) for unit in self.units[: len(self.drives)]])
+
+    @cached_property
+    def proof(self) -> ProofPlan:
+        """How stage zero tests the drives."""
+        m, period, sensing, friction = (
+            len(self.drives),
+            self.settings.values.period,
+            self.sensing,
+            friction_of(self.plant),
+        )
+        _, speeds, torques = self._quanta
+        differenced = np.isnan(speeds) | sensing.filtered
+        by_positions = bool(differenced.any())
+        # a filtered speed lags by tau - T/2: see `c/samples.c`
+        filters = np.array(sensing.filter_times[:m])[differenced]
+        lag = max(0.0, float(filters.max()) - period / 2) if by_positions else 0.0
+        return ProofPlan(
+            dry=np.zeros(m) if friction is None else np.array(friction.coulomb),
+            position_step=self._visible,
+            speed_step=np.where(differenced, self.speed_steps, np.fmax(self.speed_steps, self._visible / BLUR)),
+            torque_step=np.nan_to_num(torques),
+            travel=self._travel,
+            quarter=max(QUARTER, 4 * period + (4 * period + lag if by_positions else 0.0)),
+            units=self.units[:m],
+            lag=lag,
+            measures_speed=not by_positions,
+        )
+
+    @cached_property
+    def watchdog_tests(self) -> list[WatchdogTest]:
+        """The tests of the drives' watchdogs."""
+        parts = self.drives, self.hold.u.tolist(), self.hold.let_go.tolist(), self._travel.tolist(), self.units
+        return [WatchdogTest(*values) for values in zip(*parts, strict=False)]
+
+    def _guiding(self) -> Guiding:
+        """How the machine feels in the hand."""
+        safety, (_, _, steps) = self.settings.values.safety, self._quanta
+        limits = np.maximum(safety.float_torque * self.torque_limits, HEADROOM * np.abs(self.hold.u))
+        grip = np.fmax(GRIP * self.torque_limits, 2.0 * steps)
+        return Guiding(safety.float_damping, np.minimum(self.torque_limits, limits).tolist(), grip.tolist())
+
     def plan(self, stage: Stage, duration: float | None) -> RunPlan:
         """The plan for the stages of a run.
 
         `stage`: last stage. `duration`: time in the last stage [s]; None: that of the config.
         """
         safety, law = self.settings.values.safety, self.loop.system.acting
-        guided, held = stage is Stage.FLOAT, self.gravity_compensation(0.0, self.start.q).u
-        nodes = (*self.drives, *self.sensors)
+        guided = stage is Stage.FLOAT
         return RunPlan(
             stage,
             duration=self.run.settings.duration if duration is None else duration,
@@ -208,7 +312,7 @@ class RigSetup:
             hold=self.gravity_compensation,
             errors=self.task_errors,
             stops_on=law.stops_on,
-            resolved=resolved_steps(self.model, self.sensing, nodes, self.settings.values, self.start),
-            guiding=guiding_of(safety, self.drives, held) if guided else None,
-            proof=proof_plan(self.settings.values, self.plant, self.drives, self.sensing),
+            resolved=self._resolved_steps(),
+            guiding=self._guiding() if guided else None,
+            proof=self.proof,
         )

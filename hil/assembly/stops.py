@@ -131,7 +131,7 @@ def _let_go(setup: RigSetup, t: float, q: Array, v: Array, free: Sequence[int]) 
 
 def check_fall(setup: RigSetup) -> Iterator[str]:
     """A note on what holds a machine that falls without torque; ConfigError if neither brakes nor motors hold it."""
-    balance, drives, start = setup.balance, setup.settings.drives, setup.start
+    balance, drives, hold = setup.balance, setup.settings.drives, setup.hold
     if not balance.falls:
         return
     where = setup.loaded.where("hil", "drives")
@@ -149,7 +149,6 @@ def check_fall(setup: RigSetup) -> Iterator[str]:
             if free
             else f"{where}: {falls}{still} (no brake can hold it: choose a start pose that holds by itself)"
         )
-    hold = setup.gravity_compensation(start.t, start.q)
     if not hold.holds:
         raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
     units = list(setup.plant.actuators.values())

@@ -53,7 +53,7 @@ class Logbook:
         state, self.command, self.values = numbers[1 : begins[0]], numbers[begins[0] : begins[1]], numbers[begins[1] :]
         times = np.zeros(len(TIMES))
         columns = [*self._of_loop(numbers), *self._shown(TIMES, times), *self._of_drives(setup, controller)]
-        names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
+        names = [node.settings.name for node in setup.nodes]
         self.timing = timing = TickStatistics(nanoseconds(setup.settings.values.period), names)
         # column -> unit of those that only a simulated plant has: see `Emulator.truth`
         coordinates, actuators = dict(plant.coordinates), dict(plant.actuators)
@@ -102,8 +102,7 @@ class Logbook:
         machine, shown = self._machine, self._shown
         x, actuators = machine.arrays, dict(self._loop.system.model.plant.actuators)
         yield from shown({f"law.{name}": unit for name, unit in actuators.items()}, controller.row)
-        nodes = (*setup.drives, *setup.sensors)
-        yield from shown({f"age.{node.settings.name}": "s" for node in nodes}, x["ages"])
+        yield from shown({f"age.{node.settings.name}": "s" for node in setup.nodes}, x["ages"])
         yield from shown({f"position.{name}": "" for name in actuators}, x["position"])
         yield from shown({f"speed.{name}": "" for name in actuators}, x["velocity"])
         yield from shown({f"torque.{name}": unit for name, unit in actuators.items()}, x["torque"])

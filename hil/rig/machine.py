@@ -118,7 +118,7 @@ class CompiledTick(Struct):
 
     def __init__(self, setup: RigSetup, controller: Controller) -> None:
         self.drives, self.sensing = setup.drives, setup.sensing  # drives in the order of the actuators
-        self.nodes = nodes = (*setup.drives, *setup.sensors)  # drives, then encoder nodes
+        self.nodes = nodes = setup.nodes  # drives, then encoder nodes
         n, m, channels = len(controller.tick.q), len(setup.drives), len(nodes)
         sizes = {"n": n, "m": m, "channels": channels, "1": 1, "m m": m * m, "gauges": len(GAUGES) * channels}
         super().__init__("tick", sizes, self.sensing.calls)

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 
 from hil.assembly.emulation import Environment
-from hil.assembly.measuring import watchdog_tests
 from hil.assembly.setup import RigSetup
 from hil.core.constants import NEVER
 from hil.drives.base import Condition, Feedback, Node, Sample, Steps
@@ -60,7 +59,7 @@ class CanRig(DriveRig):
         self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Stage, evenly: bool
     ) -> None:
         values, start = setup.settings.values, setup.start
-        self.drives, self._nodes, self._dispatch = list(setup.drives), [*setup.drives, *setup.sensors], dispatch
+        self.drives, self._nodes, self._dispatch = list(setup.drives), setup.nodes, dispatch
         self._sensing, self._start, self._period = setup.sensing, start, values.period
         self.sends = stage not in UNPOWERED
         self._asks = self.sends or stage is Stage.CALIBRATE  # whether nodes are asked for samples
@@ -76,11 +75,10 @@ class CanRig(DriveRig):
         self._mutes = any(drive.enabled_by_command for drive in self.drives)
         self._truth, self.true = environment.truth, list[float]()
         self._alone = environment.lockstep  # whether no other master can be on the buses
-        hold = setup.gravity_compensation(0.0, start.q, start.v)  # of the start pose, while watchdogs are tested
-        inertia = np.diag(hold.inertia)
+        inertia = np.diag(setup.hold.inertia)
         response = np.divide(self._period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
         self.ladder = Ladder(self.drives, response)
-        self._holding, self._watchdog_tests = hold.u.tolist(), watchdog_tests(self.drives, hold, setup.units)
+        self._holding, self._watchdog_tests = setup.hold.u.tolist(), setup.watchdog_tests
         self.bring_up = BringUp(dispatch, nanoseconds(values.period), setup.bounds.stale_age)
         self._enabling: Handshake | None = None
         self._guided = False

@@ -24,7 +24,7 @@ DURATION = 20.0  # [s] default time for the motion by hand
 def refuse_unreadable(setup: RigSetup) -> None:
     """Refuses drives that answer only to commands of torque; ConfigError if there is one; names all."""
     silent: dict[str, list[str]] = {}
-    for node in (*setup.drives, *setup.sensors):
+    for node in setup.nodes:
         if not node.readable:
             silent.setdefault(node.settings.protocol, []).append(node.settings.name)
     if silent:
@@ -72,7 +72,7 @@ class HandCalibration:
     """Collects the samples of a run in which a hand moves the machine, and judges them at its end."""
 
     def __init__(self, setup: RigSetup) -> None:
-        self._setup, self._motion = setup, HandMotion((*setup.drives, *setup.sensors))
+        self._setup, self._motion = setup, HandMotion(setup.nodes)
         self.take = self._motion.add
         self.axes: list[CalibratedAxis] = []  # what was found about each drive; empty before `judge`
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hil.assembly.measuring import proof_plan, watchdog_tests
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_bounds, describe_drops, describe_silence, describe_stops, stops_of_task
 from hil.bus.open import is_loopback
@@ -18,7 +17,6 @@ from hil.safety.plan import Stage
 from hil.safety.proof import MARGIN, SHARE, zero_limits
 from hil.session.calibration import FILE
 from servoctl.config.overrides import Override
-from servoctl.mechanics.friction import friction_of
 
 ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, each longer than the one before"
 
@@ -69,7 +67,7 @@ def _tested(setup: RigSetup) -> list[str]:
     tolerances = [drive.settings.start_tolerance for drive in drives]
     within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
     tested.append(f"in this run, before anything is enabled: the encoders show the start pose within {within}")
-    proof = proof_plan(values, setup.plant, drives, setup.sensing)
+    proof = setup.proof
     most = ", ".join(dict.fromkeys(f"{a:g} {unit}" for a, unit in zip(proof.travel, proof.units, strict=True)))
     tested.append(
         f"in this run, in stage zero: sign and scale of each torque and position, by a motion of at most {most}; "
@@ -80,10 +78,8 @@ def _tested(setup: RigSetup) -> list[str]:
 
 def zero_torques(setup: RigSetup) -> str:
     """The largest torque of each drive in stage zero, and what it is made of."""
-    drives, start, plant = setup.settings.drives, setup.start, setup.plant
-    friction = friction_of(plant)
-    dry = np.zeros(len(drives)) if friction is None else np.array(friction.coulomb)
-    limits = zero_limits(drives, setup.gravity_compensation(start.t, start.q).u, dry)
+    drives, plant = setup.settings.drives, setup.plant
+    limits = zero_limits(drives, setup.hold.u, setup.proof.dry)
     each = ", ".join(
         f"{drive.name} {limit:.3g} {unit}"
         for drive, limit, unit in zip(drives, limits, plant.actuators.values(), strict=True)
@@ -96,15 +92,13 @@ def zero_torques(setup: RigSetup) -> str:
 
 def _energy(setup: RigSetup) -> float:
     """Largest kinetic energy at the start pose with every axis at its speed_limit, whatever the signs [J]."""
-    inertia = np.abs(setup.gravity_compensation(setup.start.t, setup.start.q).inertia)
+    inertia = np.abs(setup.hold.inertia)
     return float(setup.speed_limits @ inertia @ setup.speed_limits) / 2
 
 
 def _untested(setup: RigSetup) -> dict[str, str]:
     """Drive -> why its watchdog is not tested."""
-    hold = setup.gravity_compensation(setup.start.t, setup.start.q)
-    tests = watchdog_tests(setup.drives, hold, setup.units)
-    return {test.drive.settings.name: reason for test in tests if (reason := test.left_out)}
+    return {test.drive.settings.name: reason for test in setup.watchdog_tests if (reason := test.left_out)}
 
 
 def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
@@ -193,8 +187,7 @@ def in_shadow(setup: RigSetup) -> list[str]:
             "(set hop_limit: 0 to keep them here)"
         )
     notes.append(f"shadow: nothing is sent on {', '.join(buses)}; the next step is --stage zero --armed")
-    nodes = (*setup.drives, *setup.sensors)
-    polled = [node.settings.name for node in nodes if node.feedback is not Feedback.CYCLIC]
+    polled = [node.settings.name for node in setup.nodes if node.feedback is not Feedback.CYCLIC]
     if polled:
         notes.append(
             f"{', '.join(polled)}: send only when they are started and asked: shadow hears them only if another master "
@@ -210,7 +203,7 @@ def describe(setup: RigSetup) -> list[str]:
     lines = [f"period {1e3 * values.period:g} ms ({1 / values.period:.6g} Hz)"]
     for name, load in settings.loads.items():
         lines.append(f"bus {name}: {settings.buses[name]['interface']}, {load.frames:.0f} frames/s, {load.sentence}")
-    for node in (*setup.drives, *setup.sensors):
+    for node in setup.nodes:
         each, quantum = node.settings, node.quantum()
         where = f"{each.protocol} node {each.node} on {each.bus}"
         if not isinstance(node, Drive):

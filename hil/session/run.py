@@ -176,7 +176,7 @@ class HilRun:
 
     def _connect(self) -> None:
         setup, environment, clock = self.setup, self.environment, self.environment.clock
-        self.dispatch = Dispatch(environment.buses, [*setup.drives, *setup.sensors], clock, self.recorder.frame)
+        self.dispatch = Dispatch(environment.buses, setup.nodes, clock, self.recorder.frame)
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)

@@ -65,7 +65,7 @@ def by_hand(
 
 
 def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[float]) -> list[CalibratedAxis]:
-    nodes = [*setup.drives, *setup.sensors]
+    nodes = setup.nodes
     sign = np.array([*signs, *(sensor.settings.sign for sensor in setup.sensors)])
     offset = np.array([*offsets, *(sensor.settings.offset for sensor in setup.sensors)])
     steps = np.array([node.visible() for node in nodes])

@@ -97,7 +97,7 @@ def test_a_jump_above_the_limit_is_noticed_and_half_of_it_adds_no_more_error_tha
     name: str, index: int
 ) -> None:
     prepared = machine(name)
-    node = (*prepared.drives, *prepared.sensors)[index].settings.name
+    node = prepared.nodes[index].settings.name
     channel = prepared.sensing.displacements.channels[index]
     possible = 1.5 * channel.speed_limit * prepared.settings.values.period + 3 * channel.resolution
     _, verdict, after, misled = play(prepared, AT + 0.1, node, kind="encoder_jump", delta=2 * possible)

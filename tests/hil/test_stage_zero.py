@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 
-from hil.assembly.measuring import QUARTER
 from hil.assembly.prepare import load
+from hil.assembly.setup import QUARTER
 from hil.core.constants import Torques
 from hil.drives.settings import DriveSettings
 from hil.emulator.emulator import Emulator

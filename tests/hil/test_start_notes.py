@@ -10,7 +10,6 @@ from emulation import drive_settings
 from interfaces import keys_of
 from wall_clock import write_config
 
-from hil.assembly.measuring import resolved_steps
 from hil.assembly.prepare import load
 from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
@@ -243,10 +242,8 @@ def test_a_task_that_starts_in_motion_is_named_before_the_start_and_does_not_beg
 def test_the_steps_of_a_row_are_those_of_its_encoders() -> None:
     """x2 - x1 - l, each measured in 2^14 steps a turn behind 50 rad/m; ODrives give speeds by themselves, in floats."""
     prepared = load("two_mass_spring_drive", (), "vm")
-    nodes = (*prepared.drives, *prepared.sensors)
-    model, values = prepared.loop.system.model, prepared.settings.values
-    found = resolved_steps(model, prepared.sensing, nodes, values, prepared.start)
-    quanta = [node.quantum()[:2] for node in nodes]
+    values, found = prepared.settings.values, prepared.plan(Stage.FULL, None).resolved
+    quanta = [node.quantum()[:2] for node in prepared.nodes]
     assert quanta[0][0] <= 2 * math.pi / 2**14 / 50 * 1.001
     assert list(found) == ["distance"]
     assert found["distance"][0] == pytest.approx(sum(position for position, _ in quanta), rel=1e-6)
