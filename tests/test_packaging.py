@@ -38,7 +38,7 @@ LEVELS = (
     ("hil.drives",),
     ("hil.core",),
     ("hil.emulator", "hil.sensing"),
-    ("hil.safety", "hil.calibration", "hil.protocols"),
+    ("hil.safety", "hil.protocols"),
     ("hil.recorder",),
     ("hil.view",),
     ("hil.assembly",),

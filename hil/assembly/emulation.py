@@ -25,7 +25,6 @@ from hil.assembly.setup import RigSetup
 from hil.bus import Bus, close_all
 from hil.bus.load import BusRates
 from hil.bus.open import is_loopback
-from hil.calibration import pose_at
 from hil.core.controller import Controller
 from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
@@ -36,6 +35,7 @@ from hil.loop import Clock, WallClock, nanoseconds
 from hil.loop.realtime import PRIORITY, StopSignals, prepare
 from hil.protocols.registry import emulations, node_class
 from hil.sensing.channels import Displacements
+from hil.sensing.coordinates import pose_at
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.config.overrides import Override

@@ -320,3 +320,31 @@ def _measured_nearby(model: Model, coordinates: Coordinates, start: State) -> bo
         if np.abs(violation).max(initial=0.0) < 1e-6 and not len(unmeasured_directions(coordinates, near)):
             return True
     return False
+
+
+NEWTON_STEPS = 20  # largest number of steps to a pose
+SOLVED = 1e-13  # [coordinate unit, joint unit] Newton ends below this error
+POSE_TOLERANCE = 1e-9  # relative singular value below which rows count as dependent
+
+
+def pose_at(
+    model: Model,
+    displacements: Displacements,  # what the channels measure
+    t: float,  # time of the plant [s]
+    q: Array,  # pose to begin with, shape (n,)
+    channels: Sequence[int],  # indices of the channels whose values are given
+    values: Array,  # these values, shape (channels,) [joint unit]
+) -> tuple[Array, float]:
+    """The pose, shape (n,), and the largest error that remains there."""
+    chosen, rest = list(channels), np.zeros(model.n)
+    holonomic = np.array([row.kind == "holonomic" for row in model.passive_rows], dtype=bool)
+    error = np.inf
+    for _ in range(NEWTON_STEPS):
+        rows = model.passive_rows_at(t, q, rest, model.parameters)
+        H = np.asarray(displacements.jacobian(model.plant, q, t), dtype=float)[chosen]
+        missing = np.concatenate([-rows.violation[holonomic], values - displacements(model.plant, q)[chosen]])
+        before, error = error, float(np.abs(missing).max(initial=0.0))
+        if not error > SOLVED or error > 2.0 * before:
+            break
+        q = q + np.linalg.lstsq(np.concatenate([rows.A[holonomic], H]), missing, POSE_TOLERANCE)[0]
+    return q, error

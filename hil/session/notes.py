@@ -15,7 +15,7 @@ from hil.drives.settings import GAUGES, Gauge, Quantity
 from hil.emulator.process import check_fault
 from hil.safety.plan import Stage
 from hil.safety.proof import MARGIN, SHARE, zero_limits
-from hil.session.calibration import FILE
+from hil.session.by_hand import FILE
 from servoctl.config.overrides import Override
 
 ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, each longer than the one before"

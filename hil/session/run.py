@@ -17,7 +17,6 @@ import numpy as np
 from hil.assembly.emulation import Environment, TamperedController
 from hil.assembly.setup import RigSetup
 from hil.bus import Health, close_all
-from hil.calibration import CalibratedAxis
 from hil.core.controller import Controller
 from hil.drives import DriveError
 from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
@@ -35,7 +34,8 @@ from hil.safety.events import Origin
 from hil.safety.plan import Phase, Stage
 from hil.safety.rules import gauge_rules, hidden_gauges
 from hil.safety.stages import Stages
-from hil.session.calibration import HandCalibration, as_facts
+from hil.session.by_hand import write_calibration
+from hil.session.calibration import CalibratedAxis, Calibration
 from hil.session.reporter import (
     CHECK_EVERY,
     MissedTicks,
@@ -104,7 +104,7 @@ class HilRun:
         faults = environment.faults
         self.controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
-        self._hand = HandCalibration(setup) if stage is Stage.CALIBRATE else None
+        self._hand = Calibration(setup) if stage is Stage.CALIBRATE else None
 
     @property
     def lockstep(self) -> bool:
@@ -374,9 +374,9 @@ class HilRun:
         if (folder := self.recorder.path) is not None:
             save_drawing(trajectory, self.setup.model, folder)
         code, events = self.monitor.exit_code, tuple(self.monitor.events)
-        if self._hand is None:
-            return RunResult(code, events, self.unconfirmed, trajectory)
-        return RunResult(code, events, self.unconfirmed, trajectory, tuple(self._hand.axes), self._hand.write(folder))
+        axes = () if self._hand is None else tuple(self._hand.axes)
+        patch = write_calibration(folder, self.setup, axes)
+        return RunResult(code, events, self.unconfirmed, trajectory, axes, patch)
 
     def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
         ticks, wall, test, in_c = self._ticks, self._wall_time, self.stages.test, self.rig.in_c
@@ -419,7 +419,7 @@ class HilRun:
         if hand is not None and code in (0, Origin.OPERATOR.value):
             for name, problem in hand.judge():
                 self.reporter.report(EventKind.CALIBRATION, name, problem)
-            self.facts["calibration"] = as_facts(hand.axes)
+            self.facts["calibration"] = {axis.name: axis.as_dict() for axis in hand.axes}
         missed, run = self._missed.missed(), self.setup.run
         if missed and not self.monitor.exit_code:
             why = why_missed(run.system, self.setup.start, run.task_map, missed)

@@ -13,7 +13,7 @@ from hil.bus import BusError, close_all
 from hil.bus.open import START, answers_as_emulator, emulator_lateness, hand, is_loopback, open_buses
 from hil.loop import WallClock
 from hil.safety.plan import UNPOWERED, Stage
-from hil.session.calibration import DURATION, check_recording, instructions, refuse_unreadable
+from hil.session.by_hand import DURATION, check_recording, instructions, refuse_unreadable
 from hil.session.golden import require_equal
 from hil.session.notes import faults_elsewhere, in_shadow, preflight, zero_torques
 from hil.session.run import HilRun

@@ -109,7 +109,7 @@ def _run(prepared: "HilRun", folder: Path, view: bool) -> "RunResult":
 
 def _write_guided(prepared: "HilRun", result: "RunResult", file: Path) -> None:
     """Writes the guided motion; a failure here does not change the exit code."""
-    from hil.session.calibration import write_guided_motion
+    from hil.session.by_hand import write_guided_motion
     from servoctl.errors import RunFolderError
 
     try:

@@ -11,12 +11,12 @@ import pytest
 from hil.assembly.emulation import hand_of, make_emulator
 from hil.assembly.prepare import load, prepare
 from hil.assembly.setup import RigSetup
-from hil.calibration import CalibratedAxis, fitting_signs, zero_by_stops
 from hil.drives.base import Sample
 from hil.recorder.files import read_frames
 from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.calibration import HandCalibration, instructions
+from hil.session.by_hand import instructions
+from hil.session.calibration import CalibratedAxis, Calibration, fitting_signs, zero_by_stops
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import load_config
@@ -70,7 +70,7 @@ def found(setup: RigSetup, y: Array, signs: Sequence[float], offsets: Sequence[f
     offset = np.array([*offsets, *(sensor.settings.offset for sensor in setup.sensors)])
     steps = np.array([node.visible() for node in nodes])
     motors = np.round(sign * (y - offset) / steps) * steps
-    hand = HandCalibration(setup)
+    hand = Calibration(setup)
     for time, row in zip(np.linspace(0.0, TIME, len(motors)), motors, strict=True):
         for node, motor in zip(nodes, row, strict=True):
             shown = node.settings.sign * motor + node.settings.offset

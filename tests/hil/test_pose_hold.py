@@ -20,7 +20,7 @@ from hil.safety.plan import Phase, Stage
 from hil.safety.pose_hold import ANCHOR, FASTEST_POLE, LARGEST_BIAS, POLE_SHARE, WALL, Guiding, PoseHold
 from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
-from hil.session.calibration import guided_motion, write_guided_motion
+from hil.session.by_hand import guided_motion, write_guided_motion
 from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
