@@ -158,7 +158,7 @@ def test_defaults_of_a_robot_are_written_into_the_config(tmp_path: Path) -> None
     assert (plant.robots["left"].base, plant.robots["left"].motors) == (None, "all")
     assert plant.robots["right"].at.xyz == (0.0, 0.0, 0.0)
     assert plant.loops is not None
-    assert (plant.loops["hold"].kind, plant.loops["hold"].pair) == ("weld", ("box", "grip"))
+    assert plant.loops["hold"].weld == ("box", "grip")
 
 
 def test_gravity_among_the_parameters_leaves_no_default_beside_it(tmp_path: Path) -> None:

@@ -6,23 +6,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from servoctl.assembly.classes import Stamp, replaced_parameters, stamp
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
-from servoctl.config.plant import GRAVITY, PlantConfig
+from servoctl.config.plant import GRAVITY, PARTS, PlantConfig
 from servoctl.config.robot import RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
 from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import Description
+from servoctl.mechanics.spatial.model import LoopKind
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.tree.rules import FieldPath
-
-PARTS = ("bodies", "frames", "loops")
-"""Sections of `plant` whose entries have names; a problem of the builder begins with one of these and the name."""
 
 
 def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
@@ -89,7 +87,7 @@ def _robot(values: PlantConfig, descriptions: Mapping[str, Description]) -> Robo
     for name, frame in (values.frames or {}).items():
         builder.frame(name, frame.on, frame.at.placement)
     for name, loop in (values.loops or {}).items():
-        builder.loop(name, loop.kind, *loop.pair)
+        builder.loop(name, cast(LoopKind, loop.kind), *getattr(loop, loop.kind))
     return builder.plant(values.gravity or GRAVITY)
 
 

@@ -34,7 +34,7 @@ from servoctl.tree.fields import (
     Xyz,
     exactly,
 )
-from servoctl.tree.rules import WRONG, Broken, FieldPath, OneOf, Ruled, known, outer_rule, right, rule
+from servoctl.tree.rules import WRONG, Broken, FieldPath, OneKind, OneOf, known, outer_rule, right, rule
 
 Radius = Annotated[float, NumberField("a radius >= 0 [m]", least=0)]
 
@@ -57,7 +57,7 @@ class CapsuleConfig(Section):
     radius: Radius = Field(description="its radius [m]; 0: the line itself")
 
 
-class ShapeConfig(Ruled):
+class ShapeConfig(OneKind):
     """A shape: exactly one of sphere, capsule."""
 
     one_of = OneOf(("sphere", "capsule"), "a shape has exactly one kind", "no kind (give sphere or capsule)")
@@ -100,10 +100,8 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 """Kind of a bound -> keys that belong to it; `rate` belongs to all."""
 
-ON_FRAMES = ("distance",)  # kinds that need a robot from a file
 
-
-class BoundConfig(Ruled):
+class BoundConfig(OneKind):
     """One bound: exactly one of holonomic, nonholonomic, position, velocity, distance, clearance, reaction."""
 
     one_of = OneOf(tuple(KEYS), "a bound has exactly one of them", f"no bound (give exactly one of {', '.join(KEYS)})")
@@ -158,11 +156,6 @@ class BoundConfig(Ruled):
     )
 
     @property
-    def kind(self) -> str:
-        """Its kind among `KEYS`."""
-        return next(kind for kind in KEYS if getattr(self, kind) is not None)
-
-    @property
     def intervals(self) -> Iterator[tuple[tuple[str, str], float, float]]:
         """Quantity, and its smallest and largest value, of the limits that are numbers."""
         for kind in ("position", "velocity"):
@@ -177,10 +170,9 @@ class BoundConfig(Ruled):
     @rule
     def _keys_fit_the_kind(self) -> Broken:
         """Keys that do not fit the kind, and those that it lacks."""
-        kinds = self.given(KEYS)
-        if len(kinds) != 1:
+        kind, ends = self.kind, self.given(("at_least", "at_most"))
+        if not kind:
             return
-        (kind,), ends = kinds, self.given(("at_least", "at_most"))
         allowed = KEYS[kind]
         for key in (*ends, *self.given(("acceleration", "margin"))):
             if key not in allowed:
@@ -212,16 +204,15 @@ class BoundConfig(Ruled):
 
     @outer_rule
     def _needs(self, config: Any, at: FieldPath) -> Broken:
-        kinds = self.given(KEYS)
-        if len(kinds) != 1:
+        if not self.kind:
             return
         estimated = config.estimation is not None and config.estimation.kind == "model"
         if self.margin == "auto" and not estimated:
             yield (*at, "margin"), "auto needs estimation.kind: model (give it, or a number)"
-        if kinds[0] in ON_FRAMES and not config.plant.is_robot:
-            yield (*at, kinds[0]), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)"
+        if self.kind == "distance" and not config.plant.is_robot:
+            yield (*at, "distance"), f"{NEEDS_ROBOT} (for a class, give clearance or holonomic)"
         if "robot" in (self.position, self.velocity) and not config.plant.is_robot:
-            yield (*at, kinds[0]), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)"
+            yield (*at, self.kind), f"{NEEDS_ROBOT} (for a class, give coordinate -> limits)"
         if self.position is not None and self.acceleration is None and getattr(config.law, "limits", None) is None:
             yield at, "no acceleration to brake with (give acceleration [unit/s^2], or law.limits)"
 

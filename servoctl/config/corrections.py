@@ -8,12 +8,12 @@ from pydantic import Field
 from servoctl.laws.corrections import PER_ROW, Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
 from servoctl.tree.fields import PerName, PoleSet, gain_fields
-from servoctl.tree.rules import WRONG, Broken, FieldPath, OneOf, Ruled
+from servoctl.tree.rules import WRONG, Broken, FieldPath, OneKind, OneOf
 
 KINDS = ("baumgarte", "second_order", "p_feedback", "funnel")
 
 
-class CorrectionConfig(Ruled):
+class CorrectionConfig(OneKind):
     """One correction; exactly one of its kinds is given."""
 
     one_of = OneOf(

@@ -32,7 +32,7 @@ from servoctl.tree.fields import (
 from servoctl.tree.rules import Broken, Ruled, below, known, right, rule
 
 PLANT_KINDS = ("class", "robot", "robots")
-PARTS = ("bodies", "frames", "loops")
+PARTS = ("bodies", "frames", "loops")  # with names; a problem of the builder begins with one of these and the name
 
 GRAVITY = (0.0, 0.0, -9.81)  # default of `plant.gravity` [m/s^2]
 

@@ -11,7 +11,7 @@ from servoctl.expression import parse
 from servoctl.reference.curve import Extrapolation, Profile
 from servoctl.reference.table import Degree
 from servoctl.tree.fields import FileName, NumberField, Real
-from servoctl.tree.rules import WRONG, Broken, OneOf, Ruled, right, rule
+from servoctl.tree.rules import WRONG, Broken, OneKind, OneOf, right, rule
 
 FILE_KEYS = ("time", "columns", "spline")
 WAYPOINT_KEYS = ("profile", "blend")
@@ -21,7 +21,7 @@ COINCIDENT = 1e-9  # times count as one if they are closer than this, relative t
 Blend = Annotated[float, NumberField("a share above 0, at most 0.5", above=0, most=0.5)]
 
 
-class ReferenceConfig(Ruled):
+class ReferenceConfig(OneKind):
     """One reference: exactly one of file, waypoints. Column x of reference path is path_x in every equation."""
 
     one_of = OneOf(
@@ -57,14 +57,12 @@ class ReferenceConfig(Ruled):
 
     @rule
     def _keys_fit_the_kind(self) -> Broken:
-        if (self.file is None) == (self.waypoints is None):
+        if not self.kind:
             return
-        kind, other, keys = (
-            ("file", "waypoints", WAYPOINT_KEYS) if self.file is not None else ("waypoints", "file", FILE_KEYS)
-        )
+        other, keys = ("waypoints", WAYPOINT_KEYS) if self.kind == "file" else ("file", FILE_KEYS)
         for key in self.given(keys):
-            yield (key,), f"does not fit {kind} (it belongs to {other})"
-        if kind == "waypoints" and self.blend is not None and self.profile != "trapezoidal":
+            yield (key,), f"does not fit {self.kind} (it belongs to {other})"
+        if self.kind == "waypoints" and self.blend is not None and self.profile != "trapezoidal":
             yield ("blend",), "needs profile trapezoidal (the other profiles have no blend)"
 
     @rule

@@ -3,13 +3,12 @@
 Design: a robot's parts are named here and looked up in `assembly`, which reads the file and knows its links and joints.
 """
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool
 
 from servoctl.mechanics.spatial.description import Base
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
-from servoctl.mechanics.spatial.model import LoopKind
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.tree.fields import (
     FileName,
@@ -26,7 +25,7 @@ from servoctl.tree.fields import (
     fault,
     in_words,
 )
-from servoctl.tree.rules import Broken, FieldPath, OneOf, Ruled, outer_rule, rule
+from servoctl.tree.rules import Broken, FieldPath, OneKind, OneOf, Ruled, outer_rule, rule
 
 ORIGIN = (0.0, 0.0, 0.0)
 
@@ -52,7 +51,7 @@ class PlacementConfig(Section):
         return Placement.at(self.xyz, self.rpy)
 
 
-class RobotConfig(Ruled):
+class RobotConfig(OneKind):
     """A robot from a file: exactly one of urdf, mjcf."""
 
     one_of = OneOf(("urdf", "mjcf"), "a robot has exactly one file", "no file (give urdf or mjcf)")
@@ -98,7 +97,7 @@ class FrameConfig(Section):
     at: PlacementConfig = Field(default=PlacementConfig(), description="the frame in that link, body or frame")
 
 
-class LoopConfig(Ruled):
+class LoopConfig(OneKind):
     """A passive constraint between two frames: exactly one of weld, hinge, slide, point."""
 
     one_of = OneOf(
@@ -109,17 +108,6 @@ class LoopConfig(Ruled):
     hinge: TwoFrames | None = Field(default=None, description="[first, second]: turn about z of the first, 5 rows")
     slide: TwoFrames | None = Field(default=None, description="[first, second]: slide along z of the first, 5 rows")
     point: TwoFrames | None = Field(default=None, description="[first, second]: origins coincide, 3 rows")
-
-    @property
-    def kind(self) -> LoopKind:
-        """Its kind."""
-        return cast(LoopKind, next(kind for kind in LOOP_ROWS if getattr(self, kind) is not None))
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """First and second frame."""
-        first, second = getattr(self, self.kind)
-        return first, second
 
     @rule
     def _two_frames(self) -> Broken:

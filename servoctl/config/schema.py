@@ -17,7 +17,7 @@ from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
 from servoctl.config.references import ReferenceConfig
 from servoctl.config.robot import NEEDS_ROBOT, Initial
-from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, Task
+from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
 from servoctl.errors import no_such, remedy
 from servoctl.estimation.estimator import Estimator
@@ -97,11 +97,10 @@ class ReactionConfig(Ruled):
         components = self.given(LOOP_ROWS["weld"])
         if not components and not self.misspelt:
             yield at, "no component (give one of x, y, z [N], rx, ry, rz [N m])"
-        for kind in loops[name].given(LOOP_ROWS)[:1]:
-            for component in components:
-                if component not in LOOP_ROWS[kind]:
-                    words = ", ".join(LOOP_ROWS[kind])
-                    yield (*at, component), f"a {kind} has no such reaction (known: {words})"
+        known = LOOP_ROWS.get(kind := loops[name].kind, components)
+        for component in components:
+            if component not in known:
+                yield (*at, component), f"a {kind} has no such reaction (known: {', '.join(known)})"
 
 
 class TermConfig(Section):
@@ -327,7 +326,7 @@ def _by_name(gains: Mapping[str, Any], task: tuple[Task, ...]) -> Broken:
         if name not in named:
             yield (name,), f"no task has this name ({remedy(name, named)})"
     for name, entry in named.items():
-        if name not in gains and entry.correction is None and entry.given((*EQUATION_KINDS, *FRAME_FORMS)):
+        if name not in gains and entry.correction is None and entry.kind not in ("", "class"):
             yield (), f"no value for task {name!r} (name every task that has no correction of its own)"
 
 

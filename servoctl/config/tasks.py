@@ -27,7 +27,7 @@ from servoctl.tree.fields import (
     UnitText,
     XyzEquations,
 )
-from servoctl.tree.rules import Broken, FieldPath, OneOf, Ruled, below, outer_rule, rule
+from servoctl.tree.rules import Broken, FieldPath, OneKind, OneOf, below, outer_rule, rule
 
 
 class FrameForm(NamedTuple):
@@ -48,11 +48,10 @@ FRAME_FORMS = {
 }
 """Kind of a task on frames -> its rows and keys."""
 
-EQUATION_KINDS = ("holonomic", "nonholonomic")
-TASK_KINDS = (*EQUATION_KINDS, "class", *FRAME_FORMS)  # keys of which a task entry has exactly one
+TASK_KINDS = ("holonomic", "nonholonomic", "class", *FRAME_FORMS)  # keys of which a task entry has exactly one
 
 
-class Task(Ruled):
+class Task(OneKind):
     """One servo constraint: exactly one of holonomic, nonholonomic, class, or a form on frames of a robot."""
 
     one_of = OneOf(
@@ -132,13 +131,13 @@ class Task(Ruled):
     @property
     def form(self) -> str | None:
         """Its kind among `FRAME_FORMS`; None for an equation or a class."""
-        return next((kind for kind in FRAME_FORMS if getattr(self, kind) is not None), None)
+        return self.kind if self.kind in FRAME_FORMS else None
 
     @property
     def row_count(self) -> int | None:
         """Number of its rows; None if the entry alone does not tell."""
         named = self.posture if self.com is None else self.com
-        if len(self.given(TASK_KINDS)) != 1 or self.class_ is not None:
+        if self.kind in ("", "class"):
             return None
         if isinstance(named, tuple | Mapping):
             return len(named)
@@ -147,14 +146,13 @@ class Task(Ruled):
     @rule
     def _keys_fit_the_kind(self) -> Broken:
         """Keys that do not fit the kind, and those that it lacks."""
-        kinds = self.given(TASK_KINDS)
-        if self.parameters is not None and kinds and self.class_ is None:
+        kind = self.kind
+        if self.parameters is not None and self.given(TASK_KINDS) and self.class_ is None:
             yield ("parameters",), "needs a class (an equation uses the plant's parameters)"
         if self.unit is not None and self.form is not None:
             yield ("unit",), "does not fit a task on frames (its rows have units: m and rad)"
-        if len(kinds) != 1:
+        if not kind:
             return
-        (kind,) = kinds
         allowed = FRAME_FORMS[kind].words if kind in FRAME_FORMS else ()
         for word in self.given(_WORDS):
             if word not in allowed:
@@ -230,7 +228,7 @@ class Task(Ruled):
 
     @outer_rule
     def _needs_robot(self, config: Any, at: FieldPath) -> Broken:
-        if self.form is not None and len(self.given(TASK_KINDS)) == 1 and not config.plant.is_robot:
+        if self.form is not None and not config.plant.is_robot:
             yield (*at, self.form), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)"
 
 

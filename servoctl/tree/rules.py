@@ -88,7 +88,6 @@ def outer_rule(method: Callable[[Any, Any, FieldPath], Broken]) -> Callable[[Any
 class Rules:
     """A section whose fields have to fit each other; a dataclass, or a `Ruled`."""
 
-    one_of: ClassVar[OneOf | None] = None
     misspelt: ClassVar[bool] = False  # whether it was written with an unknown key, most likely a misspelt one
 
     def broken(self) -> Broken:
@@ -109,19 +108,29 @@ class Rules:
         own = fields_of(kind)
         return [key for key in keys if getattr(self, own[key][0]) is not None]
 
+
+class Ruled(Section, Rules):
+    """A section that is no class of its own elsewhere, with rules."""
+
+
+class OneKind(Ruled):
+    """A section that has exactly one of some keys."""
+
+    one_of: ClassVar[OneOf]
+
+    @property
+    def kind(self) -> str:
+        """The one that is given; empty if there is none, or several."""
+        kinds = self.given(self.one_of.kinds)
+        return kinds[0] if len(kinds) == 1 else ""
+
     @rule
     def _one_kind(self) -> Broken:
-        if self.one_of is None:
-            return
         kinds = self.given(self.one_of.kinds)
         for other in kinds[1:]:
             yield (other,), f"cannot be used with {kinds[0]} ({self.one_of.rule})"
         if not kinds and not self.misspelt:
             yield (), self.one_of.none
-
-
-class Ruled(Section, Rules):
-    """A section that is no class of its own elsewhere, with rules."""
 
 
 @cache
