@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.assembly.start_warnings import unit_word_warnings
+from servoctl.assembly.start import unit_word_warnings
 from servoctl.expression import foreign_word, parse, per_second, unit_of
 from tests.shipped import LOADED
 

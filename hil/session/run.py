@@ -47,7 +47,7 @@ from hil.session.reporter import (
     save_drawing,
 )
 from hil.view.view import LivePage
-from servoctl.assembly.ending import why_missed
+from servoctl.assembly.diagnosis import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
 from servoctl.report.bound_shapes import placed_shapes
 from servoctl.report.surfaces import task_frames

@@ -15,10 +15,10 @@ import numpy as np
 
 from servoctl.assembly import realism
 from servoctl.assembly.bounds import unused_shapes
-from servoctl.assembly.ending import EndOfRun
+from servoctl.assembly.diagnosis import EndOfRun
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
-from servoctl.assembly.start_warnings import robot_warnings, start_warnings, unit_word_warnings
+from servoctl.assembly.start import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.assembly.values import Results
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig

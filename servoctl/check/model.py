@@ -25,7 +25,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.start_warnings import JointUse, joint_uses
+from servoctl.assembly.start import JointUse, joint_uses
 from servoctl.check.sections import Section, counted, shortened
 from servoctl.engine.decomposition import pinv
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian

@@ -17,7 +17,7 @@ import numpy as np
 
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
-from servoctl.assembly.start_warnings import UNPROJECTED
+from servoctl.assembly.start import UNPROJECTED
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Poles
 from servoctl.laws.hold import RowFeedback

@@ -119,7 +119,7 @@ def summary_of(loop: Loop, outcome: BatchResult, run: int, plan: BatchPlan) -> d
     """Metrics of one run, equal to those of `Trajectory.summary`; None if the run must be simulated alone.
 
     A run in which a bound holds or is violated must be, because only its rows say for how long; and so must each run
-    that the judges of a single run (`simulation.monitor`, `assembly.ending`) might end or call bad.
+    that the judges of a single run (`simulation.monitor`, `assembly.diagnosis`) might end or call bad.
 
     Args:
         outcome: Result of the batch.
