@@ -35,7 +35,7 @@ from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
-from servoctl.run_folder.bounds import VIOLATED
+from servoctl.run_folder.trajectory import VIOLATED
 from servoctl.types import Array, State
 
 STATES, CORNERS = 6, 4  # random states near the start; random corners of the limits of the inputs at each

@@ -18,10 +18,9 @@ from servoctl.report.path import frames, task_paths
 from servoctl.report.shapes import enclosures, frame_axes, moving_shapes, obstacles, solids
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.timing import STOPS, TASK, stage_spans
-from servoctl.run_folder.bounds import funnel_curves
 from servoctl.run_folder.files import write_files
 from servoctl.run_folder.metrics import TASK_METRICS
-from servoctl.run_folder.trajectory import traced
+from servoctl.run_folder.trajectory import funnel_curves, traced
 from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
 from servoctl.version import VERSION

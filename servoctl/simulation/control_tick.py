@@ -13,7 +13,7 @@ from servoctl.engine.ccode import BoundCall
 from servoctl.engine.kernel import BufferedCall
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.model import Model
-from servoctl.run_folder.bounds import SEARCH
+from servoctl.run_folder.trajectory import SEARCH
 from servoctl.types import Array
 
 

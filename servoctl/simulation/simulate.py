@@ -18,8 +18,7 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError, listed
 from servoctl.expression import per_second
 from servoctl.mechanics.constraint_rows import accelerations
 from servoctl.run_folder import RunFolder
-from servoctl.run_folder.bounds import events_of
-from servoctl.run_folder.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory, events_of
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import estimate_unit, shown_parts
 from servoctl.simulation.integrate import integrate
