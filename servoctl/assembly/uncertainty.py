@@ -1,22 +1,170 @@
-"""A config's `law.uncertainty` -> machines of that box, and the states of the path at which they are compared."""
+"""How far a law's model may be wrong: the error of its task map, and the disturbance that this makes, at their worst.
+
+    on the true plant   beta' = v + E v + d,   E = T Tn^+ - I,   d = T u_n - (b - A a_c)
+    rho_E               smallest eigenvalue of (E + E^T) / 2 over all machines and states; feedback needs > -1
+
+T is the task map of the true plant, Tn^+ the law's right inverse, u_n its input without violations. Rows of priority 1
+count, or all where none has it, each divided by its scale.
+
+Design: no matching condition is needed. A wrong mass of a coordinate without actuator is a part of d too. The condition
+on rho_E is that of Chen's papers, W >= -1, in the law's own variables.
+
+Source: derived here; the condition is that of Chen, Zhang 2010.
+
+The machines are corners of the box of `law.uncertainty` and random ones inside.
+"""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from servoctl.assembly.model_error import ModelError, model_error, rate_refusals
 from servoctl.assembly.realism import changed_parameters, retuned_model
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
-from servoctl.errors import ServoctlError
+from servoctl.errors import PlantError, ServoctlError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.observer import largest_rate, of_one_row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.terms import Terms
 from servoctl.simulation.system import System
-from servoctl.types import State
+from servoctl.types import Array, State
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """The worst error of a model over some machines and states."""
+
+    rho: float  # [-] rho_E
+    at: tuple[float, int]  # state and machine at which rho is: time [s], index of the machine
+    upper: float  # [-] largest eigenvalue of (E + E^T) / 2
+    decay: float  # mu: smallest eigenvalue of ((I + E) K + K (I + E)^T) / 2 [1/s], K the decay rates of the rows
+    disturbance: float  # [acceleration of the rows, scaled] largest |d|
+    rows: Array  # largest |d| of each row judged, not scaled
+    reached: bool  # whether the task map has full rank everywhere
+    rate: float | None = None  # largest |d'| [acceleration of the rows per s, scaled]; None: not known
+    command_rate: float | None = None  # the same of T_n u_n: what a late command misses per second of its delay
+
+
+def rows_judged(law: AttachedConstraintFollowing) -> list[int]:
+    """Indices of the rows that count."""
+    return law.required or list(range(len(law.rows)))
+
+
+def model_error(
+    law: AttachedConstraintFollowing,
+    model: Model,
+    machines: Sequence[Model],
+    states: Iterable[State],
+    later: Sequence[State] = (),
+) -> ModelError:
+    """The worst error of a law's model.
+
+    Args:
+        model: The model that it knows.
+        machines: The same with other parameters.
+        states: States of the task, without violations.
+        later: Of each state the one that the motion reaches a short time later, for d'; empty: d' stays unknown.
+
+    Raises:
+        PlantError: A machine has no motion at a state.
+    """
+    members = rows_judged(law)
+    scale, K = np.ones(len(members)), np.eye(len(members))
+    if law.robust is not None:
+        scale = np.array(law.robust.scale)[members]
+        K = np.diag([law.correction.decay(i, law.robust.sliding[i]) for i in members])
+    worst = ModelError(np.inf, (0.0, 0), -np.inf, np.inf, 0.0, np.zeros(len(members)), True)
+    for i, state in enumerate(states):
+        known, *true = _terms(law, [model, *machines], state)
+        u, inverse = law.right_inverse(known)
+        reached = known.task_map[members] @ inverse[:, members]
+        worst = replace(worst, reached=worst.reached and bool(np.allclose(reached, np.eye(len(members)), atol=1e-6)))
+        d = _disturbances(true, u, members)
+        for index, terms in enumerate(true):
+            error = task_map_error(terms.task_map, inverse, members, scale)
+            worst = _worse(worst, state.t, index, error, K, d[index], scale)
+        if later:
+            after, *true = _terms(law, [model, *machines], later[i])
+            u_after = law.right_inverse(after)[0]
+            change = np.vstack([(known.task_map @ (u_after - u))[members], _disturbances(true, u_after, members) - d])
+            rates = np.linalg.norm(change / (later[i].t - state.t) / scale, axis=1)
+            worst = replace(
+                worst,
+                rate=max(worst.rate or 0.0, float(rates[1:].max())),
+                command_rate=max(worst.command_rate or 0.0, float(rates[0])),
+            )
+    return worst
+
+
+def _terms(law: AttachedConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
+    found = [machine.terms(state, law.passive_rank_tolerance) for machine in machines]
+    if not all(terms.sound for terms in found):
+        raise PlantError(f"the machine has no motion at t = {state.t:.4g} s (its mass matrix, or a number)")
+    return found
+
+
+def _disturbances(machines: Sequence[Terms], u: Array, members: Sequence[int]) -> Array:
+    """d of some rows for each machine, shape (machines, rows)."""
+    return np.array([(terms.task_map @ u - terms.rhs)[list(members)] for terms in machines])
+
+
+def task_map_error(task_map: Array, inverse: Array, members: Sequence[int], scale: Array) -> Array:
+    """E of some rows, divided by their scales, shape (rows, rows).
+
+    Args:
+        task_map: T of the true plant, shape (r, m).
+        inverse: Tn^+, shape (m, r).
+        members: Indices of the rows.
+        scale: Of these rows.
+    """
+    chosen = list(members)
+    E: Array = (task_map[chosen] @ inverse[:, chosen]) * scale / scale[:, None] - np.eye(len(chosen))
+    return E
+
+
+def _worse(worst: ModelError, t: float, index: int, E: Array, K: Array, d: Array, scale: Array) -> ModelError:
+    eigenvalues = np.linalg.eigvalsh((E + E.T) / 2.0)
+    loop = (np.eye(len(E)) + E) @ K
+    found = replace(
+        worst,
+        upper=max(worst.upper, float(eigenvalues[-1])),
+        decay=min(worst.decay, float(np.linalg.eigvalsh((loop + loop.T) / 2.0)[0])),
+        disturbance=max(worst.disturbance, float(np.linalg.norm(d / scale))),
+        rows=np.maximum(worst.rows, np.abs(d)),
+    )
+    return replace(found, rho=float(eigenvalues[0]), at=(t, index)) if eigenvalues[0] < worst.rho else found
+
+
+def stable_rates(law: AttachedConstraintFollowing, error: ModelError | None) -> list[float]:
+    """Largest stable rate of the observer of each row [1/s], for every machine of the box and every delay.
+
+    Args:
+        law: The law, with an observer.
+        error: Of the model over a box; None: no box.
+    """
+    assert law.observer is not None
+    errors = (0.0,) if error is None else (error.rho, 0.0, error.upper)
+    return [
+        min(largest_rate(of_one_row(law.observer, i), law.correction.feedback(i), E, law.observer.rate) for E in errors)
+        for i in range(len(law.observed))
+    ]
+
+
+def rate_refusals(law: AttachedConstraintFollowing, error: ModelError | None) -> list[str]:
+    """Why the rate of the observer is refused, per row; empty if it is stable, or without an observer."""
+    if law.observer is None:
+        return []
+    worst = "" if error is None else " for the worst machine of law.uncertainty"
+    return [
+        f"{name}: unstable at {law.observer.rate:.4g} 1/s{worst} (use a rate below {limit:.4g})"
+        for name, limit in zip(law.observed, stable_rates(law, error), strict=True)
+        if law.observer.rate > limit
+    ]
+
 
 CORNERS = 64  # largest number of corners of the box; of a box with more, random ones are taken
 INSIDE = 8  # number of random machines inside the box; the corners are tried too

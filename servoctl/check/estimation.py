@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.model_error import ModelError, rate_refusals, rows_judged, stable_rates
+from servoctl.assembly.uncertainty import ModelError, rate_refusals, rows_judged, stable_rates
 from servoctl.check.sections import Section, shortened
-from servoctl.check.ultimate_bounds import observed, observer_lag
+from servoctl.check.uncertainty import observed, observer_lag
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.finding import Finding

@@ -8,7 +8,7 @@
 Rows are divided by their scale before any norm. The correction of each row gives lambda and kappa: damping = lambda +
 kappa, stiffness = lambda kappa, so its poles must be real. lambda is the faster one: that bounds phi best.
 
-Where beta settles: `check.ultimate_bounds`.
+Where beta settles: `check.uncertainty`.
 
 Design: inside the boundary layer the term is a linear gain rho^2 / eps, for which a sampled loop has a limit. So `auto`
 takes half of that limit, eps = (d + 1) h rho^2 for a command that acts d periods late, and an adaptive rho always has

@@ -11,7 +11,7 @@ import pytest
 import servoctl as sc
 from hil.session.replay import replay
 from servoctl.check.report import check
-from servoctl.check.ultimate_bounds import dead_zone_time, leakage_rms, radius, settled
+from servoctl.check.uncertainty import dead_zone_time, leakage_rms, radius, settled
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.symbol import where
 from servoctl.laws.corrections import CorrectionTerm, corrections_of

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.assembly.model_error import task_map_error
+from servoctl.assembly.uncertainty import task_map_error
 from servoctl.check.report import check
-from servoctl.check.ultimate_bounds import observed
+from servoctl.check.uncertainty import observed
 from servoctl.errors import ConfigError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.terms import assemble
