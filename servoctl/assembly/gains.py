@@ -183,14 +183,15 @@ def gain_share(gains: Iterable[RowGains]) -> float:
 def task_spacing(system: System, settings: Settings) -> Spacing:
     """Spacing of the law in a simulated run."""
     if settings.period is None:
-        return _step(settings)
+        return passive_spacing(settings)
     timing = run_timing(system, settings)
     return Spacing("run.period", timing if system.estimator is None else timing.at_action)
 
 
 def passive_spacing(settings: Settings) -> Spacing:
     """Spacing of the passive corrections in a simulated run; they act at every step, within a hold as well."""
-    return _step(settings)
+    integrator = settings.integrator
+    return Spacing("run.integrator.step", Timing(None), integrator.spacing(settings.period), integrator.method)
 
 
 def drives_spacing(loaded: LoadedConfig | None, plant: Plant) -> Spacing | None:
@@ -200,11 +201,6 @@ def drives_spacing(loaded: LoadedConfig | None, plant: Plant) -> Spacing | None:
     """
     hil = None if loaded is None else loaded.config.hil
     return None if hil is None else Spacing("hil.period", drives_timing(hil, plant))
-
-
-def _step(settings: Settings) -> Spacing:
-    integrator = settings.integrator
-    return Spacing("run.integrator.step", Timing(None), integrator.spacing(settings.period), integrator.method)
 
 
 def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
@@ -242,8 +238,9 @@ def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
     return [replace(spacing, timing=replace(timing, lag=lag)) for lag in lags]
 
 
-def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
-    """Corrections of the passive rows at a spacing."""
+def passive_gains(system: System, settings: Settings) -> Iterator[RowGains]:
+    """Corrections of the passive rows in a simulated run."""
+    spacing = passive_spacing(settings)
     gains = zip(system.model.passive_rows, system.passive.damping, system.passive.stiffness, strict=True)
     for row, damping, stiffness in gains:
         yield RowGains("passive", row, RowFeedback(damping, stiffness, row.has_rate), spacing)
@@ -251,8 +248,7 @@ def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
 
 def all_gains(system: System, settings: Settings) -> list[RowGains]:
     """Every correction of a simulated run, passive rows first."""
-    passive = passive_gains(system, passive_spacing(settings))
-    return [*passive, *task_gains(system, task_spacing(system, settings))]
+    return [*passive_gains(system, settings), *task_gains(system, task_spacing(system, settings))]
 
 
 def has_unknown_gains(system: System) -> bool:

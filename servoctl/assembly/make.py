@@ -21,7 +21,7 @@ from servoctl.assembly.build import (
 from servoctl.assembly.classes import class_stamps, stamp
 from servoctl.assembly.context import Context
 from servoctl.assembly.frame_tasks import held_at
-from servoctl.assembly.gains import all_gains, passive_gains, passive_spacing
+from servoctl.assembly.gains import all_gains, passive_gains
 from servoctl.assembly.realism import check_loop, effects_of, machine_of
 from servoctl.assembly.references import Signals, build_references, check_smoothness, check_spans
 from servoctl.assembly.robot import stamps
@@ -266,8 +266,7 @@ def check_settings(loop: Loop, settings: Settings, problems: Problems, on_drives
     wrong = too_long(loop, settings)
     if wrong is not None:
         problems.add(wrong, "run", "duration")
-    passive = passive_gains(loop.system, passive_spacing(settings))
-    for gain in passive if on_drives else all_gains(loop.system, settings):
+    for gain in (passive_gains if on_drives else all_gains)(loop.system, settings):
         if gain.problem is not None:
             problems.add(gain.problem, *gain.spacing.field.split("."))
 

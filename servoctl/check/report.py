@@ -12,7 +12,6 @@ from servoctl.assembly.gains import (
     drives_spacing,
     has_unknown_gains,
     passive_gains,
-    passive_spacing,
     task_gains,
     task_spacing,
 )
@@ -143,7 +142,7 @@ def _realism(run: Run) -> Iterator[Section]:
 def _gains(run: Run) -> Iterator[Section]:
     settings = run.settings
     task = list(task_gains(run.system, task_spacing(run.system, settings)))
-    passive = list(passive_gains(run.system, passive_spacing(settings)))
+    passive = list(passive_gains(run.system, settings))
     if not task and not passive:
         return
     if run.system.passive.projection and passive and not any(gain.feedback.corrects for gain in passive):
