@@ -21,7 +21,7 @@ free. It is therefore the cause, not they.
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -191,10 +191,6 @@ class FastMotion:
             f"(use steps of at most {_below(self.longest):g} s, or run.integrator.method: radau; or correct damping, "
             f"stiffness and inertia of {self.coordinate})",
         )
-
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {**asdict(self), "pole": [self.pole.real, self.pole.imag]}
 
 
 def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | None:

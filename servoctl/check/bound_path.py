@@ -19,7 +19,7 @@ Only bounds whose h the task and the loops determine are looked at for this. Any
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -141,10 +141,6 @@ class Exclusion:
             return f"the task's path is outside at every time ({least})"
         return f"the task's path is outside {self.share:.0%} of the time, first at {self.first:.3g} s ({least})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"first": self.first, "share": self.share, "least": self.least, "at": self.at}
-
 
 def exclusions(run: Run) -> dict[str, Exclusion]:
     """Bound -> when the task excludes it; without bounds that it does not."""
@@ -240,10 +236,6 @@ class Hurry:
             f"the task's path stays inside, but comes near faster than the rate of {self.rate:.3g} 1/s allows from "
             f"t = {self.first:.3g} s: the law gives up the task there ({remedy})"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def hurries(run: Run) -> dict[str, Hurry]:

@@ -76,13 +76,13 @@ def bound_section(run: Run) -> Iterator[Section]:
                 "suffice and the motion is as fast as near the start"
             )
         if name in paths:
-            facts["path"] = paths[name].to_dict()
+            facts["path"] = paths[name]
             parts.append(f"{paths[name].text}, where the law gives up the task")
             if paths[name].always:
                 remedy = "move the bound or the task"
                 findings.append(Finding("bounds", f"{name}: {paths[name].text}: the task is never met ({remedy})"))
         if name in hurried:
-            facts["hurry"] = hurried[name].to_dict()
+            facts["hurry"] = hurried[name]
             findings.append(Finding("bounds", f"{name}: {hurried[name].text}"))
         lines.append("; ".join(parts))
         values[name] = facts

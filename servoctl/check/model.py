@@ -14,7 +14,6 @@ Source: Zhao et al. 2018, Lemma 1, (10)-(17), where the value of (17) is 2, not 
 theorem for several rows.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,8 +126,7 @@ def _largest_share(joints: list[JointUse]) -> list[str]:
 
 
 def _values(joint: JointUse) -> dict[str, Any]:
-    limits = [x if math.isfinite(x) else None for x in (joint.lower, joint.upper)]
-    return {"q": joint.q, "limits": limits, "u": joint.u, "effort": joint.effort}
+    return {"q": joint.q, "limits": [joint.lower, joint.upper], "u": joint.u, "effort": joint.effort}
 
 
 def plant_section(run: Run) -> Iterator[Section]:
@@ -237,7 +235,7 @@ def task_section(run: Run) -> Iterator[Section]:
         try:
             kind = classify(constraint, model.plant, run.start)
             lines.append(f"{name}: {constraint.kind}, {kind.time}; {kind.reason}")
-            values[name] = {"kind": constraint.kind} | dataclasses.asdict(kind)
+            values[name] = {"kind": constraint.kind, **vars(kind)}
         except ServoctlError as error:
             lines.append(f"{name}: {constraint.kind}; not classified: {error}")
         equation = getattr(constraint, "equation", None)
@@ -258,7 +256,7 @@ def reach_section(run: Run) -> Iterator[Section]:
     motions = run.motions
     if motions is not None:
         lines.append(motions.line)
-        yield Section(key="motions", values=dataclasses.asdict(motions))
+        yield Section(key="motions", values=motions)
     rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
     for row, gain in zip(task_map.rows, task_map.gain, strict=True):
         remark = ""

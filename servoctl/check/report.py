@@ -152,8 +152,8 @@ def _gains(run: Run) -> Iterator[Section]:
     lines += shortened(together([gain.line for gain in task]))
     names = {"mechanism constraints": passive, "task": task}
     lines += [f"{name}: {gains[0].spacing}" for name, gains in names.items() if gains]
-    yield Section("corrections", "gains", lines, {gain.name: gain.to_dict() for gain in task})
-    yield Section(key="passive_gains", values={gain.row.name: gain.to_dict() for gain in passive})
+    yield Section("corrections", "gains", lines, {gain.name: gain for gain in task})
+    yield Section(key="passive_gains", values={gain.row.name: gain for gain in passive})
     yield _recommended("recommended corrections", "recommended", recommend(run))
     spacing = drives_spacing(run.loaded, run.system.model.plant)
     if run.loaded is None or spacing is None or not task:
@@ -163,7 +163,7 @@ def _gains(run: Run) -> Iterator[Section]:
         f"corrections on drives: {spacing}",
         "hil_gains",
         shortened(together([gain.line for gain in task])),
-        {gain.name: gain.to_dict() for gain in task},
+        {gain.name: gain for gain in task},
         [
             run.loaded.finding(str(found), "hil", "period", severity=found.severity)
             for gain in task
@@ -176,7 +176,7 @@ def _gains(run: Run) -> Iterator[Section]:
 
 def _recommended(title: str, key: str, found: list[Recommendation]) -> Section:
     lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
-    return Section(title, key, shortened(lines), [one.to_dict() for one in found])
+    return Section(title, key, shortened(lines), found)
 
 
 def _held_loops(run: Run) -> Iterator[Section]:
@@ -204,8 +204,7 @@ def _unstable(run: Run, loop: HeldLoop) -> Finding:
 def _fast_motion(run: Run) -> Iterator[Section]:
     """A pole of the machine that the run's steps cannot follow."""
     found = None if run.refused else fast_motion(run.loop, run.start, run.settings)
-    values, findings = (None, []) if found is None else (found.to_dict(), [found.finding])
-    yield Section(key="fast_motion", values=values, findings=findings)
+    yield Section(key="fast_motion", values=found, findings=[] if found is None else [found.finding])
 
 
 def _uncertainty(run: Run) -> Iterator[Section]:
@@ -222,10 +221,7 @@ def _internal(run: Run) -> Iterator[Section]:
     lines = [f"{counted(internal.dimension, 'state')} that the task leaves free: {internal.verdict}"]
     if internal.dimension:
         lines.append("modes at the start [1/s]: " + poles_text(internal.modes[:SHOWN]))
-    values = {
-        "dimension": internal.dimension, "stable": internal.stable,
-        "modes": [[mode.real, mode.imag] for mode in internal.modes],
-    }  # fmt: skip
+    values = {"dimension": internal.dimension, "stable": internal.stable, "modes": internal.modes}
     yield Section("internal dynamics", "internal", lines, values, of_internal(run.system, internal))
 
 
@@ -235,7 +231,7 @@ def _diagnosis(run: Run) -> Iterator[Section]:
         return
     findings = of_task(run.system, run.start, run.task_map)
     findings += of_internal(run.system, run.internal) if not run.refused else []
-    yield Section(key="diagnosis", values=[finding.to_dict() for finding in findings])
+    yield Section(key="diagnosis", values=findings)
 
 
 def _start(run: Run) -> Iterator[Section]:

@@ -17,7 +17,7 @@ class Section:
     title: str = ""  # printed above its lines
     key: str = ""  # of its values in JSON; empty: it has none
     lines: list[str] = field(default_factory=list)  # to print; without any the title is not printed either
-    values: Any = None  # the same as plain values
+    values: Any = None  # the same for JSON: dataclasses, arrays and numbers too
     findings: list[Finding] = field(default_factory=list)  # what a person should know
 
 
@@ -34,7 +34,7 @@ class CheckReport:
         if section.lines:
             self.sections.append((section.title, section.lines))
         if section.key:
-            self.values[section.key] = section.values
+            self.values[section.key] = plain(section.values)
         self.findings += section.findings
 
     @property
@@ -49,8 +49,9 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found = {"findings": [finding.to_dict() for finding in self.findings]}
-        return dict(plain({**self.values, **found, "warnings": self.warnings, "errors": self.errors}))
+        return {
+            **self.values, "findings": plain(self.findings), "warnings": self.warnings, "errors": self.errors,
+        }  # fmt: skip
 
 
 FEW = 3  # up to so many neighbours with the same text have a line each

@@ -102,10 +102,10 @@ def _describe(
     if not error.reached:
         section.lines.append("the inputs do not reach every row at some pose: what they miss there stays")
     section.key, section.values = "uncertainty", {
-        "rho_E": error.rho, "upper": error.upper, "at": error.at[0], "machine": dict(box.errors[error.at[1]]),
-        "box": {name: list(ends) for name, ends in box.box.items()}, "machines": len(box.models),
+        "rho_E": error.rho, "upper": error.upper, "at": error.at[0], "machine": box.errors[error.at[1]],
+        "box": box.box, "machines": len(box.models),
         "poses": len(states), "disturbance": error.disturbance, "disturbance_rate": error.rate,
-        "rows": dict(zip(names, error.rows.tolist(), strict=True)), "full_rank": error.reached,
+        "rows": dict(zip(names, error.rows, strict=True)), "full_rank": error.reached,
     }  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def _adaptive(section: Section, n: RobustTerm, kappa: float, rho_E: float, neede
     section.values |= {"alpha": needed, "rate": n.rate, "leak": n.leak, "width": n.width}
     if n.leak > 0.0 and not n.width:
         rms = leakage_rms(alpha, n.rate, n.leak, kappa, n.gain)
-        section.values["rms"] = rms if math.isfinite(rms) else None
+        section.values["rms"] = rms
         if not math.isfinite(rms):
             section.lines.append("no bound: leak / rate is below 1 / (4 G) of the gain budget (raise leak)")
             return None
@@ -176,7 +176,7 @@ def _adaptive(section: Section, n: RobustTerm, kappa: float, rho_E: float, neede
         section.lines.append("no closed form for leakage together with width: simulate it")
         return None
     time = dead_zone_time(alpha, n.rate, n.width, kappa, n.gain, rho_E)
-    section.values["time_outside"] = time if math.isfinite(time) else None
+    section.values["time_outside"] = time
     if not math.isfinite(time):
         section.lines.append("no bound: the boundary layer of the gain budget is wider than width (raise width)")
         return None

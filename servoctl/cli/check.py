@@ -108,6 +108,7 @@ def _check_rig(run: "Run", report: "CheckReport") -> None:
     """Adds a section on the drives, or their errors, to the report."""
     from hil.assembly.prepare import prepare
     from hil.session.notes import describe
+    from servoctl.check.sections import Section
     from servoctl.errors import CompileError, ConfigError
     from servoctl.finding import Finding
 
@@ -120,8 +121,7 @@ def _check_rig(run: "Run", report: "CheckReport") -> None:
     except CompileError as error:
         report.findings.append(Finding("hil", f"not checked: {str(error).removeprefix('hil: ')}"))
         return
-    report.sections.append(("drives", lines))
-    report.values["drives"] = lines
+    report.add(Section("drives", "drives", lines, lines))
 
 
 def _say_report(report: "CheckReport") -> None:

@@ -53,10 +53,6 @@ class Finding:
     text: str  # the finding in words, with the remedy
     cost: float  # share of the torque that is explained only with it [-]
 
-    def to_dict(self) -> dict[str, str | float]:
-        """As in `identification.json`."""
-        return {"kind": self.kind, "where": self.where, "text": self.text, "cost": self.cost}
-
 
 @dataclass(frozen=True)
 class Hypothesis:

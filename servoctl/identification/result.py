@@ -250,7 +250,7 @@ class Identification:
         return dict(plain({
             "schema": SCHEMA, "config": self.config, "servoctl": VERSION, "runs": self.runs, "verdict": self.verdict,
             "good": self.good,
-            "findings": [one.to_dict() for one in self.findings], "parameters": self.parameters,
+            "findings": self.findings, "parameters": self.parameters,
             "unidentifiable": self.unidentifiable, "base": self.base,
             "left_out": self.left_out, "not_significant": self.not_significant,
             "torque_rms": self.torque_rms, "torque_rms_before": self.torque_rms_before,
