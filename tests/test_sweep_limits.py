@@ -9,9 +9,8 @@ import pytest
 import servoctl as sc
 from servoctl.assembly import context, make
 from servoctl.cli import main
-from servoctl.study.limit import Limit, limits_of
 from servoctl.study.points import points_of, read_varies
-from servoctl.study.sweep import sweep
+from servoctl.study.sweep import Limit, limits_of, sweep
 from servoctl.study.sweep_files import draw
 
 ALPHA, P, PERIOD = "law.correction.baumgarte.alpha", "law.correction.p_feedback.P", "run.period"

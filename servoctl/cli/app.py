@@ -9,11 +9,10 @@ from servoctl.cli.analyse import analyse
 from servoctl.cli.check import check
 from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
-from servoctl.cli.hil import emulate, hil
+from servoctl.cli.hil import emulate, hil, replay
 from servoctl.cli.identify import excite, identify
 from servoctl.cli.listing import list_all, new, schema
 from servoctl.cli.options import CommandWithExample, GroupedCommands
-from servoctl.cli.replay import replay
 from servoctl.cli.report import compare, export, report
 from servoctl.cli.run import run
 from servoctl.cli.study import TuneCommand, sweep, tune

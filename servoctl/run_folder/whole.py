@@ -12,8 +12,7 @@ import numpy as np
 
 from servoctl.errors import RunFolderError
 from servoctl.run_folder.files import DRAWING, STREAM, SUMMARY, TABLE, from_arrow, replace, unwritable
-from servoctl.run_folder.metadata import decoded
-from servoctl.run_folder.reader import load_run
+from servoctl.run_folder.reader import decoded, load_run
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status

@@ -13,9 +13,8 @@ from servoctl.report.scales import scale_of
 from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, log_scale, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.run_folder.metrics import axis_title
-from servoctl.study.limit import Limit
 from servoctl.study.points import Vary
-from servoctl.study.sweep import Study
+from servoctl.study.sweep import Limit, Study
 from servoctl.types import Array
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.identification.table import read_tables
+from servoctl.identification.log import read_tables
 from servoctl.types import Array
 from tests.refused import table
 from tests.small_plants import Masses
