@@ -177,7 +177,7 @@ ALLOWED_ROOMS = {
 }
 
 
-OF_PLANTS = ("servoctl.report.drawing", "servoctl.report.surfaces", "servoctl.report.bound_shapes")
+OF_PLANTS = ("servoctl.report.drawing", "servoctl.report.surfaces")
 """What a run stores for its pictures comes from the plant; everything else in report reads the run folder alone."""
 
 

@@ -49,7 +49,7 @@ from hil.session.reporter import (
 from hil.view.view import LivePage
 from servoctl.assembly.diagnosis import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
-from servoctl.report.bound_shapes import placed_shapes
+from servoctl.report.drawing import placed_shapes
 from servoctl.report.surfaces import task_frames
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import Trajectory

@@ -17,7 +17,7 @@ from hil.view import LINGER, SIGNAL, STOP, PageSettings, PickledPlant
 from hil.view.scene import MachineDrawing, Scene
 from hil.view.server import Broadcast, PageServer
 from servoctl.mechanics.plant import Plant
-from servoctl.report.bound_shapes import PlacedShape
+from servoctl.report.drawing import PlacedShape
 
 SPACING = 0.05  # [s] time between two pictures
 GAIN_INTERVAL = 0.1  # shortest time between two requests for a gain [s]: each one takes the loop about 100 us

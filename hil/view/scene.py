@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.recorder.memory import Ring, SharedRings
 from servoctl.mechanics.plant import Plant
-from servoctl.report.bound_shapes import PlacedShape, shape_picture
+from servoctl.report.drawing import PlacedShape, shape_picture
 from servoctl.report.surfaces import poses, surfaces
 from servoctl.types import Array
 

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from servoctl.assembly.bounds import build_bounds
 from servoctl.assembly.classes import fields_of, instantiate, load_class
 from servoctl.assembly.context import Context
-from servoctl.assembly.frame_tasks import FrameTask
+from servoctl.assembly.entries import FrameTask, build_bounds, of_equation
 from servoctl.assembly.robot import build_robot, effort_limits, friction_of_file
-from servoctl.assembly.values import Problems, build_equation, build_equations
+from servoctl.assembly.values import Problems, build_equations
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import PassiveLevelConfig, in_order
 from servoctl.config.robot import PoseConfig
@@ -28,7 +27,7 @@ from servoctl.laws.observer import Observer
 from servoctl.laws.own_term import Term as OwnTerm
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature
-from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.friction import with_friction
 from servoctl.mechanics.hierarchy import PassiveLevel, declared_levels
@@ -192,14 +191,17 @@ def build_task(loaded: LoadedConfig, context: Context, start: State) -> dict[str
     """Name -> constraint, in order, without those that are wrong; `start` is what a posture may keep."""
     task: dict[str, Constraint] = {}
     for index, entry in enumerate(loaded.config.task):
+        constraint: Constraint | None
         if entry.form is not None and isinstance(context.plant, Robot):
             constraint = FrameTask(entry, ("task", index), context.plant, start, context).build()
+        elif entry.class_ is None:
+            constraint = of_equation(entry, ("task", index), context)
         else:
-            constraint = _constraint(loaded, context, entry, index)
-            if constraint is not None and entry.unit is not None:
-                constraint = constraint.with_unit(entry.unit)
+            constraint = _of_class(entry, Constraint, loaded, context.problems, "task", index)
+            if constraint is not None and context.signals:
+                constraint = constraint.with_signals(context.signals)
         if constraint is not None:
-            task[entry.name] = constraint
+            task[entry.name] = constraint if entry.unit is None else constraint.with_unit(entry.unit)
     return task
 
 
@@ -214,19 +216,6 @@ def check_classes(loaded: LoadedConfig, problems: Problems) -> None:
             _class(law.class_, Feedback, loaded, problems, "law")
         for name, term in (law.terms or {}).items():
             _class(term.class_, OwnTerm, loaded, problems, "law", "terms", name)
-
-
-def _constraint(loaded: LoadedConfig, context: Context, entry: Task, index: int) -> Constraint | None:
-    problems, signals = context.problems, context.signals
-    if entry.class_ is not None:
-        constraint: Constraint | None = _of_class(entry, Constraint, loaded, problems, "task", index)
-        return constraint.with_signals(signals) if constraint is not None and signals else constraint
-    field = "holonomic" if entry.holonomic is not None else "nonholonomic"
-    text = entry.holonomic or entry.nonholonomic or ""
-    equation = build_equation(text, context.plant, problems, "task", index, field, signals=signals)
-    if equation is None:
-        return None
-    return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)
 
 
 def _of_class(

@@ -20,7 +20,7 @@ from servoctl.assembly.build import (
 )
 from servoctl.assembly.classes import class_stamps, stamp
 from servoctl.assembly.context import Context
-from servoctl.assembly.frame_tasks import held_at
+from servoctl.assembly.entries import held_at
 from servoctl.assembly.gains import all_gains, passive_gains
 from servoctl.assembly.realism import check_loop, effects_of, machine_of
 from servoctl.assembly.references import Signals, build_references, check_smoothness, check_spans

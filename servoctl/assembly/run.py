@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import realism
-from servoctl.assembly.bounds import unused_shapes
 from servoctl.assembly.diagnosis import EndOfRun
+from servoctl.assembly.entries import unused_shapes
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
 from servoctl.assembly.start import robot_warnings, start_warnings, unit_word_warnings

@@ -23,8 +23,7 @@ from servoctl.mechanics.shapes import FADES, SHARE, STRONGEST, Clearance, SweptS
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Distance, DistanceBound
 from servoctl.report import figure
-from servoctl.report.bound_shapes import placed_shapes, shape_picture
-from servoctl.report.drawing import drawing
+from servoctl.report.drawing import drawing, placed_shapes, shape_picture
 from servoctl.report.film import film, images
 from servoctl.report.page import page
 from servoctl.report.shapes import outline
