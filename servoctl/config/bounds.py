@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, Tag
 
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
@@ -33,6 +33,7 @@ from servoctl.tree.fields import (
     Section,
     Xyz,
     exactly,
+    or_word,
 )
 from servoctl.tree.rules import WRONG, Broken, FieldPath, OneKind, OneOf, known, outer_rule, right, rule
 
@@ -79,14 +80,10 @@ def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
     return x, y, z
 
 
-def _auto_or_number(value: Any) -> str:
-    return MAPPING if value == "auto" else SCALAR
-
-
 Margin = Annotated[
     Annotated[float, NumberField("a margin >= 0 [unit of h], or auto", least=0), Tag(SCALAR)]
     | Annotated[Literal["auto"], Tag(MAPPING)],
-    Discriminator(_auto_or_number),
+    or_word("auto"),
 ]
 
 KEYS: dict[str, tuple[str, ...]] = {

@@ -3,11 +3,11 @@
 import math
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from servoctl.errors import ExpressionError, remedy
 from servoctl.expression import constant
-from servoctl.tree.fields import LIST, MAPPING, Positive, fault, in_words, list_or_not
+from servoctl.tree.fields import ListOrMapping, Positive, fault, in_words
 from servoctl.tree.rules import Broken, Ruled, rule
 
 UNITS: dict[str, tuple[str, float]] = {
@@ -48,10 +48,7 @@ def _scales(value: Any) -> dict[str, float | str]:
 
 Column = Annotated[str, PlainValidator(_column), WithJsonSchema({"type": ["string", "integer"]})]
 
-Columns = Annotated[
-    Annotated[tuple[Column, ...], Field(min_length=1), Tag(LIST)] | Annotated[dict[str, Column], Tag(MAPPING)],
-    Discriminator(lambda value: LIST if list_or_not(value) == LIST else MAPPING),
-]
+Columns = ListOrMapping[Annotated[tuple[Column, ...], Field(min_length=1)], dict[str, Column]]
 """Columns in order, or by name."""
 
 Scales = Annotated[

@@ -8,7 +8,7 @@ Design: every field has its unit in its description. Every default is written in
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Field
 
 from servoctl.config.bounds import BoundConfig, empty_intervals
 from servoctl.config.corrections import CorrectionConfig, wrong_length
@@ -29,13 +29,12 @@ from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
-    LIST,
-    SCALAR,
     ClassParameters,
     ClassPath,
     EquationText,
     LawKind,
     Limit,
+    ListOr,
     Name,
     NotNegative,
     NumberField,
@@ -46,7 +45,6 @@ from servoctl.tree.fields import (
     Share,
     fault,
     in_words,
-    list_or_not,
     name_as,
 )
 from servoctl.tree.rules import WRONG, Broken, FieldPath, Ruled, below, outer_rule, right, rule
@@ -60,12 +58,9 @@ def _width(ends: tuple[float, ...]) -> tuple[float, ...]:
     return ends
 
 
-RelativeRange = Annotated[
-    Annotated[
-        float, NumberField("a relative error from 0 to below 1, or [lower, upper]", least=0, below=1), Tag(SCALAR)
-    ]
-    | Annotated[tuple[RelativeEnd, ...], AfterValidator(_width), Tag(LIST)],
-    Discriminator(list_or_not),
+RelativeRange = ListOr[
+    Annotated[float, NumberField("a relative error from 0 to below 1, or [lower, upper]", least=0, below=1)],
+    Annotated[tuple[RelativeEnd, ...], AfterValidator(_width)],
 ]
 
 

@@ -1,6 +1,6 @@
 """Grammar of `tune`: search space, uncertain plants, objectives, constraints and length of the search."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag
 
@@ -9,12 +9,14 @@ from servoctl.tree.fields import (
     MAPPING,
     SCALAR,
     Count,
+    ListOrMapping,
     Natural,
     NumberField,
     Parameter,
     Positive,
     Real,
     Section,
+    or_word,
     shape,
 )
 from servoctl.tree.rules import Broken, Ruled, rule
@@ -42,18 +44,10 @@ class Range(Ruled):
             yield ("step",), "step does not fit scale: log (leave one out)"
 
 
-def _range_or_choices(value: Any) -> str:
-    return LIST if shape(value) == LIST else MAPPING
-
-
-Choices = Annotated[
-    Annotated[Range, Tag(MAPPING)] | Annotated[tuple[Parameter, ...], Field(min_length=1), Tag(LIST)],
-    Discriminator(_range_or_choices),
-]
-"""A range, or a list of values."""
-
 Members = Annotated[tuple[Parameter, ...], Field(min_length=1)]
 
+Choices = ListOrMapping[Members, Range]
+"""A list of values, or a range."""
 
 Minimise = Annotated[
     Annotated[str, Tag(SCALAR)]
@@ -67,11 +61,7 @@ Minimise = Annotated[
 S = TypeVar("S")
 
 
-def _none_or_number(value: Any) -> str:
-    return MAPPING if value == "none" else SCALAR
-
-
-OrNone = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[Literal["none"], Tag(MAPPING)], Discriminator(_none_or_number)]
+OrNone = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[Literal["none"], Tag(MAPPING)], or_word("none")]
 """A bound, or the word `none`."""
 
 RESERVES = {"share": "gain_share", "overshoot": "overshoot", "gain_margin": "gain_margin"}

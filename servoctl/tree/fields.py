@@ -207,9 +207,17 @@ def _mapping_or_not(value: Any) -> str:
     return MAPPING if shape(value) == MAPPING else SCALAR
 
 
-def list_or_not(value: Any) -> str:
-    """Branch of a value in a field that accepts a list or something else."""
+def _list_or_not(value: Any) -> str:
     return LIST if shape(value) == LIST else SCALAR
+
+
+def _list_or_mapping(value: Any) -> str:
+    return LIST if shape(value) == LIST else MAPPING
+
+
+def or_word(word: str) -> Discriminator:
+    """Tells a number, `SCALAR`, from the one word that a field accepts too, `MAPPING`."""
+    return Discriminator(lambda value: MAPPING if value == word else SCALAR)
 
 
 def _interval(value: tuple[float, ...]) -> tuple[float, ...]:
@@ -244,22 +252,21 @@ ClassParameters = Annotated[
 LawKind = Literal["constraint_following", "input_output"]
 AutoPositive = Annotated[Positive | None, BeforeValidator(lambda value: None if value == "auto" else value)]
 Interval = Annotated[tuple[Real, ...], AfterValidator(_interval)]
-Limit = Annotated[
-    Annotated[float, NumberField("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
-    | Annotated[Interval, Tag(LIST)],
-    Discriminator(list_or_not),
-]
+ListOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(LIST)], Discriminator(_list_or_not)]
+"""One value of the first type, or a list of the second type."""
+
+Limit = ListOr[Annotated[float, NumberField("a positive number or [lower, upper]", above=0)], Interval]
 Pole = Annotated[float, NumberField("a negative number [1/s]", below=0)]
-OneOrEach = Annotated[
-    Annotated[S, Tag(SCALAR)] | Annotated[tuple[S, ...], Field(min_length=1), Tag(LIST)],
-    Discriminator(list_or_not),
-]
+OneOrEach = ListOr[S, Annotated[tuple[S, ...], Field(min_length=1)]]
 """One value for all, or a list of values."""
 
 PoleSet = OneOrEach[Pole]
 
 ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], Discriminator(_mapping_or_not)]
 """One value of the first type, or a mapping of the second type."""
+
+ListOrMapping = Annotated[Annotated[S, Tag(LIST)] | Annotated[M, Tag(MAPPING)], Discriminator(_list_or_mapping)]
+"""A list of the first type, or a mapping of the second type."""
 
 PerName = Annotated[
     Annotated[S, Tag(SCALAR)]
