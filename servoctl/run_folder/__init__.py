@@ -7,7 +7,6 @@ in place. No data is lost: an earlier run is moved aside, and the folder of one 
 """
 
 from servoctl.run_folder.reader import load_run, read_summary
-from servoctl.run_folder.whole import ended_by, say_end, write_drawing
-from servoctl.run_folder.writer import RunFolder, save
+from servoctl.run_folder.writer import RunFolder, ended_by, save, say_end, write_drawing
 
 __all__ = ["RunFolder", "ended_by", "load_run", "read_summary", "save", "say_end", "write_drawing"]
