@@ -143,6 +143,11 @@ def no_such(kind: str, name: object, known: Iterable[str]) -> str:
     return f"there is no {kind} {name!r} ({remedy(str(name), known)})"
 
 
+def counted(number: int, word: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def listed(words: Iterable[str], most: int, separator: str = ", ") -> str:
     """The first words in a row, and how many more there are: `a, b and 3 more`."""
     words = list(words)

@@ -17,7 +17,7 @@ from servoctl.config.schema import LawConfig, TermConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import annotated, parameter_fields
 from servoctl.engine.symbol import symbols
-from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, no_such, suggestion
+from servoctl.errors import ConfigError, PlantError, ServoctlError, counted, in_one_line, no_such, suggestion
 from servoctl.expression import RESERVED
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.feedback import Feedback
@@ -331,6 +331,6 @@ def _check_level(name: str, level: PassiveLevelConfig, size: Mapping[str, int], 
     known = [group for group in level.groups if group in size]
     rows = sum(size[group] for group in known)
     if isinstance(level.clearance, tuple) and len(level.clearance) != rows and len(known) == len(level.groups):
-        given = f"{len(level.clearance)} values for {rows} {'row' if rows == 1 else 'rows'}"
+        given = f"{len(level.clearance)} values for {counted(rows, 'row')}"
         shown = ", ".join(f"{group} {size[group]}" for group in known)
         problems.add(f"{given} (give one number for all, or one per row: {shown})", *PATH, name, "clearance")

@@ -25,12 +25,12 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.start import JointUse, joint_uses
-from servoctl.check.sections import Section, counted, shortened
+from servoctl.check.sections import Section, shortened
 from servoctl.engine.decomposition import pinv
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
-from servoctl.errors import ServoctlError
+from servoctl.errors import ServoctlError, counted
 from servoctl.expression import per_second
 from servoctl.finding import Finding
 from servoctl.mechanics.actuator_parameters import armature_of

@@ -28,9 +28,9 @@ from servoctl.check.model import (
     task_section,
 )
 from servoctl.check.recommend import Recommendation, recommend
-from servoctl.check.sections import SHOWN, CheckReport, Section, counted, shortened, together
+from servoctl.check.sections import SHOWN, CheckReport, Section, shortened, together
 from servoctl.check.uncertainty import robust_section, uncertainty_section
-from servoctl.errors import TaskError
+from servoctl.errors import TaskError, counted
 from servoctl.expression import per_second
 from servoctl.finding import Finding, Severity
 from servoctl.laws.own_term import AttachedOwnTerm
@@ -53,7 +53,7 @@ def _references(run: Run) -> Iterator[Section]:
         columns = [signal for signal in run.signals.values() if signal.reference == name]
         curve = columns[0].curve
         beyond = {"hold": "then held", "periodic": "then repeated", "error": "no values beyond"}[curve.extrapolate]
-        smooth = f"{curve.smoothness} continuous derivative{'s' * (curve.smoothness != 1)}"
+        smooth = f"{counted(curve.smoothness, 'continuous derivative')}"
         lines.append(f"{name}: from t = {curve.start:g} to {curve.end:g} s, {beyond}; {smooth}")
         values[name] = {"start": curve.start, "end": curve.end, "extrapolate": curve.extrapolate, "columns": {}}
         for signal in columns:

@@ -72,8 +72,3 @@ def together(lines: list[str]) -> list[str]:
 def shortened(lines: list[str]) -> list[str]:
     """The first lines, if there are many."""
     return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
-
-
-def counted(number: int, word: str) -> str:
-    """`1 row`, `2 rows`."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

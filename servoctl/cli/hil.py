@@ -26,6 +26,7 @@ from servoctl.cli.options import (
     fresh_folder,
 )
 from servoctl.cli.run import headline, number, outliers, say_figures
+from servoctl.errors import counted
 
 if TYPE_CHECKING:
     from hil.session.replay import Replay
@@ -210,8 +211,6 @@ def _say_loop(summary: Mapping[str, Any], loads: Mapping[str, tuple[float, float
 
 
 def _say_times(timing: Mapping[str, Any]) -> None:
-    from servoctl.check.sections import counted
-
     durations = {name: timing[f"{name}_s"] for name in PARTS}
     if ages := timing["age_s"]:
         oldest = max(ages, key=lambda name: ages[name].get("max", 0.0))

@@ -8,6 +8,7 @@ import typer
 
 from servoctl.cli.console import Announcer, ExitCode, Phases, note, outcome_of_run, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
+from servoctl.errors import counted
 
 if TYPE_CHECKING:
     from servoctl.run_folder.trajectory import Trajectory
@@ -103,7 +104,6 @@ def say_figures(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
 
 def _say_errors(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
     """The tables of the errors of tasks, and of the mechanism's own constraints if they are not at round-off."""
-    from servoctl.check.sections import counted
     from servoctl.run_folder.metrics import TASK_METRICS
 
     columns = {metric.name: metric.head for metric in TASK_METRICS[:3]}

@@ -23,7 +23,7 @@ from servoctl.cli.options import (
     fresh_folder,
 )
 from servoctl.cli.run import number
-from servoctl.errors import ConfigError
+from servoctl.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from servoctl.assembly import Run
@@ -266,7 +266,7 @@ def _say_best_runs(study: "Study", metric: str) -> None:
         say_table(["run", *titles, *names], rows, numbers=len(columns) + len(names))
     beyond, bounds = len(study.beyond), f"a bound of tune.{', tune.'.join(RESERVES)}"
     if beyond:
-        runs = "1 run" if beyond == 1 else f"{beyond} runs"
+        runs = counted(beyond, "run")
         say(f"\nleft out: {runs} beyond {bounds}" if study.within else f"\nall of these are beyond {bounds}")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
+from servoctl.errors import counted
 from servoctl.laws.corrections import PER_ROW, Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.funnel import Funnel
 from servoctl.tree.fields import PerName, PoleSet, gain_fields
@@ -75,5 +76,5 @@ class CorrectionConfig(OneKind):
 def wrong_length(path: FieldPath, gains: Sequence[Any], rows: int, which: str = "") -> Broken:
     """Gains that are not one for each row."""
     if len(gains) != rows:
-        many = f"{len(gains)} value{'s' * (len(gains) != 1)} for {rows} row{'s' * (rows != 1)}"
+        many = f"{counted(len(gains), 'value')} for {counted(rows, 'row')}"
         yield path, f"{many} (give one per row{which})"

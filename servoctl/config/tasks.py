@@ -11,7 +11,7 @@ from pydantic import Field, StrictBool
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
-from servoctl.errors import no_such
+from servoctl.errors import counted, no_such
 from servoctl.tree.fields import (
     ClassParameters,
     ClassPath,
@@ -185,9 +185,8 @@ class Task(OneKind):
             return
         rows, count = self.row_count, len(self.value) if isinstance(self.value, tuple) else 1
         if rows and count != rows:
-            many = "1 value" if count == 1 else f"{count} values"
             what = "a distance is one number" if self.form == "distance" else f"give one per coordinate: {rows}"
-            yield ("value",), f"{many} for {self.form} ({what})"
+            yield ("value",), f"{counted(count, 'value')} for {self.form} ({what})"
 
     @rule
     def _reference_fits_the_posture(self) -> Broken:

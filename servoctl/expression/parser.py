@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from servoctl.errors import ExpressionError, suggestion
+from servoctl.errors import ExpressionError, counted, suggestion
 from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, UNITS, Apply, Expression, Name, Number, Step
 
 MAX_LENGTH = 10_000  # [characters] longest text
@@ -212,8 +212,7 @@ class _Parser:
             count += 1
         self.expect(")")
         if count != ARITY[word]:
-            values = "1 value" if ARITY[word] == 1 else f"{ARITY[word]} values"
-            self.fail(f"{word!r} takes {values}, got {count}", token)
+            self.fail(f"{word!r} takes {counted(ARITY[word], 'value')}, got {count}", token)
         self.apply(word, count, token.start)
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from servoctl.engine.decomposition import decompose, frobenius, longer_rows
 from servoctl.engine.linalg import cholesky, project, solve_lower, solve_upper
 from servoctl.engine.structured import Diagonal
-from servoctl.errors import PlantError, listed
+from servoctl.errors import PlantError, counted, listed
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.planar import PlanarLinkage
 from servoctl.mechanics.plant import Plant
@@ -225,7 +225,7 @@ def level_report(
     kind = f" of rank {rank}"
     if loose:
         kind = ", all with clearance" if loose == rows else f", {loose} with clearance, the others{kind}"
-    line = f"{level.name}: {rows} {'row' if rows == 1 else 'rows'}{kind}"
+    line = f"{level.name}: {counted(rows, 'row')}{kind}"
     if motion.skipped:
         line += f"; skipped, since they depend on earlier levels: {listed(motion.skipped, SHOWN)}"
     line += f"; trace of P {motion.trace:.7g}; accelerations change by up to {largest(change, coordinates)}"

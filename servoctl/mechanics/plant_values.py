@@ -15,7 +15,7 @@ import numpy as np
 
 from servoctl.engine.structured import Diagonal
 from servoctl.engine.trace import read_only
-from servoctl.errors import PlantError, in_one_line, listed
+from servoctl.errors import PlantError, counted, in_one_line, listed
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
@@ -86,8 +86,8 @@ def identity(plant: Plant) -> Diagonal:
     n, m = len(plant.coordinates), len(plant.actuators)
     if n != m:
         raise PlantError(
-            f"{_name(plant, 'actuation')}: None means B = I, one actuator per coordinate, got {m} "
-            f"{'actuator' if m == 1 else 'actuators'} for {n} coordinates (return B, shape ({n}, {m}))"
+            f"{_name(plant, 'actuation')}: None means B = I, one actuator per coordinate, got "
+            f"{counted(m, 'actuator')} for {n} coordinates (return B, shape ({n}, {m}))"
         )
     return Diagonal(np.full(n, 1.0))
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from servoctl.errors import ConfigError, in_one_line, no_such
+from servoctl.errors import ConfigError, counted, in_one_line, no_such
 from servoctl.input_file import read_regular
 from servoctl.reference.curve import Curve, Extrapolation
 from servoctl.types import Array
@@ -135,7 +135,9 @@ def _csv(content: bytes, foreign: bool) -> Table:
     short = [(number, len(row)) for number, row in lines if len(row) != len(header)]
     if short:
         number, count = short[0]
-        raise ConfigError(f"{word} {number}: {_cells(count)}, but the {above} has {len(header)} (one cell per column)")
+        raise ConfigError(
+            f"{word} {number}: {counted(count, 'cell')}, but the {above} has {len(header)} (one cell per column)"
+        )
     if not lines:
         raise ConfigError("no row below the header (rows of numbers are expected)")
     columns = {name: [row[i] for _, row in lines] for i, name in enumerate(header)}
@@ -187,10 +189,6 @@ def _what(cell: object, value: float | None) -> str:
     return f"{cell!r} is not a number" if value is None else f"{value:g} is not finite"
 
 
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count} cells"
-
-
 Degree = Literal["cubic", "quintic"]
 DEGREES: dict[str, int] = {"cubic": 3, "quintic": 5}  # kind of spline -> degree of its polynomials
 
@@ -211,8 +209,7 @@ def spline(times: Array, values: Array, kind: Degree = "cubic", extrapolate: Ext
 
     degree = DEGREES[kind]
     if len(times) <= degree:
-        rows = "1 row" if len(times) == 1 else f"{len(times)} rows"
-        raise ConfigError(f"{rows} (a {kind} spline needs at least {degree + 1})")
+        raise ConfigError(f"{counted(len(times), 'row')} (a {kind} spline needs at least {degree + 1})")
     since = times - times[0]  # times since 1970 would lose half their digits in the basis
     if extrapolate == "periodic":
         values = np.concatenate([values[:-1], values[:1]])

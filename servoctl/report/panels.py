@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from servoctl.errors import counted
 from servoctl.report.scales import calm_range
 from servoctl.report.style import NAMED, QUIET, axis_label, colours, draw_lines, drawable, envelope, time_axis
 from servoctl.report.timing import of_task, shade_stages
@@ -145,7 +146,7 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
     rows = violation_rows(trajectory)
     shown = {column: x for column, x in rows.items() if not np.nanmax(np.abs(drawable(x)), initial=0.0) < ROUND_OFF}
     exact = len(rows) - len(shown)
-    few = f"{exact} {'row' if exact == 1 else 'rows'} below 1e-9: round-off" if exact else ""
+    few = f"{counted(exact, 'row')} below 1e-9: round-off" if exact else ""
     units: dict[str, dict[str, Array]] = {}
     for column, x in shown.items():
         units.setdefault(trajectory.units.get(column, ""), {})[column] = x
