@@ -44,6 +44,16 @@ def test_an_invalid_tune_section_is_refused(case: Case, tmp_path: Path, capsys: 
     assert_refused(case, base, tmp_path, capsys)
 
 
+def test_check_says_field_and_place_of_what_a_search_would_refuse(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG.replace(f"{ALPHA}:", "law.alpha:"))
+    code, out, _ = answer(capsys, "check", "masses.yaml", "--json")
+    (found,) = [each for each in json.loads(out)["findings"] if each["severity"] == "error"]
+    assert (code, found["path"], found["place"]) == (2, "tune.search.law.alpha", "masses.yaml:7")
+    assert found["text"].startswith("masses.yaml:7: tune.search.law.alpha: the config has no such number")
+
+
 def test_without_a_feasible_trial_the_nearest_miss_is_printed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "--set", "tune.constraints={input_max.F: 5}", "--out", "study")
     assert code == 4

@@ -30,16 +30,14 @@ def run(
 ) -> None:
     """Simulate a config and write a run folder."""
     from servoctl.assembly import load
-    from servoctl.errors import ConfigError
-    from servoctl.study.metrics import unknown_metrics
+    from servoctl.study.metrics import check_metrics
 
     phases = Phases()
     compiles = engine == "c"
     loading = f"loading, tracing{' and compiling' * compiles}"
     with Announcer(config, loading, always=compiles):
         loaded = load(config, changes_of(set_file, overrides), engine=engine)
-    if problems := unknown_metrics(loaded):
-        raise ConfigError(problems)
+    check_metrics(loaded)
     phases.end(loading)
     with Announcer(loaded.name, "compiling"):
         loaded.prepare(wait=False)

@@ -4,26 +4,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from servoctl.assembly.run import Run
+from servoctl.assembly.values import Problems
 from servoctl.errors import remedy
 from servoctl.run_folder.metrics import METRICS, TASK_METRICS, greatest_is_best, metric_of
 
 Row = dict[str, Any]  # metric -> value, of one run
 
 
-def unknown_metrics(run: Run) -> list[str]:
-    """Words of the section `tune` that are no metric of any run, one sentence each; `check` and `tune` look further."""
-    tune = None if run.loaded is None else run.loaded.config.tune
-    if run.loaded is None or tune is None:
-        return []
+def check_metrics(run: Run) -> None:
+    """Raises ConfigError for words of `tune` that are no metric of any run; `check` and `tune` look further."""
+    if run.loaded is None or (tune := run.loaded.config.tune) is None:
+        return
+    problems = Problems(run.loaded)
     minimised = tune.objective.minimise
     named = [(name, "objective", "minimise") for name in ([minimised] if isinstance(minimised, str) else minimised)]
     named += [(name, "constraints", name) for name in tune.constraints]
     known = dict.fromkeys(metric.name for metric in METRICS)
-    return [
-        f"{run.loaded.where('tune', *place)}: {name}: there is no such metric ({remedy(name.partition('.')[0], known)})"
-        for name, *place in named
-        if metric_of(name) is None
-    ]
+    for name, *place in named:
+        if metric_of(name) is None:
+            hint = remedy(name.partition(".")[0], known)
+            problems.add(f"{name}: there is no such metric ({hint})", "tune", *place)
+    problems.check()
 
 
 def no_such_metric(name: str, known: Sequence[str]) -> str:

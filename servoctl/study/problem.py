@@ -1,12 +1,13 @@
 """The search that the `tune:` section describes, checked against the rest of the config."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from servoctl.assembly.run import Run
+from servoctl.assembly.values import Problems
 from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import RESERVES, Range, Tune
 from servoctl.errors import ConfigError, ExpressionError
@@ -64,24 +65,25 @@ def read_problem(run: Run) -> SearchProblem:
         ConfigError: The config has no `tune:` section, or the section does not fit it; lists every problem.
     """
     assert run.loaded is not None
-    tune = run.loaded.config.tune
+    tune, problems = run.loaded.config.tune, Problems(run.loaded)
     if tune is None:
         path = "plant.parameters.NAME" if run.system.law is None else "law.correction.baumgarte.alpha"
         example = f"tune: {{search: {{{path}: {{low: 1, high: 100, scale: log}}}}}}"
-        raise ConfigError(f"{run.loaded.where()}: tune: missing (say what to search, as in {example})")
+        problems.add(f"missing (say what to search, as in {example})", "tune")
+        raise ConfigError(problems.found)
     minimise = tune.objective.minimise
     weights = dict(minimise) if isinstance(minimise, Mapping) else {}
     names = (minimise,) if isinstance(minimise, str) else tuple(minimise)
     label = " + ".join(f"{weight:g} {name}" for name, weight in weights.items())
     reserves = tuple(RESERVES.values()) if run.system.law is not None else ()
     metrics = (*metric_names(run), *(f"sensitivity.{name}" for name in tune.sensitivity), *reserves)
-    problems = [*_wrong_paths(run, tune), *_wrong_metrics(run, tune, names, metrics)]
+    _check_paths(run, tune, problems)
+    _check_metrics(tune, names, metrics, problems)
     combined = math.prod(map(len, tune.uncertainty.values()))
     if combined > MOST_SCENARIOS:
-        where = run.loaded.where("tune", "uncertainty")
-        problems.append(f"{where}: {combined} combinations (give fewer values: at most {MOST_SCENARIOS})")
-    if problems:
-        raise ConfigError(problems)
+        what = f"{combined} combinations (give fewer values: at most {MOST_SCENARIOS})"
+        problems.add(what, "tune", "uncertainty")
+    problems.check()
     plants = [[_evaluated(value) for value in values] for values in tune.uncertainty.values()]
     scenarios = tuple(dict(zip(tune.uncertainty, values, strict=True)) for values in product(*plants))
     values_now = leaves(run)
@@ -98,14 +100,13 @@ def _evaluated(value: Any) -> Any:
         return value
 
 
-def _wrong_paths(run: Run, tune: Tune) -> Iterator[str]:
-    assert run.loaded is not None
+def _check_paths(run: Run, tune: Tune, problems: Problems) -> None:
     groups: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [
-        (("tune", "search"), tune.search),
-        (("tune", "uncertainty"), tune.uncertainty),
+        (("search",), tune.search),
+        (("uncertainty",), tune.uncertainty),
     ]
     for name, at in tune.sensitivity.items():
-        groups.append((("tune", "sensitivity", name), {path: [value] for path, value in at.items()}))
+        groups.append((("sensitivity", name), {path: [value] for path, value in at.items()}))
     for section, choices in groups:
         for path, values in choices.items():
             samples = [values.low, values.high] if isinstance(values, Range) else list(values)
@@ -113,19 +114,18 @@ def _wrong_paths(run: Run, tune: Tune) -> Iterator[str]:
             try:
                 check_path(run, path, samples, others)
             except ConfigError as error:
-                yield from (f"{run.loaded.where(*section, path)}: {line}" for line in error.problems)
+                problems.add(error, "tune", *section, path)
 
 
-def _wrong_metrics(run: Run, tune: Tune, objectives: tuple[str, ...], known: tuple[str, ...]) -> Iterator[str]:
-    assert run.loaded is not None
+def _check_metrics(tune: Tune, objectives: tuple[str, ...], known: tuple[str, ...], problems: Problems) -> None:
     for section, names in (("objective", objectives), ("constraints", tuple(tune.constraints))):
         for name in names:
+            field = "minimise" if section == "objective" else name
             if name not in known:
-                where = run.loaded.where("tune", section, "minimise" if section == "objective" else name)
-                yield f"{where}: {no_such_metric(name, known)}"
+                problems.add(no_such_metric(name, known), "tune", section, field)
             elif section == "objective" and greatest_is_best(name):
-                where = run.loaded.where("tune", section, "minimise")
-                yield f"{where}: {name}: its greatest value is best (give its least value under tune.constraints)"
+                what = f"{name}: its greatest value is best (give its least value under tune.constraints)"
+                problems.add(what, "tune", section, field)
 
 
 def in_range(problem: SearchProblem) -> bool:
