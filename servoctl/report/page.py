@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from servoctl.report.path import frames, task_paths
-from servoctl.report.shapes import enclosures, frame_axes, moving_shapes, obstacles, solids
+from servoctl.report.shapes import frame_axes, moving_shapes, solids
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.timing import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import write_files
 from servoctl.run_folder.metrics import TASK_METRICS
-from servoctl.run_folder.trajectory import funnel_curves, traced
+from servoctl.run_folder.trajectory import funnel_curves, group, traced
 from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
@@ -123,6 +123,7 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
     if not lines:
         return None
     parts, axes = solids(source.trajectory), frame_axes(source.trajectory)
+    fixed = [group(source.trajectory.drawing, kind) for kind in ("obstacle", "enclosure")]
     per_frame = sum(points[0].size for points in lines.values()) + 12 * (len(parts) + len(axes))
     chosen = np.unique(np.linspace(0, len(t) - 1, max(2, min(len(t), share // per_frame))).round().astype(int))
     ends = {name: pose[:, 9:] for name, pose in axes.items()} if parts else {}
@@ -134,9 +135,9 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
         "task": {name: blob.add(points) for name, points in task_paths(source.trajectory).items()},
         "axes": {name: blob.add(pose[chosen]) for name, pose in axes.items()},
         "shapes": {name: blob.add(shape[chosen]) for name, shape in moving_shapes(source.trajectory).items()},
-        "obstacles": [shape.tolist() for shape in obstacles(source.trajectory).values()],
-        "enclosures": [shape.tolist() for shape in enclosures(source.trajectory).values()],
-        "names": [list(obstacles(source.trajectory)), list(enclosures(source.trajectory))],
+        "obstacles": list(fixed[0].values()),
+        "enclosures": list(fixed[1].values()),
+        "names": [list(of) for of in fixed],
         "solids": {
             name: {"points": blob.add(part.points), "faces": blob.add(part.faces), "pose": blob.add(part.pose[chosen])}
             for name, part in parts.items()

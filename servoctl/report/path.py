@@ -6,7 +6,7 @@ import numpy as np
 
 from servoctl.report.scales import calm_range
 from servoctl.report.style import INK, QUIET, axis_label, blend, chosen, colours, drawable
-from servoctl.run_folder.trajectory import Trajectory, traced
+from servoctl.run_folder.trajectory import Trajectory, group, traced
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -49,12 +49,7 @@ def _polylines(trajectory: Trajectory) -> dict[str, Array]:
 
 def task_paths(trajectory: Trajectory) -> dict[str, Array]:
     """Polyline -> path that the task prescribes for its end [m], shape (points, 2 or 3); empty if there is none."""
-    start = "task."
-    return {
-        name.removeprefix(start): drawable(points)
-        for name, points in trajectory.drawing.items()
-        if name.startswith(start) and points.ndim == 2
-    }
+    return {name: drawable(points) for name, points in group(trajectory.drawing, "task").items() if points.ndim == 2}
 
 
 def view(lines: dict[str, Array]) -> PaperProjection:

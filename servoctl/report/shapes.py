@@ -9,7 +9,7 @@ import numpy as np
 
 from servoctl.report.path import calm_frames, drawn_frames, frames, view
 from servoctl.report.style import PALETTE
-from servoctl.run_folder.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory, group
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Polygon
 
-
-SOLID, FACES, POSE, AXES = "solid.", "faces.", "pose.", "axes."
 
 LIGHT = (-0.45, 0.65, 0.61)  # direction to the light: right, up, towards the viewer
 PALE = 0.35  # strength of colours where lines are what matters
@@ -42,16 +40,16 @@ class MovedSolid(NamedTuple):
 def solids(trajectory: Trajectory) -> dict[str, MovedSolid]:
     """Frame -> its surface in the frames that `path.frames` gives; empty without surfaces."""
     drawing, index = trajectory.drawing, drawn_frames(trajectory)
-    names = [name.removeprefix(SOLID) for name in drawing if name.startswith(SOLID)]
     return {
-        name: MovedSolid(drawing[SOLID + name], drawing[FACES + name], drawing[POSE + name][index]) for name in names
+        name: MovedSolid(points, drawing[f"faces.{name}"], drawing[f"pose.{name}"][index])
+        for name, points in group(drawing, "solid").items()
     }
 
 
 def frame_axes(trajectory: Trajectory) -> dict[str, Array]:
     """Frame of the task -> its poses in the same frames, shape (frames, 12)."""
     index = drawn_frames(trajectory)
-    return {name.removeprefix(AXES): pose[index] for name, pose in trajectory.drawing.items() if name.startswith(AXES)}
+    return {name: pose[index] for name, pose in group(trajectory.drawing, "axes").items()}
 
 
 def draw_last_pose(axes: "Axes", trajectory: Trajectory) -> None:
@@ -106,8 +104,6 @@ def _colours() -> Array:
     return mixed
 
 
-SHAPE, OBSTACLE, ENCLOSURE = "shape.", "obstacle.", "enclosure."
-
 FORBIDDEN, OWN = "#c43d00", "#6B6B6B"  # colours of what is fixed and of what moves
 
 WEAK, STRONG = (0.13, 0.8, 0.9), (0.4, 1.0, 2.4)
@@ -131,23 +127,7 @@ class FixedShape(NamedTuple):
 def moving_shapes(trajectory: Trajectory) -> dict[str, Array]:
     """Link -> start, end and radius of its shape in the frames that `path.frames` gives, shape (frames, 7)."""
     index = drawn_frames(trajectory)
-    drawing = trajectory.drawing
-    return {name.removeprefix(SHAPE): shape[index] for name, shape in drawing.items() if name.startswith(SHAPE)}
-
-
-def obstacles(trajectory: Trajectory) -> dict[str, Array]:
-    """Bound -> start, end and radius of a fixed shape, shape (7,)."""
-    return _fixed(trajectory, OBSTACLE)
-
-
-def enclosures(trajectory: Trajectory) -> dict[str, Array]:
-    """The same of shapes that the machine stays inside of."""
-    return _fixed(trajectory, ENCLOSURE)
-
-
-def _fixed(trajectory: Trajectory, prefix: str) -> dict[str, Array]:
-    drawing = trajectory.drawing
-    return {name.removeprefix(prefix): shape for name, shape in drawing.items() if name.startswith(prefix)}
+    return {name: shape[index] for name, shape in group(trajectory.drawing, "shape").items()}
 
 
 def outline(shape: Array, matrix: Array) -> Array:
@@ -192,11 +172,11 @@ def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[FixedShape]:
     Args:
         matrix: The projection, as of `outline`.
     """
-    owners = dict[tuple[float, ...], tuple[str, ...]]()
-    for name, shape in obstacles(trajectory).items():
+    drawing, owners = trajectory.drawing, dict[tuple[float, ...], tuple[str, ...]]()
+    for name, shape in group(drawing, "obstacle").items():
         owners[tuple(shape.tolist())] = (*owners.get(tuple(shape.tolist()), ()), name)
     found = [FixedShape("obstacle", names, outline(np.array(shape), matrix)) for shape, names in owners.items()]
-    found += [FixedShape("enclosure", (name,), outline(s, matrix)) for name, s in enclosures(trajectory).items()]
+    found += [FixedShape("enclosure", (name,), outline(s, matrix)) for name, s in group(drawing, "enclosure").items()]
     return found
 
 

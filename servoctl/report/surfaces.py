@@ -22,6 +22,7 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
 from servoctl.mechanics.spatial.task.pose import Pose, Position
 from servoctl.mechanics.spatial.task.target import values_at
+from servoctl.run_folder.trajectory import group
 from servoctl.types import Array
 
 SIDES = 20  # number of flat sides of a cylinder, and of meridians of a sphere
@@ -189,8 +190,7 @@ def robot_picture(plant: Plant, task: Mapping[str, Constraint], q: Array) -> dic
         q: Coordinates, shape (frames, n).
     """
     drawn = surfaces(plant)
-    solid = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
-    for prefix, names in (("pose", solid), ("axes", task_frames(task))):
+    for prefix, names in (("pose", list(group(drawn, "solid"))), ("axes", task_frames(task))):
         drawn |= {f"{prefix}.{name}": pose for name, pose in poses(plant, names, q).items()}
     return drawn
 

@@ -10,7 +10,7 @@ beta = phi' + rate phi, or phi of a row without a rate;    width = (start - end)
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -105,8 +105,7 @@ class Trajectory:
 
     def group(self, prefix: str) -> dict[str, Array]:
         """The columns `<prefix>.<name>` as name -> values, in order; empty if there are none."""
-        start = prefix + "."
-        return {column.removeprefix(start): x for column, x in self.columns.items() if column.startswith(start)}
+        return group(self.columns, prefix)
 
     @property
     def t(self) -> Array:
@@ -294,6 +293,12 @@ class Trajectory:
         frame = pd.DataFrame(self.columns)
         frame.attrs["units"] = dict(self.units)
         return frame
+
+
+def group(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays `<prefix>.<name>` of columns or of a drawing as name -> array, in order."""
+    start = f"{prefix}."
+    return {key.removeprefix(start): x for key, x in arrays.items() if key.startswith(start)}
 
 
 def traced(points: Array) -> Array:
