@@ -234,13 +234,9 @@ def _slopes(loop: Loop, start: State, held: bool) -> Array:
 
 
 def _loops(model: Model, start: State, coordinate: int) -> tuple[str, ...]:
-    rows = model.matrices(start).passive.A
-    used = [row.group for row, A in zip(model.passive_rows, rows, strict=True) if _depends(A, coordinate)]
-    return tuple(dict.fromkeys(used))
-
-
-def _depends(A: Array, coordinate: int) -> bool:
-    return bool(abs(A[coordinate]) > INVOLVED * np.abs(A).max(initial=0.0))
+    A = np.abs(model.matrices(start).passive.A)
+    used = A[:, coordinate] > INVOLVED * A.max(axis=1, initial=0.0)
+    return tuple(dict.fromkeys(row.group for row, uses in zip(model.passive_rows, used, strict=True) if uses))
 
 
 def _longest(pole: complex) -> float:

@@ -155,7 +155,8 @@ class Run:
             *robot_warnings(self.loop, self.start),
             *(Finding("", doubt) for doubt in self.system.model.doubts),
             *unreached(self.signals.values(), self.start.t, self.start.t + self.settings.duration),
-            *self._gain_warnings(),
+            # near their limit of stability; beyond it they are a problem
+            *filter(None, (gain.warning for gain in all_gains(self.system, self.settings))),
             *realism.warnings(self.system, self.start, self.settings),
             *([] if self.loaded is None else unused_shapes(self.loaded)),
             *([] if self.loaded is None else unit_word_warnings(self.loaded, self.system.model.plant)),
@@ -188,11 +189,6 @@ class Run:
             "law.allocation: constraint_force with law.secondary.damping)"
         )
         return [Finding("", sentence)]
-
-    def _gain_warnings(self) -> list[Finding]:
-        """Gains near their limit of stability; beyond it they are a problem."""
-        findings = [gain.warning for gain in all_gains(self.system, self.settings)]
-        return [finding for finding in findings if finding is not None]
 
     @cached_property
     @np.errstate(all="ignore")

@@ -199,8 +199,11 @@ def _passed(run: Run, held: BoundsTerm, period: float) -> dict[str, float]:
             if np.isfinite(passed):
                 found[row.name] = max(found.get(row.name, 0.0), passed)
     more: dict[str, float] = {}
+    # what the law's delay leaves out of how the actuators follow, as the time for which h' goes on [s]
+    acts = None if run.system.realism is None else run.system.realism.timing
+    unmodelled = 0.0 if acts is None else acts.slowest / np.e + acts.jitter / 2.0
     for row, span in zip(held.rows, spans[1] - spans[0], strict=True):
-        missed = _taken_back(row, period, float(np.nan_to_num(span)) * _unmodelled(run))
+        missed = _taken_back(row, period, float(np.nan_to_num(span)) * unmodelled)
         more[row.name] = max(more.get(row.name, 0.0), missed)
     return {name: passed + more[name] for name, passed in found.items()}
 
@@ -228,12 +231,6 @@ def _held_periods(run: Run, period: float) -> Iterator[tuple[Rows, Array, Rows]]
             rows, a = model.rows_of_bounds(state), loop.held_derivative(state.t, x, held)
             later, _ = loop.split(state.t + period, loop.after_hold(state.t, x, held, period, steps))
             yield rows, rows.A @ a[model.n : 2 * model.n] - rows.b, model.rows_of_bounds(later)
-
-
-def _unmodelled(run: Run) -> float:
-    """What the law's delay leaves out of how the actuators follow, as the time for which h' goes on [s]."""
-    realism = run.system.realism
-    return 0.0 if realism is None else realism.timing.slowest / np.e + realism.timing.jitter / 2.0
 
 
 def _of_period(row: BoundRow, period: float, i: int, now: Rows, after: Rows, second: Array) -> float:

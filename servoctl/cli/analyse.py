@@ -67,7 +67,8 @@ def _say(analysis: "Analysis") -> None:
     if analysis.box.box:
         _say_box(analysis.box)
     if len(analysis.robustness) > 1:
-        simulated = _as_simulated(analysis.margins)
+        # with a jitter there are two
+        simulated = [i for i, each in enumerate(analysis.margins) if not each.timing.on_drives]
         say("\nrobustness: one parameter of the plant differs from the law's model")
         if simulated:
             at = " and ".join(str(analysis.margins[i].timing) for i in simulated)
@@ -107,17 +108,14 @@ def _say_margins(margins: "Margins") -> None:
     if not margins.actuators:
         say("none: the loop is unstable")
         return
-    say_table(
-        ["opened at", "gain up to", "gain down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5
-    )
+    rows = [
+        [one.actuator, *(f"{x:.4g}" for x in (one.gain, one.gain_down, one.phase, one.delay, one.modulus))]
+        for one in margins.actuators
+    ]
+    say_table(["opened at", "gain up to", "gain down to", "phase [deg]", "delay [s]", "|1 + L|"], rows, numbers=5)
     if (delay := margins.delay_margin) is not None:
         limit = f"unstable from {delay:.4g} s on" if math.isfinite(delay) else "no limit"
         say(f"more delay at all actuators at once: {limit}")
-
-
-def _as_simulated(margins: "Sequence[Margins]") -> list[int]:
-    """Indices of the margins with the timing of the simulated run; with a jitter there are two."""
-    return [i for i, each in enumerate(margins) if not each.timing.on_drives]
 
 
 def _shifted_row(shifted: "Shifted", simulated: list[int]) -> list[str]:
@@ -143,10 +141,3 @@ def _row(mode: "Mode") -> list[str]:
     real, imag = (round(part, 9) + 0.0 for part in (mode.pole.real, mode.pole.imag))
     pole = f"{real:.6g}" + (f"{imag:+.6g}j" if imag else "")
     return [mode.mostly or mode.of, pole, f"{mode.frequency:.4g}", damping, decay]
-
-
-def _margin_rows(margins: "Margins") -> list[list[str]]:
-    return [
-        [one.actuator, *(f"{x:.4g}" for x in (one.gain, one.gain_down, one.phase, one.delay, one.modulus))]
-        for one in margins.actuators
-    ]

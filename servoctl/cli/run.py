@@ -52,8 +52,9 @@ def run(
         note(f"interrupted; the rows so far are in {folder}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     summary = trajectory.summary()
-    if "engine_switch" in summary:
-        note(_switch(summary["engine_switch"]))
+    if switch := summary.get("engine_switch"):
+        at = f"engine c from t = {number(switch['t'])} s on; " if "t" in switch else ""
+        note(f"{at}{switch['note']}")
     phases.end("writing", "simulating", share=summary["wall_time"])
     for sentence in summary.get("left_out", []):
         note(f"warning: left out: {sentence}")
@@ -73,11 +74,6 @@ def run(
     if outcome is ExitCode.BAD_STATUS and summary.get("error"):
         note(f"error: {summary['config']}: {summary['status']}: {summary['error']}")
     raise typer.Exit(outcome)
-
-
-def _switch(facts: dict[str, Any]) -> str:
-    """The line on a change of the engine during the run."""
-    return f"engine c from t = {number(facts['t'])} s on; {facts['note']}" if "t" in facts else str(facts["note"])
 
 
 def say_figures(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:

@@ -93,11 +93,6 @@ def named_files(config: Config) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(module for module in modules if module.endswith(".py"))), list(dict.fromkeys(data))
 
 
-def with_absolute_files(config: Config, folder: Path) -> Config:
-    """The config with absolute paths of its files, for a run folder, which may be anywhere."""
-    return _with_files(config, lambda file: str((folder / file).absolute()))
-
-
 def moved(config: Config, home: Path, folder: Path) -> Config:
     """A config in folder `home` as a config in another folder: all paths lead to the same files."""
 
@@ -110,6 +105,8 @@ def moved(config: Config, home: Path, folder: Path) -> Config:
 
 
 def _with_files(config: Config, change: Callable[[str], str]) -> Config:
+    """The config with other paths of its files."""
+
     def changed(field: str, path: str) -> str:
         module, _, name = path.rpartition(":")
         if not _of_class(field):
@@ -186,7 +183,7 @@ class LoadedConfig:
     @property
     def text(self) -> str:
         """YAML of the config as it ran, for a run folder: all its files have absolute paths."""
-        return dump(with_absolute_files(self.config, self.folder))
+        return dump(_with_files(self.config, lambda file: str((self.folder / file).absolute())))
 
     def overridden(self, overrides: Sequence[str]) -> "LoadedConfig":
         """The same config with further values replaced.

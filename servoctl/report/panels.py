@@ -56,11 +56,8 @@ def leave_out_runaway(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Arr
             ends += [float(y) for y in np.asarray(line.get_ydata())]
     margin = 0.08 * (max(ends) - min(ends))
     axes.set_ylim(min(ends) - margin, max(ends) + margin)
-    _write_beyond(axes, [f"{name} {at.value:.3g} at {runs[name][0][at.row]:.4g} s" for name, at in calm.items()])
-
-
-def _write_beyond(axes: "Axes", facts: list[str]) -> None:
-    text = f"beyond the axis: {', '.join(fact.strip() for fact in facts)}"
+    facts = [f"{name} {at.value:.3g} at {runs[name][0][at.row]:.4g} s".strip() for name, at in calm.items()]
+    text = f"beyond the axis: {', '.join(facts)}"
     axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET, parse_math=False)
 
 

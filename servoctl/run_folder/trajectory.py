@@ -208,7 +208,10 @@ class Trajectory:
         if "status" in self.columns:
             status = self["status"][self.t < self.metadata.get("loop_end", np.inf)]  # rows in which there was a command
             counts = Counter(status.tolist())  # numpy.unique would import numpy.ma
-            out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
+            out["status_counts"] = {
+                Status.from_code(code).name if 0 <= code < len(Status) else str(code): count
+                for code, count in sorted(counts.items())
+            }
             out["saturation_time"] = time_where(self.t[: len(status)], status == Status.SATURATED.code)
         events = list(self.metadata.get("events", []))
         told = ("bound", "funnel", "search")
@@ -313,11 +316,6 @@ def traced(points: Array) -> Array:
     closed = points.shape[1] > 2 and bool(np.allclose(points[:, 0], points[:, -1]))
     path: Array = points[:, :-1].mean(axis=1) if closed else points[:, -1]
     return path
-
-
-def status_name(code: float) -> str:
-    """Name of the status with this code, or the code itself if there is none."""
-    return Status.from_code(code).name if 0 <= code < len(Status) else str(code)
 
 
 VIOLATED = 1e-9  # a bound counts as violated where h is below minus this [unit of the bound]; less is rounding

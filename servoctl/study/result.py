@@ -115,7 +115,7 @@ class Tuning:
 
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`."""
-        tune, best, miss = self.problem.tune, self.best, self.nearest_miss
+        tune, best, miss, refined = self.problem.tune, self.best, self.nearest_miss, self.refinement
         elapsed = self.total_time or self.wall_time
         rate = self.here / elapsed if elapsed > 0.0 and self.here else None
         runs = self.runs / elapsed if elapsed > 0.0 and self.runs else None
@@ -140,18 +140,19 @@ class Tuning:
             "front": [_trial_summary(trial) for trial in self.front] if self.problem.several else None,
             "nearest_miss": None if miss is None else _trial_summary(miss),
             "as_it_stands": plain({"at": self.problem.baseline} | self.baseline.to_dict()),
-            "refined": None if self.refinement is None else _refinement_summary(self.refinement),
+            "refined": refined
+            and {
+                "from": refined.start,
+                "steps": refined.steps,
+                "held": list(refined.held),
+                "why_not": refined.why,
+            },
             "importance": self.importance(),
             "wall_time": self.wall_time,
             "total_time": self.total_time,
             "trials_per_second": rate,
             "runs_per_second": runs,
         }
-
-
-def _refinement_summary(refinement: Refinement) -> dict[str, Any]:
-    held = list(refinement.held)
-    return {"from": refinement.start, "steps": refinement.steps, "held": held, "why_not": refinement.why}
 
 
 def _trial_summary(trial: Trial) -> dict[str, Any]:
