@@ -173,12 +173,8 @@ def _shapes(name: str, constraint: Constraint) -> Iterator[PlacedShape]:
         centre = numbers(constraint.second)
         if centre is not None:
             point = (centre[0], centre[1], centre[2])
-            yield PlacedShape(name, None, point, point, constraint.value, _is_most(constraint))
-
-
-def _is_most(constraint: Distance) -> bool:
-    """Whether the distance is the largest one, so that a frame stays inside the sphere."""
-    return isinstance(constraint, DistanceBound) and constraint.most
+            largest = isinstance(constraint, DistanceBound) and constraint.most  # so that a frame stays inside
+            yield PlacedShape(name, None, point, point, constraint.value, largest)
 
 
 def _poses(plant: Plant, names: Sequence[str], q: Array) -> tuple[Array, Array]:

@@ -7,7 +7,6 @@ axis. Values are stored in single precision, times in double.
 
 import base64
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -22,6 +21,7 @@ from servoctl.report.panels import input_limits
 from servoctl.report.scales import histogram_edges, least_and_greatest
 from servoctl.run_folder import load_run, read_summary
 from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE
+from servoctl.run_folder.reader import decoded
 from servoctl.run_folder.trajectory import SCHEMA, Trajectory
 from servoctl.types import Array
 
@@ -218,17 +218,9 @@ def _text(path: Path) -> str:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror} (check its permissions)") from error
 
 
-def _object(text: str) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(text)
-        if isinstance(value, dict):
-            return value
-    return {}
-
-
 def _events(path: Path) -> list[dict[str, Any]]:
     """The events of a run in order of time; the last line of a killed run may be incomplete."""
-    events = [event for line in _text(path).splitlines() if (event := _object(line))]
+    events = [event for line in _text(path).splitlines() if (event := decoded(line))]
     timed = [event for event in events if isinstance(event.get("t"), int | float)]
     return sorted(timed, key=lambda event: float(event["t"]))
 

@@ -222,7 +222,7 @@ SUMMARY_KINDS = KINDS | dict.fromkeys(("tasks", "passive", "inputs"), METRICS)
 """The same of `summary.json`."""
 
 
-def decoded(text: bytes) -> dict[str, Any]:
+def decoded(text: str | bytes) -> dict[str, Any]:
     """A JSON object; empty if the text is damaged, since the rows can be read without it."""
     try:
         value = json.loads(text)
