@@ -419,7 +419,7 @@ def test_a_disk_without_room_for_another_summary_still_says_that_the_run_failed(
     with pytest.raises(RunFolderError), RunFolder(tmp_path / "run", "", METADATA, UNITS) as folder:
         size = (tmp_path / "run" / "summary.json").stat().st_size
         folder.append(rows(0, 3))
-        for place in ("writer.write_table", "whole.replace"):
+        for place in ("writer.write_table", "writer.replace"):
             monkeypatch.setattr(f"servoctl.run_folder.{place}", full)
         folder.close({"status": "done"})
     run = load_run(tmp_path / "run")
