@@ -8,7 +8,6 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterable
-from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,19 +60,20 @@ class Ring:
         """Fraction of the ring in use, 0 to 1."""
         return (self._counts[RING_HEAD] - self._counts[RING_TAIL]) / self.capacity
 
-    def slot(self, count: int = 1) -> int:
-        """Producer: index of the next slot, or -1 if there is no room for `count` records."""
-        head = self._head
+    def put(self, data: bytes | memoryview) -> bool:
+        """Producer: puts whole records, one after the other; False if there is no room for all."""
+        size, head, count = len(data), self._head, len(data) // self.size
         if head - self._tail + count > self.capacity:
             self._tail = self._counts[RING_TAIL]
             if head - self._tail + count > self.capacity:
-                return -1
-        return head % self.capacity
-
-    def publish(self, count: int = 1) -> None:
-        """Producer: makes the records in the next slots visible to the consumer."""
-        self._head += count
-        self._counts[RING_HEAD] = self._head
+                return False
+        start = head % self.capacity * self.size
+        first = min(size, len(self.slots) - start)
+        self.slots[start : start + first] = data[:first]
+        if first < size:
+            self.slots[: size - first] = data[first:]
+        self._head = self._counts[RING_HEAD] = head + count
+        return True
 
     def reread(self) -> None:
         """Producer: takes note of the records that C has put."""
@@ -84,30 +84,9 @@ class Ring:
         """Where the counts and the slots are in memory, for a producer in C."""
         return np.frombuffer(self._counts, np.uint64).ctypes.data, np.frombuffer(self.slots, np.uint8).ctypes.data
 
-    def pack(self, form: Struct, *values: Any) -> bool:
-        """Producer: puts a record of these values; False if there is no room."""
-        head = self._head
-        if head - self._tail >= self.capacity and self.slot() < 0:
-            return False
-        form.pack_into(self.slots, head % self.capacity * self.size, *values)
-        self._head = self._counts[RING_HEAD] = head + 1
-        return True
-
     def lose(self, count: int = 1) -> None:
         """Producer: counts records that found no room."""
         self._counts[RING_LOST] += count
-
-    def put_bytes(self, data: bytes | memoryview) -> bool:
-        """Producer: puts whole records, one after the other; False if there is no room for all."""
-        count = len(data) // self.size
-        start = self.slot(count) * self.size
-        if start < 0:
-            return False
-        first = min(len(data), self.capacity * self.size - start)
-        self.slots[start : start + first] = data[:first]
-        self.slots[: len(data) - first] = data[first:]
-        self.publish(count)
-        return True
 
     def take(self) -> bytes:
         """Consumer: takes the records that were there at the previous call."""
@@ -183,9 +162,6 @@ class SharedRings:
         # frames: ring of `FRAME`
         # events: ring of bytes
         self.rows, self.frames, self.events = rings
-        # the slots of the rows, shape (capacity, columns)
-        table = np.frombuffer(self.rows.slots, count=capacity.rows * columns)
-        self.table: Array = table.reshape(capacity.rows, columns)
 
     @property
     def problem(self) -> str:
@@ -207,7 +183,6 @@ class SharedRings:
 
     def close(self) -> None:
         """Unmaps the memory; the system frees it when both processes have done so."""
-        del self.table  # a view on the rows
         for ring in (self.rows, self.frames, self.events):
             ring.release()
         self._problem.release()

@@ -9,8 +9,7 @@ import time as wall
 from collections.abc import Mapping
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from hil.recorder.files import as_entry, encode
 from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_columns, unpacked
 from hil.recorder.process import RecorderSettings, failed
 from servoctl.errors import RunFolderError, WriteError
-from servoctl.run_folder import ended_by, load_run, say_end
+from servoctl.run_folder import load_run, say_end
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.values import plain
 from servoctl.types import Array
@@ -55,10 +54,9 @@ PATIENCE = 0.001  # [s] time between two attempts to find room, in a run that mu
 
 
 class Recorder:
-    """Records a run on drives in a process of its own; use it as a context manager.
+    """Records a run on drives in a process of its own, until `close`.
 
-    Leaving the context by an exception closes the folder with the status `failed`, or `interrupted` for Ctrl-C. If the
-    process of the loop dies, the recorder closes the folder with the status `killed`.
+    If the process of the loop dies, the recorder closes the folder with the status `killed`.
 
     Design: on the wall clock nothing here waits: what finds no room is lost, counted, and reported in the summary. In
     lock-step (`lossless`) time stands still while the rings are full, so a run leaves the same files each time.
@@ -87,7 +85,7 @@ class Recorder:
         )  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
         self._connection, there = Pipe()
-        self._closed = False
+        self.closed = False  # whether the folder is finished, or was given up
         try:
             self._process = start_child("hil.recorder.process", there, self._memory.descriptor)
             with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
@@ -102,11 +100,7 @@ class Recorder:
 
     def row(self, values: Array) -> None:
         """Records a row; `values`: in the order of the columns, shape (columns,)."""
-        slot = self._rows.slot()
-        if slot < 0 and (slot := self._no_room(self._rows, 1)) < 0:
-            return
-        self._memory.table[slot] = values
-        self._rows.publish()
+        self._put(self._rows, values.tobytes())
 
     def frame(
         self,
@@ -116,33 +110,27 @@ class Recorder:
         time: int,  # time at which it was sent or received, on the run's clock [ns]
     ) -> None:
         size = frame.length if frame.remote else len(frame.data)
-        values = time, frame.id, bus, sent | frame.flags, size, frame.data
-        if not self._frames.pack(FRAME, *values) and self._no_room(self._frames, 1) >= 0:
-            self._frames.pack(FRAME, *values)
+        self._put(self._frames, FRAME.pack(time, frame.id, bus, sent | frame.flags, size, frame.data))
 
     def frame_records(self, records: memoryview) -> None:
         """Records frames that the tick in C has written as `FRAME`."""
-        count = len(records) // FRAME.size
-        if not self._frames.put_bytes(records) and self._no_room(self._frames, count) >= 0:
-            self._frames.put_bytes(records)
+        self._put(self._frames, records)
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
         """Records an event. It takes about 10 us, so it is for rare events.
 
         Arguments as of `as_entry`.
         """
-        data = encode(as_entry(kind, text, time, fields))
-        if not self._events.put_bytes(data) and self._no_room(self._events, len(data)) >= 0:
-            self._events.put_bytes(data)
+        self._put(self._events, encode(as_entry(kind, text, time, fields)))
 
-    def _no_room(self, ring: Ring, count: int) -> int:
-        """Waits for room and returns the next slot; -1, with the loss counted, if it may not wait."""
-        while self._lossless and count <= ring.capacity and self._alive:
+    def _put(self, ring: Ring, data: bytes | memoryview) -> None:
+        """Puts records where there is room; what may not wait for room is lost, and counted."""
+        while not ring.put(data):
+            count = len(data) // ring.size
+            if not (self._lossless and count <= ring.capacity and self._alive):
+                ring.lose(1 if ring is self._events else count)
+                return
             wall.sleep(PATIENCE)
-            if (slot := ring.slot(count)) >= 0:
-                return slot
-        ring.lose(1 if ring is self._events else count)
-        return -1
 
     @property
     def rings(self) -> tuple[Ring, Ring]:
@@ -157,13 +145,13 @@ class Recorder:
     @property
     def lost(self) -> dict[str, int]:
         """Number of `rows`, `frames` and `events` that are in no file: they found no room, or could not be written."""
-        return self._lost if self._closed else self._memory.lost
+        return self._lost if self.closed else self._memory.lost
 
     @property
     def problem(self) -> str | None:
         """Why the recorder no longer records everything; None while it does. It takes a few microseconds."""
-        if self._closed or self._memory.problem:
-            return self._complaint if self._closed else self._memory.problem
+        if self.closed or self._memory.problem:
+            return self._complaint if self.closed else self._memory.problem
         return None if self._alive else f"the recorder died ({self._end()}): nothing is recorded any more"
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
@@ -175,7 +163,7 @@ class Recorder:
 
         Raises RunFolderError if the folder could not be finished; what was written stays, and the status is `failed`.
         """
-        if self._closed:
+        if self.closed:
             raise RunFolderError(f"{self.path}: close: the folder is closed")
         end = plain(metadata or {})
         try:
@@ -189,27 +177,6 @@ class Recorder:
         finally:
             self._release()
         return load_run(path)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the folder is finished, or was given up."""
-        return self._closed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._closed:
-            return
-        if error is None:
-            self.close()
-            return
-        try:
-            self.close(ended_by(error))
-        except RunFolderError as second:  # it must not hide the first
-            error.add_note(f"the run folder could not be closed: {second}")
 
     def _answer(self, wanted: str) -> str:
         """The path in the wanted answer; skips earlier answers that were not read because Ctrl-C came."""
@@ -233,12 +200,12 @@ class Recorder:
 
     def _release(self) -> None:
         """Ends the process and frees the memory; further calls do nothing."""
-        if self._closed:
+        if self.closed:
             return
         self._connection.close()
         if self._process is not None:
             self._process.wait()
-        self._lost, self._complaint, self._closed = self.lost, self._memory.problem or None, True
+        self._lost, self._complaint, self.closed = self.lost, self._memory.problem or None, True
         self._memory.close()
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import can
@@ -33,6 +34,17 @@ def wait_for(true: Callable[[], bool]) -> None:
 
 def recorder(folder: Path, lossless: bool = True, capacity: Capacity | None = None) -> Recorder:
     return Recorder(folder, COLUMNS, {"config": "demo", "engine": "c"}, "plant: x\n", lossless, capacity)
+
+
+@contextmanager
+def recorded(folder: Path, lossless: bool = True, capacity: Capacity | None = None) -> Iterator[Recorder]:
+    """A recorder that is closed at the end, unless it was before."""
+    made = recorder(folder, lossless, capacity)
+    try:
+        yield made
+    finally:
+        if not made.closed:
+            made.close()
 
 
 def some_rows(count: int, seed: int = 0) -> np.ndarray:
@@ -69,7 +81,7 @@ def record_all(recorder: Recorder, rows: np.ndarray, frames: list[tuple[int, boo
 def test_twenty_thousand_rows_and_frames_come_back_to_the_bit(tmp_path: Path) -> None:
     rows, frames = some_rows(20_000), list(some_frames(20_000))
     rows[5, 1:3] = np.nan, -0.0
-    with recorder(tmp_path / "run") as made:
+    with recorded(tmp_path / "run") as made:
         record_all(made, rows, frames)
         run = made.close({"status": "done", "duration": 19.5})
     loaded = load_run(tmp_path / "run")
@@ -93,7 +105,7 @@ def test_in_lock_step_the_files_are_always_the_same_and_nothing_is_lost(tmp_path
     rows, frames = some_rows(1000), list(some_frames(11_000))
     assert frames[-1][3] > SECOND  # so that time divides the containers too
     for name in ("first", "second"):
-        with recorder(tmp_path / name, capacity=Capacity(rows=64, frames=512, events=256)) as made:
+        with recorded(tmp_path / name, capacity=Capacity(rows=64, frames=512, events=256)) as made:
             for k in range(100):
                 made.event("state", "engaged", k * SECOND, number=k)
             record_all(made, rows, frames)
@@ -107,7 +119,7 @@ def test_in_lock_step_the_files_are_always_the_same_and_nothing_is_lost(tmp_path
 
 def test_python_can_reads_buses_directions_and_times_of_the_runs_clock(tmp_path: Path) -> None:
     frames = list(some_frames(1000))
-    with recorder(tmp_path / "run") as made:
+    with recorded(tmp_path / "run") as made:
         record_all(made, some_rows(1), frames)
     with can.LogReader(tmp_path / "run/can.blf") as messages:
         read = [
@@ -121,7 +133,7 @@ def test_python_can_reads_buses_directions_and_times_of_the_runs_clock(tmp_path:
 
 def test_times_are_exact_to_the_nanosecond_over_a_day(tmp_path: Path) -> None:
     moments = [*range(5), SECOND - 1, SECOND, 86_400 * SECOND - 1, 86_400 * SECOND + 7]
-    with recorder(tmp_path / "run") as made:
+    with recorded(tmp_path / "run") as made:
         for moment in moments:
             made.frame(0, True, Frame(1), moment)
     assert [moment for *_, moment in read_frames(tmp_path / "run")] == moments
@@ -129,7 +141,7 @@ def test_times_are_exact_to_the_nanosecond_over_a_day(tmp_path: Path) -> None:
 
 def test_a_can_blf_cut_off_anywhere_gives_the_frames_before_the_cut(tmp_path: Path) -> None:
     frames = [(0, True, frame.at(0), k * SECOND // 3) for k, (_, _, frame, _) in enumerate(some_frames(20))]
-    with recorder(tmp_path / "run") as made:
+    with recorded(tmp_path / "run") as made:
         record_all(made, some_rows(1), frames)
     whole = (tmp_path / "run/can.blf").read_bytes()
     counts = []
@@ -144,7 +156,7 @@ def test_a_can_blf_cut_off_anywhere_gives_the_frames_before_the_cut(tmp_path: Pa
 
 
 def test_events_are_on_disk_during_the_run(tmp_path: Path) -> None:
-    with recorder(tmp_path / "run", lossless=False) as made:
+    with recorded(tmp_path / "run", lossless=False) as made:
         made.event("fault", "axle1: über-current\nlatched", 1_500_000_001, drive="axle1", code=0x2310, torque=np.nan)
         wait_for(lambda: len(read_events(tmp_path / "run")) == 1)
         made.event("operator", "reset", 2 * SECOND)
@@ -161,7 +173,7 @@ def test_events_are_on_disk_during_the_run(tmp_path: Path) -> None:
 
 
 def test_rows_frames_and_the_status_are_on_disk_during_the_run(tmp_path: Path) -> None:
-    with recorder(tmp_path / "run", lossless=False) as made:
+    with recorded(tmp_path / "run", lossless=False) as made:
         record_all(made, some_rows(3), list(some_frames(3)))
         wait_for(lambda: len(load_run(made.path)) == 3)
         wait_for(lambda: len(list(read_frames(made.path))) == 3)
@@ -169,7 +181,7 @@ def test_rows_frames_and_the_status_are_on_disk_during_the_run(tmp_path: Path) -
 
 
 def test_a_run_without_a_row_has_its_columns(tmp_path: Path) -> None:
-    with recorder(tmp_path / "run"):
+    with recorded(tmp_path / "run"):
         pass
     run = load_run(tmp_path / "run")
     assert (list(run.columns), len(run)) == (list(COLUMNS), 0)
@@ -177,7 +189,7 @@ def test_a_run_without_a_row_has_its_columns(tmp_path: Path) -> None:
 
 
 def test_on_the_wall_clock_what_finds_no_room_is_counted(tmp_path: Path) -> None:
-    with recorder(tmp_path / "run", lossless=False, capacity=Capacity(rows=100, frames=200, events=300)) as made:
+    with recorded(tmp_path / "run", lossless=False, capacity=Capacity(rows=100, frames=200, events=300)) as made:
         os.kill(made._process.pid, signal.SIGSTOP)
         record_all(made, some_rows(150), list(some_frames(220)))
         for k in range(10):
@@ -194,13 +206,13 @@ def test_on_the_wall_clock_what_finds_no_room_is_counted(tmp_path: Path) -> None
 
 
 def test_an_event_larger_than_the_ring_is_lost_without_waiting(tmp_path: Path) -> None:
-    with recorder(tmp_path / "run", capacity=Capacity(events=100)) as made:
+    with recorded(tmp_path / "run", capacity=Capacity(events=100)) as made:
         made.event("state", "x" * 200, 0)
         assert made.lost["events"] == 1
 
 
 def test_ranks_that_are_not_finite_are_minus_one(tmp_path: Path) -> None:
-    with recorder(tmp_path / "run") as made:
+    with recorded(tmp_path / "run") as made:
         made.row(np.array([0.0, np.nan, 0.0, np.nan, np.inf]))
         run = made.close()
     assert (run["rank"].tolist(), run["status"].tolist()) == ([-1], [-1])
@@ -276,13 +288,10 @@ def test_a_folder_that_cannot_be_made_is_an_error_at_the_start(tmp_path: Path) -
         Recorder(tmp_path / "other", {"q.x": "m"}, {})
 
 
-def test_an_exception_closes_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), recorder(tmp_path / "run") as made:
-        record_all(made, some_rows(3), [])
-        raise ZeroDivisionError("division by zero")
-    run = load_run(tmp_path / "run")
-    assert (len(run), run.metadata["status"]) == (3, "failed")
-    assert run.metadata["error"] == "ZeroDivisionError: division by zero"
+def test_a_folder_is_closed_once(tmp_path: Path) -> None:
+    made = recorder(tmp_path / "run")
+    record_all(made, some_rows(3), [])
+    assert len(made.close({"status": "done"})) == 3
     with pytest.raises(RunFolderError, match="close: the folder is closed"):
         made.close()
 

@@ -82,16 +82,14 @@ def test_a_run_on_drives_is_replayed_at_its_task_time_with_the_output_of_the_law
     run = servoctl.load("two_mass_spring", SAMPLED, engine=engine)
     simulation = run.simulate()
     names = ["t", "task_time", *(f"{kind}.{c}" for kind in "qv" for c in simulation.coordinates), "u.F", "law.F"]
-    with Recorder(
-        tmp_path / "run", dict.fromkeys(names, ""), {"engine": engine}, dump(run.loaded.config), True
-    ) as made:
-        for k in range(5):  # bring-up: task time stands still, the law is not asked
-            made.row(np.array([k * 0.005, 0.0, *np.ones(4), 3.0, np.nan]))
-        for k in range(len(simulation) - 1):
-            law = simulation.u[k, 0]
-            clamped = np.clip(law, -0.1, 0.1)
-            made.row(np.array([1.0 + k, simulation.t[k], *simulation.q[k], *simulation.v[k], clamped, law]))
-        made.close({"status": "done"})
+    made = Recorder(tmp_path / "run", dict.fromkeys(names, ""), {"engine": engine}, dump(run.loaded.config), True)
+    for k in range(5):  # bring-up: task time stands still, the law is not asked
+        made.row(np.array([k * 0.005, 0.0, *np.ones(4), 3.0, np.nan]))
+    for k in range(len(simulation) - 1):
+        law = simulation.u[k, 0]
+        clamped = np.clip(law, -0.1, 0.1)
+        made.row(np.array([1.0 + k, simulation.t[k], *simulation.q[k], *simulation.v[k], clamped, law]))
+    made.close({"status": "done"})
     found = replay(tmp_path / "run")
     assert (found.rows, found.skipped, found.differing) == (20, 5, 0)
     assert found.engine == found.logged_engine == engine
@@ -192,12 +190,13 @@ def test_a_run_that_cannot_be_replayed_gives_the_reason(tmp_path: Path, cart: Pa
 
 def test_can_blf_decodes_to_the_samples_of_the_run(tmp_path: Path) -> None:
     first, second = (bare_drive("odrive", bus=bus) for bus in ("main", "other"))
-    with Recorder(tmp_path / "run", {"t": "s"}, {}, lossless=True) as made:
-        for bus, sent, node, turns, time in (
-            (0, False, 1, 5.0, 10), (1, False, 1, 6.0, 20), (0, True, 1, 7.0, 30), (0, False, 2, 8.0, 40),
-            (0, False, 1, math.nan, 50), (0, False, 1, 9.0, 60),
-        ):  # fmt: skip
-            made.frame(bus, sent, Frame(node << 5 | 9, struct.pack("<ff", turns, 0.0), time=0 if sent else time), time)
+    made = Recorder(tmp_path / "run", {"t": "s"}, {}, lossless=True)
+    for bus, sent, node, turns, time in (
+        (0, False, 1, 5.0, 10), (1, False, 1, 6.0, 20), (0, True, 1, 7.0, 30), (0, False, 2, 8.0, 40),
+        (0, False, 1, math.nan, 50), (0, False, 1, 9.0, 60),
+    ):  # fmt: skip
+        made.frame(bus, sent, Frame(node << 5 | 9, struct.pack("<ff", turns, 0.0), time=0 if sent else time), time)
+    made.close()
     samples = [(node, sample.position, sample.time) for node, sample in decoded(tmp_path / "run", [[first], [second]])]
     assert samples == [(first, 5.0 * math.tau, 10), (second, 6.0 * math.tau, 20), (first, 9.0 * math.tau, 60)]
     assert (first.rejected, second.rejected) == (1, 0)

@@ -24,8 +24,9 @@ import sys, numpy as np
 from hil.recorder.memory import Capacity, SharedRings
 memory = SharedRings({COLUMNS}, Capacity({CAPACITY}, 8, 64), int(sys.argv[1]))
 ring = memory.rows
+table = np.frombuffer(ring.slots, count={CAPACITY} * {COLUMNS}).reshape({CAPACITY}, {COLUMNS})
 for n in range(1, {ROWS} + 1):
-    memory.table[ring.head % {CAPACITY}] = n
+    table[ring.head % {CAPACITY}] = n
     ring._head = n  # a consumer that is always done: nothing ever keeps the writer
     ring._counts[0] = n
 """
@@ -96,7 +97,7 @@ def test_a_reader_cannot_write() -> None:
     memory = SharedRings(2, Capacity(4, 4, 64))
     other = SharedRings(2, Capacity(4, 4, 64), memory.descriptor, writable=False)
     with pytest.raises((TypeError, ValueError), match="read-only"):
-        other.table[0] = 1.0
+        other.rows.slots[0] = 1
 
 
 def test_requests_arrive_once_and_a_stop_stays() -> None:
