@@ -418,7 +418,8 @@ class Textbook:
         finite, (new_q, new_v) = bool(np.isfinite([*estimate.q, *estimate.v]).all()), (estimate.q, estimate.v)
         if complete and (wrong := self._redundant(estimate)):
             found += wrong
-            new_q, new_v = q + carry * v, v
+            new_v = v if carry == 0.0 or self.row < 2 else np.zeros(len(v))
+            new_q = q + carry * new_v
         if self.windows is not None:
             innovation = new_v - v if carry == 0.0 and complete and finite else None
             torques = np.array([math.nan if sample is None else sample.torque for sample in samples])

@@ -167,9 +167,13 @@ int sense_read(sensing *s, double t, long long now, long long due, int free, lon
   copy(s->estimate_q, estimate, n);
   copy(s->estimate_v, estimate + n, n);
   finite = all_finite(estimate, 2 * n);
-  if (complete && contradicts(s, estimate + 2 * n)) { /* which sample is wrong is not known: the prediction goes on */
-    for (int j = 0; j < n; ++j) s->estimate_q[j] = s->step_q[j] + carry * s->step_v[j];
-    copy(s->estimate_v, s->step_v, n);
+  if (complete && contradicts(s, estimate + 2 * n)) {
+    /* which sample is wrong is not known: the prediction goes on; where the model says nothing, for one tick */
+    int goes_on = carry == 0.0 || s->contradictions < CONTRADICTIONS_IN_A_ROW;
+    for (int j = 0; j < n; ++j) {
+      s->estimate_v[j] = goes_on ? s->step_v[j] : 0.0;
+      s->estimate_q[j] = s->step_q[j] + carry * s->estimate_v[j];
+    }
   }
   if (s->tracking) {
     for (int j = 0; j < n; ++j) s->innovation[j] = s->estimate_v[j] - s->step_v[j];
