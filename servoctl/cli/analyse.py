@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import note, say, say_json, say_table
+from servoctl.cli.console import Announcer, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def analyse(
     from servoctl.assembly import load
     from servoctl.linear import analyse as examine
 
-    run = load(config, changes_of(set_file, overrides), engine="vm" if at is None else "auto")
-    analysis = examine(run, at, change / 100.0)
+    with Announcer(config, "tracing, linearising and searching the margins"):
+        run = load(config, changes_of(set_file, overrides), engine="vm" if at is None else "auto")
+        analysis = examine(run, at, change / 100.0)
     for warning in [*run.warnings, *analysis.warnings]:
         note(f"warning: {warning}")
     if as_json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import ExitCode, note, say, say_json, wrapped
+from servoctl.cli.console import Announcer, ExitCode, note, say, say_json, wrapped
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def check(
                 say(f"{config}: the grammar is correct (nothing was imported)")
             return
         say_imports(loaded.config, note if as_json else say)
-        report = _examine(loaded, changes)
+        with Announcer(config, "tracing and checking"):
+            report = _examine(loaded, changes)
     except ConfigError as error:
         if as_json:
             from servoctl.check.sections import CheckReport
