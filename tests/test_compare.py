@@ -80,6 +80,25 @@ def test_runs_that_cannot_be_compared_are_refused(folders: list[Path], tmp_path:
         load_all([folders[0], other])
 
 
+def test_a_run_without_rows_is_named(folders: list[Path], tmp_path: Path) -> None:
+    empty = save(Trajectory({name: x[:0] for name, x in decaying(1.0).columns.items()}, {}, {}), tmp_path / "empty")
+    with pytest.raises(RunFolderError, match=r"^empty: contains no rows \(nothing can be compared\)"):
+        load_all([folders[0], empty])
+
+
+def test_runs_with_long_names_are_compared_in_a_folder_that_a_file_system_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["å" * 120, "b" * 200]
+    with pytest.raises(SystemExit, match="0"):
+        main(["compare", *(str(save(decaying(1.0 + i), tmp_path / name)) for i, name in enumerate(names))])
+    captured = capsys.readouterr()
+    assert f"{50 * 'å'}_and_{100 * 'b'}/compare_u.png" in captured.out and not captured.err
+    (axes,) = overlay(load_all([tmp_path / name for name in names]), "violation").axes
+    assert f"{20 * 'b'}...{17 * 'b'}" in {text.get_text() for text in axes.texts}
+    assert axes.get_position().width > 0.3
+
+
 def test_the_command_prints_a_table_and_draws_into_a_folder_of_its_own(
     folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

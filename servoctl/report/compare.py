@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PICTURES = {"violation": "Task error", "u": "Inputs", "q": "Coordinates"}
 """Group of columns (or `violation`: of tasks) -> title of its picture."""
 
+LONGEST = 100  # [bytes] longest part of the folder's name that names a run: two of them fit in a file system's 255
+
 
 def load_all(folders: Sequence[str | PathLike[str]]) -> dict[str, Trajectory]:
     """Name -> run; the names are the shortest distinct ends of the paths.
@@ -38,6 +40,8 @@ def load_all(folders: Sequence[str | PathLike[str]]) -> dict[str, Trajectory]:
     if len(names) < 2:
         raise RunFolderError(f"{', '.join(map(str, folders))}: expected at least two runs to compare")
     runs = {name: load_run(folder) for name, folder in zip(names, folders, strict=True)}
+    if empty := [name for name, run in runs.items() if not len(run)]:
+        raise RunFolderError(f"{', '.join(empty)}: contains no rows (nothing can be compared)")
     if not any(len(having) > 1 for group in PICTURES for having in _lines(runs, group).values()):
         raise RunFolderError(
             f"{', '.join(map(str, folders))}: no task, input or coordinate occurs in two of them (compare runs of one "
@@ -83,7 +87,7 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 def beside(first: Path, names: Iterable[str]) -> Path:
     """Folder of its own for a comparison, beside its first run: `before_and_after`, `a_and_b_and_2_more`."""
-    words = [name.replace("/", "_") for name in names]
+    words = [name.replace("/", "_").encode()[:LONGEST].decode(errors="ignore") for name in names]
     more = [f"{len(words) - 2}_more"] if len(words) > 2 else []
     folder = first.parent if first.name not in ("", "..") else first.resolve().parent
     return folder / "_and_".join([*words[:2], *more])

@@ -195,10 +195,16 @@ def _labels(axes: "Axes") -> list["Text"]:
         texts = {f"and {len(lines) - len(names)} more": QUIET, **texts}
     return [
         axes.text(
-            1.035, height, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False,
+            1.035, height, _short(name), color=colour, fontsize=8, va="center", transform=axes.transAxes,
+            parse_math=False, gid=name,
         )
         for height, (name, colour) in zip(np.linspace(0.0, 1.0, len(texts)), texts.items(), strict=True)
     ]  # fmt: skip
+
+
+def _short(name: str) -> str:
+    """The two ends of a long name, which would take the room of the panel."""
+    return name if len(name) <= 40 else f"{name[:20]}...{name[-17:]}"
 
 
 def _values(line: "Line2D") -> Array:
@@ -210,7 +216,7 @@ def _place_labels(axes: "Axes", texts: list["Text"]) -> None:
     lines = {str(line.get_gid()): line for line in axes.get_lines()}
     ends = []
     for text in texts:
-        line = lines.get(text.get_text())
+        line = lines.get(str(text.get_gid()))
         if line is None:  # and 5 more
             ends.append((-1.0, text))
             continue
