@@ -15,7 +15,7 @@ from report_runs import caught, decoded, simulated
 from servoctl.errors import RunFolderError
 from servoctl.report.page import page, write
 from servoctl.report.source import READ, Blob, Thinner, bucket, read, thinned
-from servoctl.run_folder import load_run, save
+from servoctl.run_folder import RunFolder, load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from tests.faces import on_drives
 
@@ -166,6 +166,18 @@ def test_an_incomplete_folder_opens_and_the_page_lists_the_missing_parts(robots:
                 (folder / file.name).write_bytes(file.read_bytes())
         assert said in "; ".join(read(folder, name).lacks)
         assert said in json.dumps(content(write([folder], tmp_path / "report.html"))[0])
+
+
+def test_the_page_of_a_run_that_goes_on_says_what_a_bound_cost(tmp_path: Path) -> None:
+    t, held = np.arange(8) * 0.1, np.array([0, 0, 1, 1, 1, 0, 0, 0])
+    columns = {"t": t, "violation.x": held * 0.1, "given_up.x": held * 2.5, "u.F": np.ones(8)}
+    columns |= {"bound.wall": 1.0 - held, "bound_active.wall": held, "bound_lack.wall": held * 0.0}
+    with RunFolder(tmp_path / "run", "", {"config": "cart"}, {"given_up.x": "m/s^2"}) as folder:
+        folder.append(columns)
+        (event,) = read(tmp_path / "run", "run").events
+        text = write([tmp_path / "run"], tmp_path / "report.html").read_text()
+    assert event["text"] == "bound wall holds the inputs until 0.5 s: gives up x by up to 2.5 m/s^2"
+    assert event["text"] in text
 
 
 def test_a_summary_of_another_schema_opens_with_a_note(robots: Path, tmp_path: Path) -> None:

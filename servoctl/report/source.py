@@ -166,11 +166,11 @@ def read(folder: str | PathLike[str], name: str) -> RunSource:
     trajectory = load_run(folder, keep)
     summary = read_summary(folder) if (folder / SUMMARY).is_file() else {}
     whole = bool(summary) and summary.get("status") != "running"
-    if not whole:  # of a run that was killed, or goes on: what its rows say
-        summary = trajectory.summary() | summary | {"status": summary.get("status")}
+    if not whole:  # of a run that was killed, or goes on: what its rows say, in columns too that the page does not show
+        rows = load_run(folder, Thinner(READ)).summary()
+        summary = rows | summary | {"status": summary.get("status")}
         if keep.rows <= READ:
-            rows = trajectory.summary()
-            summary |= {key: rows[key] for key in ("tasks", "passive", "inputs")}
+            summary |= {key: rows[key] for key in ("tasks", "passive", "inputs", "events")}
     config = _text(folder / CONFIG)
     events, told = _events(folder / EVENTS), list(summary.get("events") or [])
     if events:  # on drives; what the law holds and gives up stands in the summary alone
