@@ -208,6 +208,7 @@ def test_units_come_from_the_schema() -> None:
     assert unit_of("task.distance.correction.p_feedback.P") == "s"
     assert unit_of("plant.gravity.2") == "m/s^2"
     assert unit_of("law.limits.F") == ""
+    assert unit_of("hil.drives.F.torque_rate_limit") == unit_of("hil.drives.0.torque_rate_limit") == "actuator unit/s"
 
 
 def test_the_command_writes_a_config_that_runs_and_prints_the_result(

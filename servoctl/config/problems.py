@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from servoctl.config.document import NAMED_LISTS, Problem
+from servoctl.config.document import Problem
 from servoctl.config.schema import Config
 from servoctl.errors import remedy, suggestion
 from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words, numbers_of
@@ -109,10 +109,8 @@ def unit_of(path: str) -> str:
     Args:
         path: As after `--set`.
     """
-    keys: list[Any] = path.split(".")
-    if (keys[0],) in NAMED_LISTS:
-        keys[1:2] = [0]  # all entries have the same schema
-    if str(keys[-1]).isdigit():
+    keys = path.split(".")
+    if keys[-1].isdigit():
         keys.pop()  # the list says the unit of its entries
     for annotation, field in at_path(Config, tuple(keys)):
         words = [field.description or ""] if field is not None else []

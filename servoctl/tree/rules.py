@@ -249,7 +249,7 @@ def at_path(kind: Any, path: FieldPath) -> list[tuple[Any, FieldInfo | None]]:
 
 
 def _inside(kind: Any, key: str | int) -> Iterator[tuple[Any, FieldInfo | None]]:
-    if isinstance(key, int) and get_origin(kind) is tuple:
+    if get_origin(kind) is tuple:  # an entry has an index, or a name
         yield get_args(kind)[0], None
     elif isinstance(key, str) and get_origin(kind) is dict:
         yield get_args(kind)[1], None
