@@ -1,7 +1,6 @@
 """Statistics of ticks, against NumPy."""
 
 import json
-from array import array
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hil.loop.timing import Distribution, TickStatistics
+from hil.core.compiled import library
+from hil.loop.timing import COUNTS, PARTS, Distribution, TickStatistics
 
 
 def counted(durations: list[int]) -> Distribution:
-    distribution = Distribution()
+    """Durations as the tick in C counts them."""
+    ffi, functions = library()
+    distribution = Distribution(np.zeros(COUNTS, dtype=np.uint64))
+    counts = ffi.from_buffer("unsigned long long[]", distribution.counts)
     for duration in durations:
-        distribution.add(duration)
+        functions.log_count(counts, duration)
     return distribution
 
 
@@ -26,11 +29,12 @@ def test_a_percentile_is_never_too_small_and_at_most_a_64th_too_large(durations:
     assert exact <= got <= exact + exact // 64
 
 
-@given(st.lists(st.integers(0, 10**10), min_size=2, max_size=200))
+@given(st.lists(st.integers(0, 10**10) | st.sampled_from([2**32 - 1, 2**32, 2**33 + 5]), min_size=2, max_size=200))
 def test_mean_deviation_and_extremes_are_exact(durations: list[int]) -> None:
     distribution = counted(durations)
     assert distribution.n == len(durations)
     assert (distribution.least, distribution.most) == (min(durations), max(durations))
+    assert distribution._squares == sum(duration**2 for duration in durations)
     assert distribution.mean == pytest.approx(np.mean(durations), rel=1e-12)
     assert distribution.std == pytest.approx(np.std(durations, ddof=1), rel=1e-9, abs=1e-3)
 
@@ -40,8 +44,8 @@ def test_small_durations_are_exact_to_the_nanosecond() -> None:
 
 
 def test_without_durations_there_are_no_figures() -> None:
-    assert Distribution().as_dict() == {"n": 0}
-    assert Distribution().percentile(50) == 0
+    assert counted([]).as_dict() == {"n": 0}
+    assert counted([]).percentile(50) == 0
     assert counted([3]).as_dict() == {"n": 1, "mean": 3e-9, "p50": 3e-9, "p99": 3e-9, "p99_9": 3e-9, "max": 3e-9}
 
 
@@ -51,13 +55,17 @@ def test_negative_durations_count_as_zero() -> None:
 
 def ticks(skips: list[int], overrun: int = 0) -> dict[str, Any]:
     """Figures of ticks with so many skipped periods of 1000 ns before each; each is late by 30 ns and takes 100 ns."""
-    timing, late = TickStatistics(1000, ["j1"]), 0
+    ffi, functions = library()
+    timing, now = TickStatistics(1000, ["j1"]), 0
+    tick, log, when = (ffi.new(f"{kind} *") for kind in ("tick", "tick_log", "tick_times"))
+    log.nominal, log.marks = timing.nominal, ffi.from_buffer("long long[]", timing.marks)
+    for name, counts in zip(PARTS, timing.counts, strict=False):
+        setattr(log, name, ffi.from_buffer("unsigned long long[]", counts))
     for skipped in skips:
-        timing.parts["lateness"].add(30)
-        timing.parts["execution"].add(100 + overrun)
-        late = late + 1 if skipped else 0
-        timing.marks[1:] = array("q", (min(timing.marks[1], 1000 - 130 - overrun), late))  # as C keeps them
-        timing.skip(skipped)
+        now += 1000 * (1 + skipped)
+        when.deadline, when.began, when.skipped = now, now + 30, skipped
+        when.read = when.decided = when.written = now + 130 + overrun
+        functions.log_times(tick, log, when)
     return timing.as_dict()
 
 

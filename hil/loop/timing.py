@@ -23,7 +23,7 @@ HEAD = 6
 COUNTS = HEAD + _BINS
 """Whole numbers of a block that C counts durations in: number, least, most, sum, squares in two words, and bins."""
 
-_UNKNOWN, _WORD = (1 << 63) - 1, (1 << 64) - 1
+_UNKNOWN = (1 << 63) - 1
 
 PARTS = ("lateness", "period", "execution", "read", "law", "write")
 """Durations of a tick: from its deadline to its beginning, from there to the next one's and to its end, and those of
@@ -35,21 +35,11 @@ _PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 class Distribution:
     """Distribution of durations of one kind [ns]; negative ones count as zero.
 
-    `counts`: the numbers to count in, shape (`COUNTS`,), zero at first; C counts in them too (`log_count` in
-    `hil/core/c/tick.c`). None: numbers of its own.
+    `counts`: the numbers that C counts in (`log_count` in `hil/core/c/tick.c`), shape (`COUNTS`,), zero at first.
     """
 
-    def __init__(self, counts: Array | None = None) -> None:
-        self.counts: Array = np.zeros(COUNTS, dtype=np.uint64) if counts is None else counts
-
-    def add(self, duration: int) -> None:
-        """Counts one duration [ns]."""
-        duration = max(0, duration)
-        shift = max(0, duration.bit_length() - BITS - 1)
-        self.counts[HEAD + (shift << BITS) + (duration >> shift)] += np.uint64(1)
-        least, squares = self.least if self.n else duration, self._squares + duration**2
-        head = self.n + 1, min(least, duration), max(self.most, duration), self._sum + duration
-        self.counts[:HEAD] = np.array([each & _WORD for each in (*head, squares, squares >> 64)], dtype=np.uint64)
+    def __init__(self, counts: Array) -> None:
+        self.counts = counts
 
     @property
     def n(self) -> int:
@@ -115,19 +105,10 @@ class TickStatistics:
         # of each of `PARTS`; name -> ages of the samples when they were used
         self.parts = {name: Distribution(counts) for name, counts in zip(PARTS, self.counts, strict=False)}
         self.ages = {name: Distribution(counts) for name, counts in zip(names, self.counts[len(PARTS) :], strict=True)}
-        self.skipped = 0  # number of periods without a tick
-        self.late = 0  # number of ticks before which periods were skipped
-        self.longest_late = 0  # largest number of such ticks in a row
         self.nominal = period  # [ns] nominal period
-        # beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now
-        self.marks = array("q", (-1, _UNKNOWN, 0))
-
-    def skip(self, skipped: int) -> None:
-        """Takes note of the periods without a tick before the last one that was counted."""
-        if skipped:
-            self.skipped += skipped
-            self.late += 1
-            self.longest_late = max(self.longest_late, self.marks[2])
+        # beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now and at
+        # most; number of late ticks, before which periods were skipped; number of these periods
+        self.marks = array("q", (-1, _UNKNOWN, 0, 0, 0, 0))
 
     @property
     def least_slack(self) -> int:
@@ -137,12 +118,13 @@ class TickStatistics:
 
     def as_dict(self) -> dict[str, Any]:
         """All figures, for `summary.json`; durations are in seconds, and their keys end in `_s`."""
+        *_, longest_late, late, skipped = self.marks
         return {
             "nominal_period_s": self.nominal / SECOND,
             "ticks": self.parts["lateness"].n,
-            "skipped_periods": self.skipped,
-            "late_ticks": self.late,
-            "longest_late_run": self.longest_late,
+            "skipped_periods": skipped,
+            "late_ticks": late,
+            "longest_late_run": longest_late,
             "least_slack_s": self.least_slack / SECOND,
             **{f"{name}_s": part.as_dict() for name, part in self.parts.items()},
             "age_s": {name: each.as_dict() for name, each in self.ages.items()},

@@ -134,8 +134,6 @@ class Logbook:
         self._machine.functions.log_tick(self._machine.tick, log, when, log.unused)
         self._machine.raise_failure()
         self.written(1)
-        if counts:
-            self.timing.skip(tick.skipped)
         row[len(row) - len(true) - len(self._live.values) :] = [*true, *self._live.values]
         return row
 

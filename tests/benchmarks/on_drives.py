@@ -6,12 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hil.assembly.emulation import Environment, in_lockstep
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
+from hil.core.compiled import library
 from hil.loop import Tick, WallClock, nanoseconds
 from hil.loop.realtime import PRIORITY, prepare
-from hil.loop.timing import Distribution
+from hil.loop.timing import COUNTS, Distribution
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
@@ -130,12 +133,14 @@ FD_SETTINGS = (
 
 def bare_lateness(period: float, seconds: float) -> dict[str, Any]:
     """How punctual an empty loop is: the limit that this machine sets before any work."""
-    clock, step, lateness, skipped = WallClock(), nanoseconds(period), Distribution(), 0
+    clock, step, lateness, skipped = WallClock(), nanoseconds(period), Distribution(np.zeros(COUNTS, np.uint64)), 0
+    ffi, functions = library()
+    counts = ffi.from_buffer("unsigned long long[]", lateness.counts)
     deadline = clock.now() + step
     last = deadline + nanoseconds(seconds)
     while deadline < last:
         clock.sleep_until(deadline)
-        lateness.add(clock.now() - deadline)
+        functions.log_count(counts, clock.now() - deadline)
         missed = max(0, (clock.now() - deadline) // step)
         skipped, deadline = skipped + missed, deadline + (1 + missed) * step
     return {"ticks": lateness.n, "skipped_periods": skipped, "lateness_s": lateness.as_dict()}

@@ -160,7 +160,8 @@ void log_count(unsigned long long *counts, long long duration)
   ++counts[HEAD_COUNTS + (shift << BITS) + (d >> shift)];
 }
 
-static void count_times(const tick *k, tick_log *g, const tick_times *when)
+/* Counts the durations of a tick's parts, and periods that were skipped before it. */
+void log_times(const tick *k, tick_log *g, const tick_times *when)
 {
   long long slack = when->deadline + g->nominal - when->written;
   log_count(g->lateness, when->began - when->deadline);
@@ -169,6 +170,9 @@ static void count_times(const tick *k, tick_log *g, const tick_times *when)
   g->marks[0] = when->began;
   if (slack < g->marks[1]) g->marks[1] = slack;
   g->marks[2] = when->skipped ? g->marks[2] + 1 : 0;
+  if (g->marks[2] > g->marks[3]) g->marks[3] = g->marks[2];
+  g->marks[4] += when->skipped > 0;
+  g->marks[5] += when->skipped;
   for (int i = 0; i < k->channels; ++i)
     log_count(g->ages + i * g->block, is_finite(k->ages[i]) ? llrint(k->ages[i] * SECOND) : 0);
   log_count(g->read, when->read - when->began);
@@ -195,5 +199,5 @@ void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row)
   g->times[4] = g->stage;
   g->times[5] = seconds(when->read - when->began);
   for (int i = 0; i < g->copied; ++i) row[i] = *g->column[i];
-  if (when->counts) count_times(k, g, when);
+  if (when->counts) log_times(k, g, when);
 }

@@ -379,7 +379,7 @@ typedef struct { /* what a tick records: hil.rig.logbook */
   int stage, task;               /* number of the stage, and that of the task */
   int disturbance, disturbances; /* where the law's observer is in the command; outside the task it stands still */
   unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* in blocks of hil.loop.timing */
-  long long *marks; /* of hil.loop.timing: beginning of the last tick, least slack, late ticks in a row */
+  long long *marks; /* of hil.loop.timing.TickStatistics */
   long long nominal;
 } tick_log;
 
@@ -390,4 +390,5 @@ typedef struct { /* when the parts of a tick ended, on the run's clock [ns] */
 } tick_times;
 
 void log_count(unsigned long long *counts, long long duration);
+void log_times(const tick *k, tick_log *g, const tick_times *when);
 void log_tick(const tick *k, tick_log *g, const tick_times *when, double *row);
