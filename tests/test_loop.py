@@ -27,7 +27,7 @@ class IntegratedPlant(Rig):
 
     def start(self, deadline: int) -> None: ...
 
-    def read(self, due: int, wait: int) -> Reading:
+    def read(self, due: int) -> Reading:
         n, step = self._loop.system.model.n, PERIOD // 2
         while self._now < self._clock.now():
             self._state = rk4(self._rates, self._now / SECOND, self._state, step / SECOND)
@@ -93,7 +93,7 @@ class Stalling(Clock):
 class Still(Rig):
     def start(self, deadline: int) -> None: ...
 
-    def read(self, due: int, wait: int) -> Reading:
+    def read(self, due: int) -> Reading:
         return Reading(np.zeros(1), np.zeros(1), np.zeros(1))
 
     def write(self, command: Array) -> None: ...

@@ -45,13 +45,8 @@ class Reading(NamedTuple):
 class Rig(Protocol):
     """A machine, simulated or real."""
 
-    def read(self, due: int, wait: int) -> Reading:
-        """The state of the machine now.
-
-        Args:
-            due: When this tick was due [ns].
-            wait: Longest time from now to wait for samples [ns].
-        """
+    def read(self, due: int) -> Reading:
+        """The state of the machine now, in a tick that was due at this time [ns]."""
 
     def write(self, command: Array) -> None:
         """Sends inputs to the actuators, shape (m,) [actuator units]; they are held until the next ones."""
@@ -86,7 +81,7 @@ class TickTimes(NamedTuple):
 Decide = Callable[[Tick, Reading], Array | None]
 """Chooses the inputs of the actuators at a tick, or None to end the loop."""
 
-Log = Callable[[Tick, Reading, Array, TickTimes], None]  # records a tick; must not wait
+Log = Callable[[Tick, TickTimes], None]  # records a tick; must not wait
 
 
 class Ahead(NamedTuple):
@@ -102,11 +97,10 @@ class TickLoop:
     Args:
         rig: A rig that was started.
         period: Period of the ticks [ns].
-        wait: Longest time after the beginning of a tick to wait for samples [ns].
     """
 
-    def __init__(self, rig: Rig, clock: Clock, period: int, wait: int = 0) -> None:
-        self._rig, self._clock, self._period, self._wait = rig, clock, period, wait
+    def __init__(self, rig: Rig, clock: Clock, period: int) -> None:
+        self._rig, self._clock, self._period = rig, clock, period
 
     def run(
         self, decide: Decide, log: Log, ahead: Callable[[int, int], Ahead] = lambda number, deadline: Ahead()
@@ -119,7 +113,7 @@ class TickLoop:
             ahead: Does ticks by itself where it can, from the one with this number and deadline [ns] on, at their
                 deadlines; a period that it skips, it leaves to the loop. It is not called after a gap.
         """
-        rig, clock, period, wait = self._rig, self._clock, self._period, self._wait
+        rig, clock, period = self._rig, self._clock, self._period
         deadline, number, skipped = clock.now(), 0, 0
         while True:
             begun: int | None = None
@@ -135,7 +129,7 @@ class TickLoop:
                 clock.sleep_until(deadline)
             began = clock.now() if begun is None else begun
             tick = Tick(number, deadline, began, period * min(1 + skipped, LONGEST_ELAPSED), skipped)
-            reading = rig.read(deadline, wait)
+            reading = rig.read(deadline)
             read = clock.now()
             command = decide(tick, reading)
             if command is None:
@@ -143,7 +137,7 @@ class TickLoop:
             decided = clock.now()
             rig.write(command)
             written = clock.now()
-            log(tick, reading, command, TickTimes(read, decided, written))
+            log(tick, TickTimes(read, decided, written))
             number += 1
             deadline += period
             skipped = max(0, (clock.now() - deadline) // period)

@@ -8,7 +8,7 @@ frames. What is done to a drive itself (a handshake, a step of the ladder, off) 
 back first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -16,25 +16,23 @@ import numpy as np
 from hil.assembly.emulation import Environment
 from hil.assembly.setup import RigSetup
 from hil.core.constants import NEVER
-from hil.drives.base import Condition, Feedback, Node, Sample, Steps
-from hil.loop import SECOND, Ahead, Clock, Reading, Tick, nanoseconds
+from hil.drives.base import Condition, Feedback, Node, Steps
+from hil.loop import SECOND, Clock, Reading, nanoseconds
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake, OtherMasterError
-from hil.rig.machine import CompiledTick
 from hil.rig.ticks_in_c import TicksInC
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder, Rung
 from hil.safety.monitor import Monitor
 from hil.safety.plan import UNPOWERED, Stage
-from hil.safety.stages import Stages
+from hil.sensing.sensing import NO_SAMPLE
 from servoctl.types import Array
 
 ENABLE_TIME = 5.0  # [s] time limit for enabling all drives
 OFF_TIME = 0.5  # [s] time limit for switching all drives off after the loop
 LISTENING = 0.1  # [s] time before the first frame in which another master is heard: some periods of any loop
+WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
 FRESH = 20_000_000  # [ns] age up to which a sample shows whether a joint stands after the loop has ended
-
-NO_SAMPLE = Sample(np.nan, np.nan, np.nan, 0)
 
 
 class CanRig(DriveRig):
@@ -46,7 +44,8 @@ class CanRig(DriveRig):
             takes the time between ticks as the period, but when all samples have arrived varies with the bus.
 
     Attributes:
-        in_c: What C does of each tick, from `begin` on.
+        in_c: What C does of each tick.
+        wait: Longest time after the beginning of a tick to wait for samples [ns].
         sends: Whether commands may be sent.
         off: Whether torque is switched off for good.
         switch_off: What sends the frames that switch drives off, and keeps what failed meanwhile.
@@ -61,6 +60,7 @@ class CanRig(DriveRig):
         values, start = setup.settings.values, setup.start
         self.drives, self._nodes, self._dispatch = list(setup.drives), setup.nodes, dispatch
         self._sensing, self._start, self._period = setup.sensing, start, values.period
+        self.wait = round(WAIT_SHARE * nanoseconds(values.period))
         self.sends = stage not in UNPOWERED
         self._asks = self.sends or stage is Stage.CALIBRATE  # whether nodes are asked for samples
         dispatch.commands = self.sends
@@ -113,22 +113,16 @@ class CanRig(DriveRig):
             self.sends = False
             raise OtherMasterError("\n".join(f"{other}; this run has sent nothing to any drive" for other in others))
 
-    def read(self, due: int, wait: int) -> Reading:
-        """The state of the machine now.
-
-        Args:
-            due: When this tick was due [ns].
-            wait: Longest time from now to wait for samples [ns].
-        """
+    def read(self, due: int) -> Reading:
         in_c, dispatch, taken = self.in_c, self._dispatch, False
         if in_c.begun is not None:  # on the sockets
-            if not in_c.finish(in_c.began + wait, self._missing):
+            if not in_c.finish(in_c.began + self.wait, self._missing):
                 self._sense(due)
             return in_c.reading()
         if in_c.sockets is not None:
             in_c.store()  # C did not begin this tick
         else:
-            taken = self._take_over()
+            taken = self.take_over()
         began = in_c.began = self.clock.now()
         if self._truth is not None:
             self.true = self._truth()
@@ -138,7 +132,7 @@ class CanRig(DriveRig):
         try:
             if self._asks:
                 dispatch.synchronise()
-            dispatch.wait(began + wait, self._missing)
+            dispatch.wait(began + self.wait, self._missing)
         finally:
             dispatch.taker = None
         if in_c.loaded:
@@ -147,7 +141,7 @@ class CanRig(DriveRig):
             self._sense(due)
         return in_c.reading()
 
-    def _take_over(self) -> bool:
+    def take_over(self) -> bool:
         """Whether C measures the next tick."""
         if self.off or not self._in_loop:
             self.in_c.store()
@@ -327,24 +321,3 @@ class CanRig(DriveRig):
     def _listen(self) -> None:
         self.in_c.written = self.clock.now()
         self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
-
-    # Ticks in C.
-
-    def begin(self, machine: CompiledTick, stages: Stages, record: Callable[[memoryview], None]) -> None:
-        """Connects what C does of each tick.
-
-        Args:
-            stages: Decides whether a tick is an ordinary one.
-            record: Records frames that C has received or sent.
-        """
-        self.in_c = TicksInC(machine, self._dispatch, stages, record)
-
-    def decide(self, tick: Tick) -> Array | None:
-        """Torques to send, shape (m,) [actuator units]; None: Python must decide."""
-        return self.in_c.decide(tick, self.clock.now())
-
-    def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
-        """Does ticks in C, as `TicksInC.go_ahead`."""
-        if self.in_c.sockets is None or not self._take_over():
-            return Ahead()
-        return self.in_c.go_ahead(most, deadline, live)

@@ -8,7 +8,7 @@ Python, as always.
 
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from hil.loop import Clock, Tick, WallClock
 from hil.recorder.memory import FRAME, Ring, unpacked
 from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick
+from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.types import Array
 
 ROOM = 4096  # largest number of frames of one tick
@@ -48,7 +49,6 @@ class SocketTicks:
         buses: Name -> bus, in the order of their numbers.
         log: Row and durations of a tick.
         rings: Rings of rows and of frames.
-        period: Period of the ticks [ns].
         wait: Longest time after the beginning of a tick to wait for samples [ns].
         duration: Time of the task [s].
     """
@@ -60,7 +60,6 @@ class SocketTicks:
         clock: WallClock,
         log: Logbook,
         rings: Sequence[Ring],
-        period: int,
         wait: int,
         duration: float,
     ) -> None:
@@ -89,7 +88,10 @@ class SocketTicks:
             self._write(place, encoding.frame, drive)
         self._view, self._last = ffi.buffer(self._kept["frames"]), ffi.buffer(self._kept["last"])
         self.struct: Any = ffi.new("tick_stretch *")  # the ticks in C
-        self.struct.period, self.struct.wait, self.struct.duration, self.struct.wake = period, wait, duration, -1
+        self.struct.period, self.struct.wait = log.timing.nominal, wait
+        self.struct.duration, self.struct.wake = duration, -1
+        # Python looks at each tick whose law has one of these statuses
+        self.struct.ends = sum(1 << int(code) for code in OUT_OF_REACH)
         for ring, place in zip(rings, (self.struct.rows, self.struct.frames), strict=True):
             counts, slots = ring.addresses
             place.counts, place.slots = ffi.cast("unsigned long long *", counts), ffi.cast("unsigned char *", slots)
@@ -160,10 +162,6 @@ class SocketTicks:
                 if place.error:
                     yield i, bus.failed(place.error, place.refused)
                     place.error = place.refused = 0
-
-    def report(self, statuses: Iterable[float]) -> None:
-        """Python looks at each tick whose law has a status with one of these codes."""
-        self.struct.ends = sum(1 << int(code) for code in statuses)
 
     @contextmanager
     def awake(self) -> Iterator[None]:

@@ -71,13 +71,12 @@ class TicksInC:
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0
 
-    def use_sockets(self, log: Logbook, rings: Sequence[Ring], period: int, wait: int) -> None:
+    def use_sockets(self, log: Logbook, rings: Sequence[Ring], wait: int) -> None:
         """Lets C send, receive and record too, where it can have all buses and knows what feeds each watchdog.
 
         Args:
             log: Row and durations of a tick.
             rings: Rings of rows and of frames.
-            period: Period of the ticks [ns].
             wait: Longest time after the beginning of a tick to wait for samples [ns].
         """
         clock, machine = self._dispatch.clock, self.machine
@@ -85,7 +84,7 @@ class TicksInC:
         known = all(wire.feeds is not None for wire in machine.wires if wire.command)
         if known and buses and isinstance(clock, WallClock):
             duration = self._stages.plan.duration
-            self.sockets = SocketTicks(machine, buses, clock, log, rings, period, wait, duration)
+            self.sockets = SocketTicks(machine, buses, clock, log, rings, wait, duration)
 
     @property
     def began(self) -> int:

@@ -28,7 +28,7 @@ from hil.rig.handshake import OtherMasterError, StartPoseError
 from hil.rig.logbook import STAGES, Logbook
 from hil.rig.machine import CompiledTick
 from hil.rig.rig import CanRig
-from hil.rig.sockets import SocketTicks
+from hil.rig.ticks_in_c import TicksInC
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import Phase, Stage
@@ -51,13 +51,11 @@ from servoctl.assembly.diagnosis import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
 from servoctl.report.drawing import placed_shapes
 from servoctl.report.surfaces import task_frames
-from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
 
 BRING_UP = 20.0  # [s] time limit from the first frame to the first tick
-WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
 VIEW_TIME = 0.02  # [s] longest time between two looks at the operator's requests for gains
 
 T = TypeVar("T")
@@ -92,7 +90,6 @@ class HilRun:
         self._cpu, self._require_rt = cpu, require_rt
         self.unconfirmed: tuple[str, ...] = ()  # drives that did not confirm that they are off; empty in shadow
         self._period = nanoseconds(setup.settings.values.period)
-        self._wait = round(WAIT_SHARE * self._period)  # [ns] longest wait for samples from the beginning of a tick
         self._ticks = 0  # ticks that are done
         self._evaluated = setup.loop.evaluations  # before this run
         self._wall_time = self._cpu_time = 0.0  # [s] of all ticks
@@ -180,20 +177,13 @@ class HilRun:
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
-        self.rig.begin(self.machine, self.stages, self.recorder.frame_records)
+        self.rig.in_c = in_c = TicksInC(self.machine, self.dispatch, self.stages, self.recorder.frame_records)
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
         if not self.machine.why and self.recorder.rings:
-            self.rig.in_c.use_sockets(self.logbook, self.recorder.rings, self._period, self._wait)
-        if (sockets := self._sockets) is not None:
-            sockets.report(OUT_OF_REACH)
-        self.facts["tick"] = "C" if sockets is None else "C, sockets included"
+            in_c.use_sockets(self.logbook, self.recorder.rings, self.rig.wait)
+        self.facts["tick"] = "C" if in_c.sockets is None else "C, sockets included"
         if why := self.machine.why:
             self.facts["tick"] = f"Python, because {why}"
-
-    @property
-    def _sockets(self) -> SocketTicks | None:
-        """The buses in C; None: Python has them."""
-        return self.rig.in_c.sockets
 
     def _page(self) -> LivePage:
         """Starts the live page; RigError if it cannot be served."""
@@ -236,8 +226,7 @@ class HilRun:
                 if rig.sends and (hidden := hidden_gauges(drive)):
                     reporter.report(EventKind.UNSEEN, drive.settings.name, ", ".join(hidden))
             self.monitor.watch(gauge_rules(drives))
-            loop = TickLoop(rig, clock, self._period, self._wait)
-            sockets = self._sockets
+            loop, sockets = TickLoop(rig, clock, self._period), rig.in_c.sockets
             noticed: AbstractContextManager[None] = nullcontext() if sockets is None else sockets.awake()
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
@@ -269,7 +258,7 @@ class HilRun:
             environment.clock.sleep_until(environment.clock.now() + stall)
         if self._hand is not None and not tick.number:
             environment.guided(self.plan.duration)
-        torques = self.rig.decide(tick)
+        torques = self.rig.in_c.decide(tick, environment.clock.now())
         if torques is None:
             torques = stages.decide(tick, reading)
         if stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
@@ -277,7 +266,7 @@ class HilRun:
             environment.engaged()
         return torques
 
-    def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
+    def _log(self, tick: Tick, times: TickTimes) -> None:
         self.recorder.row(self.logbook.enter(self.stages, tick, times, self.rig.true))
         self._done(tick)
 
@@ -287,13 +276,13 @@ class HilRun:
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
         in_c, most, live_gains = self.rig.in_c, 1 + -number % CHECK_EVERY, self.setup.live_gains
-        if in_c.sockets is None:
+        if in_c.sockets is None or not self.rig.take_over():
             return Ahead()
         if self.operator.view is not None:
             most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
         if self.monitor.clamps or live_gains.moving:  # Python looks at each tick
             most = 1
-        ahead = self.rig.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
+        ahead = in_c.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
         if ahead.ticks:
             last = in_c.sockets.last(number + ahead.ticks - 1)
             if self.stages.mode is Phase.FULL:

@@ -15,12 +15,11 @@ import pytest
 from hil.assembly.emulation import POWER_UP, environment_of, make_emulator
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
-from hil.loop import SECOND, Reading, Tick, nanoseconds
+from hil.loop import SECOND, Tick, nanoseconds
 from hil.loop.tick import TickTimes
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, RunResult
-from servoctl.types import Array
 from tests.hil.by_drivers import compared, left_by
 from tests.hil.rigs import RIGS, Rig, renewed
 
@@ -45,8 +44,8 @@ class Counted(HilRun):
     decided: Counter[str]
     limited: int = 0  # ticks of the stop that C decided, in which a limit changed a torque
 
-    def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        super()._log(tick, reading, sent, times)
+    def _log(self, tick: Tick, times: TickTimes) -> None:
+        super()._log(tick, times)
         in_c, mode = self.rig.in_c, self.stages.mode.value
         self.decided[mode] += in_c.decided
         self.limited += in_c.decided and mode == "stopping" and any(self.stages.limits.clamped)
