@@ -11,8 +11,10 @@ import importlib
 import importlib.util
 import inspect
 import ipaddress
+import struct
 import sys
 from collections.abc import Iterator, Mapping
+from enum import IntEnum
 from typing import Any
 
 import can
@@ -25,59 +27,53 @@ from hil.frame import Frame
 from hil.loop.clock import Clock, nanoseconds
 from servoctl.errors import in_one_line, suggestion
 
-REQUEST = 0x1FFF5E50  # id of the question, 29 bits
-REPLY = 0x1FFF5E51  # id of the answer, 29 bits
-BEGINNING = 0x1FFF5E52  # id of the frame that announces the start of the task, 29 bits
-LATENESS_REQUEST = 0x1FFF5E53  # id of the question how late the emulator was, 29 bits
-LATENESS = 0x1FFF5E54  # id of the answer: the largest lateness in microseconds, an unsigned integer of 64 bits, 29 bits
-HAND = 0x1FFF5E55  # id of the frame that asks for a hand: its time in microseconds, as in `LATENESS`, 29 bits
+EMULATOR = 0x1FFF5E50  # id of the frames between loop and emulator, 29 bits
 
-VERSION = 2
-PAYLOAD = b"servoctl"[:7] + bytes([VERSION])
-"""Payload of the frames without a number; its version changes with what loop and emulator must agree on."""
-BUSY = PAYLOAD[:7] + bytes([0x80 | VERSION])  # payload of the answer while another loop uses the drives
-
-QUESTION = Frame(REQUEST, PAYLOAD, extended=True)  # asks for an emulator of this version
-FREE, TAKEN = Frame(REPLY, PAYLOAD, extended=True), Frame(REPLY, BUSY, extended=True)
-"""Answers of an emulator that is free, or busy with another loop."""
-START = Frame(BEGINNING, PAYLOAD, extended=True)  # announces the start of the task
-LATENESS_QUESTION = Frame(LATENESS_REQUEST, PAYLOAD, extended=True)
-"""Asks how late the emulator was since it powered its drives on."""
+VERSION = 3  # changes with what loop and emulator must agree on
+_PAYLOAD = struct.Struct("<2sBBI")  # mark, version, word, time [microseconds]
+_MARK = b"sc"
 
 
-def same(frame: Frame, other: Frame) -> bool:
-    """Whether a frame that was received is one of those above."""
-    return frame.extended and not frame.remote and (frame.id, frame.data) == (other.id, other.data)
+class Word(IntEnum):
+    """What loop and emulator say to each other; some words have a time."""
+
+    ARE_YOU_FREE = 0  # of the loop
+    FREE = 1
+    TAKEN = 2  # another loop uses the drives
+    BEGUN = 3  # of the loop: the task begins
+    HOW_LATE = 4  # of the loop
+    LATENESS = 5  # the largest lateness since the drives were powered on
+    HAND = 6  # of the loop: it asks for a hand that moves the machine for a time
 
 
-def lateness_answer(lateness: int) -> Frame:
-    """The largest lateness of the emulator [ns]."""
-    return Frame(LATENESS, (lateness // 1000).to_bytes(8, "little"), extended=True)
+def saying(word: Word, time: float = 0.0) -> Frame:
+    """The frame that says a word, with a time [s]."""
+    microseconds = min(round(1e6 * time), 0xFFFF_FFFF)
+    return Frame(EMULATOR, _PAYLOAD.pack(_MARK, VERSION, word, microseconds), extended=True)
 
 
-def hand(duration: float) -> Frame:
-    """The frame that asks for a hand that moves the machine for a time [s]."""
-    return Frame(HAND, round(1e6 * duration).to_bytes(8, "little"), extended=True)
+def said(frame: Frame) -> tuple[Word, float] | None:
+    """The word in a frame, and its time [s]; None for every other frame, those of other versions too."""
+    if frame.id != EMULATOR or not frame.extended or frame.remote or len(frame.data) != _PAYLOAD.size:
+        return None
+    mark, version, word, microseconds = _PAYLOAD.unpack(frame.data)
+    known = (mark, version) == (_MARK, VERSION) and word < len(Word)
+    return (Word(word), microseconds / 1e6) if known else None
 
 
-def hand_time(frame: Frame) -> float | None:
-    """The time for which a hand is asked for [s]; None for another frame."""
-    return _microseconds(frame, HAND)
-
-
-def _microseconds(frame: Frame, identity: int) -> float | None:
-    fits = frame.extended and not frame.remote and frame.id == identity and len(frame.data) == 8
-    return int.from_bytes(frame.data, "little") / 1e6 if fits else None
+def _answers(bus: Bus, clock: Clock, word: Word, timeout: float) -> Iterator[tuple[Word, float]]:
+    """Says a word on a loopback bus; what is answered within a time [s]. Other frames are discarded."""
+    bus.send(saying(word))
+    until = clock.now() + nanoseconds(timeout)
+    while (frame := bus.receive(until)) is not None:
+        if (answer := said(frame)) is not None:
+            yield answer
 
 
 def emulator_lateness(bus: Bus, clock: Clock, timeout: float) -> float | None:
     """The largest lateness of the emulator on a loopback bus [s]; None if it does not answer in time [s]."""
-    bus.send(LATENESS_QUESTION)
-    until = clock.now() + nanoseconds(timeout)
-    while (frame := bus.receive(until)) is not None:
-        if (lateness := _microseconds(frame, LATENESS)) is not None:
-            return lateness
-    return None
+    answers = _answers(bus, clock, Word.HOW_LATE, timeout)
+    return next((time for word, time in answers if word is Word.LATENESS), None)
 
 
 def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
@@ -88,12 +84,10 @@ def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
 
     Raises BusError if the bus is down, or another loop uses the emulated drives.
     """
-    bus.send(QUESTION)
-    until = clock.now() + nanoseconds(timeout)
-    while (frame := bus.receive(until)) is not None:
-        if same(frame, FREE):
+    for word, _ in _answers(bus, clock, Word.ARE_YOU_FREE, timeout):
+        if word is Word.FREE:
             return True
-        if same(frame, TAKEN):
+        if word is Word.TAKEN:
             raise BusError(f"bus {bus.name}: another loop has the emulated drives (end it, or wait until they are off)")
     return False
 

@@ -10,18 +10,7 @@ from functools import partial
 from typing import Any
 
 from hil.bus import Bus, BusError
-from hil.bus.open import (
-    FREE,
-    LATENESS_QUESTION,
-    QUESTION,
-    START,
-    TAKEN,
-    hand_time,
-    is_loopback,
-    lateness_answer,
-    open_buses,
-    same,
-)
+from hil.bus.open import Word, is_loopback, open_buses, said, saying
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import EmulatedRig, Emulator, Fault
 from hil.emulator.faults import KINDS
@@ -129,16 +118,18 @@ class EmulatorServer:
 
     def _answers(self, bus: Bus, frame: Frame) -> bool:
         """Obeys a frame of a loop that is for the emulator itself; returns whether it is one."""
-        if same(frame, QUESTION):
-            bus.send(TAKEN if self._asked() else FREE)
-        elif same(frame, START):
-            self._begun()
-        elif same(frame, LATENESS_QUESTION):
-            bus.send(lateness_answer(self._latest))
-        elif (duration := hand_time(frame)) is None:
+        message = said(frame)
+        if message is None:
             return False
-        elif self._hand is not None:
-            self._motion = self._hand(duration)
+        word, time = message
+        if word is Word.ARE_YOU_FREE:
+            bus.send(saying(Word.TAKEN if self._asked() else Word.FREE))
+        elif word is Word.BEGUN:
+            self._begun()
+        elif word is Word.HOW_LATE:
+            bus.send(saying(Word.LATENESS, self._latest / SECOND))
+        elif word is Word.HAND and self._hand is not None:
+            self._motion = self._hand(time)
         return True
 
     def serve(self, stop: Callable[[], bool]) -> None:

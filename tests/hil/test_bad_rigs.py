@@ -8,7 +8,7 @@ import can
 import pytest
 
 from hil.assembly.prepare import load
-from hil.bus.open import REQUEST
+from hil.bus.open import Word, saying
 from servoctl.config import shipped_configs
 from tests.faces import exit_code
 
@@ -42,10 +42,11 @@ def changed(folder: Path, config: str, changes: list[tuple[str, str]]) -> Path:
 
 def nothing_was_told(wire: can.BusABC, folder: Path) -> bool:
     """Whether no run began, and nothing but the question for an emulator was heard."""
-    heard = []
+    question = saying(Word.ARE_YOU_FREE)
+    heard = set()
     while (frame := wire.recv(0.0)) is not None:
-        heard.append(frame.arbitration_id)
-    return not (folder / "run").exists() and set(heard) <= {REQUEST}
+        heard.add((frame.arbitration_id, bytes(frame.data)))
+    return not (folder / "run").exists() and heard <= {(question.id, question.data)}
 
 
 @pytest.mark.parametrize("case", CASES)

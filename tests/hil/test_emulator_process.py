@@ -15,8 +15,7 @@ from interfaces import EACH, keys_of
 from wall_clock import wait_until
 
 from hil.bus import BusError
-from hil.bus.open import START, answers_as_emulator, emulator_lateness, open_bus
-from hil.bus.open import hand as hand_frame
+from hil.bus.open import Word, answers_as_emulator, emulator_lateness, open_bus, saying
 from hil.codecs.cia402 import Cia402State
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
@@ -71,7 +70,7 @@ def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -
             with pytest.raises(BusError, match="bus main: another loop has the emulated drives"):
                 answers_as_emulator(bus, clock, 5.0)
             assert server.emulator is first
-            bus.send(START)
+            bus.send(saying(Word.BEGUN))
             wait_until(lambda: server.emulator.nodes["a"].encoder.jump == 0.5)
             time.sleep(2.0 * QUIET / SECOND)
         bus.close()
@@ -87,12 +86,12 @@ def test_it_says_how_late_it_was_and_its_hand_moves_the_machine_from_the_beginni
         bus = open_bus("main", keys, clock)
         try:
             assert answers_as_emulator(bus, clock, 2.0)
-            bus.send(hand_frame(0.3))
+            bus.send(saying(Word.HAND, 0.3))
             late = emulator_lateness(bus, clock, 2.0)
             assert late is not None
             assert 0.04 < late < 1.0
             assert server.emulator.plant.state(server.emulator.world.now)[0][0] == 0.5
-            bus.send(START)
+            bus.send(saying(Word.BEGUN))
             time.sleep(0.5)
             assert server.emulator.plant.state(server.emulator.world.now)[0][0] == pytest.approx(0.8)
         finally:
