@@ -15,7 +15,7 @@ from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, drive_problems
-from hil.drives.guard import after, answered_every, begin_enabling, first_answers, polls, refuse_fault, silent
+from hil.drives.guard import after, begin_enabling, refuse_fault, silent
 from hil.drives.options import address_problems, options_of
 from hil.drives.sdo import Objects
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity, SensorSettings
@@ -174,13 +174,12 @@ class Cia402Drive(Cia402Encoder, TableDrive):
             codec.TARGET, (*motor_torque(settings), (Operation.TIMES, 1000.0), (Operation.OVER, rated)),
             Rounding.INTEGER, -0x8000, 0x7FFF, torque,
         )  # fmt: skip
-        self.polls = self._questions()
-        node, status_every = settings.node, self._options.status_every * period
-        answers = setup.answers(node, self._options.monitored, answered_every(self.polls, period))
+        node, status_every, monitored = settings.node, self._options.status_every * period, self._options.monitored
+        questions, answers = setup.questions(node, monitored), setup.answers(node, monitored)
         enabled = Expects(codec.STATUSWORD, codec.STATE_BITS | codec.LIMITED, codec.WORKING)
         reads = Reads(codec.TORQUE, Quantity.TORQUE, torque), WARNING
         self._status = Message(codec.TPDO2 + node, codec.STATUS_SIZE, reads, (enabled,), every=status_every)
-        self.messages += (self._status, *answers)
+        self.messages += (self._status, *self._monitor(self._options.monitor_period, questions, answers))
         masters = (*(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
         self.handlers |= dict.fromkeys((codec.SYNC, *masters, codec.HEARTBEAT + self._options.master), self._on_foreign)
         self.handlers |= {
@@ -196,14 +195,9 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._reports_ramp = True
         self._emergency = self._last_emergency = 0
         self._boots = 0
-        self._started = self._restarted = False
-        self._configured = False
+        self._started = self._restarted = False  # whether it was configured and started, and restarted since
         self._heartbeat_frame = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
         self._heartbeat_every = _heartbeat_every(settings, period)
-
-    def _questions(self) -> tuple[Feeds, ...]:
-        questions = setup.questions(self.settings.node, self._options.monitored)
-        return polls(questions, self._options.monitor_period, self._period, self.settings.node)
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
@@ -339,7 +333,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     def configure(self) -> Steps:
         """Resets the communication, sets everything and reads it back, starts the node, and clears its fault."""
         objects, node, options = self._sdo, self.settings.node, self._options
-        self._configured, self._started, self._restarted, self._state = True, False, False, None
+        self._started, self._restarted, self._state = False, False, None
         self._controlword, self._told_off, self._asked, self._error = codec.DISABLE_VOLTAGE, None, 0, 0
         booted = after(lambda: self._boots, 1)
         boot = "the boot-up message after NMT reset communication (is the node id right, and the bit rate?)"
@@ -358,14 +352,13 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
         yield from self.reset()
-        self.polls = self._questions()
-        yield from first_answers(self, list(options.monitored), self._period)
+        yield from self._first_answers(*options.monitored)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Stops our heartbeat and checks that the drive notices; `configure` must have run before."""
         if not self.watchdog:
             return
-        if not self._configured:
+        if not self._started:
             raise DriveError("its watchdog is not armed yet (configure it first)")
         limit = 1.1 * self.settings.watchdog + 2 * setup.HEARTBEAT
         lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
@@ -375,7 +368,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
 
     def rearm(self) -> Steps:
         """Configures the drive again, which an EPOS4 needs after a lost heartbeat, when all drives get it again."""
-        if self._configured:
+        if self._started:
             yield from self.configure()
 
     def _noticed_loss(self) -> bool:

@@ -46,13 +46,13 @@ def questions(node: int, objects: Mapping[Quantity, MonitoredObject]) -> list[Fr
     return [Frame(codec.SDO_REQUEST + node, codec.sdo_request(*place)) for place in places]
 
 
-def answers(node: int, objects: Mapping[Quantity, MonitoredObject], every: float) -> Iterator[Message]:
-    """Their answers, each once in `every` [s]; the size of an object shows only there."""
+def answers(node: int, objects: Mapping[Quantity, MonitoredObject]) -> Iterator[Message]:
+    """Their answers; the size of an object shows only there."""
     for quantity, (index, sub, unit) in objects.items():
         for head, field in codec.answer_heads(index, sub).items():
             reads = Reads(field, quantity, ((Operation.TIMES, unit),))
             selects = (Expects(codec.HEAD, codec.HEAD.mask, head),)
-            yield Message(codec.SDO_ANSWER + node, 8, (reads,), selects=selects, every=every)
+            yield Message(codec.SDO_ANSWER + node, 8, (reads,), selects=selects)
 
 
 HEARTBEAT = 0.1  # [s] period of the drive's heartbeat

@@ -3,48 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from math import ceil, isnan, nan
+from math import ceil
 
 from numpy import fmax
 
-from hil.drives.base import Drive, DriveError, HandshakeStep, Steps
-from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity
-from hil.drives.wire import Feeds
+from hil.drives.base import Drive, DriveError, HandshakeStep
+from hil.drives.settings import DriveSettings
 from hil.frame import Frame
-
-PATIENCE = 0.1  # time for the first answer [s]; a drive that gives none is asked no more
-
-
-def polls(frames: Sequence[Frame], every: float | None, period: float, node: int) -> tuple[Feeds, ...]:
-    """The frames, each once in `every` [s], None: never; drives of different nodes are asked in different ticks."""
-    if every is None:
-        return ()
-    ticks = max(1, round(every / period))
-    return tuple(Feeds(frame, ticks, (node + i) % ticks) for i, frame in enumerate(frames))
-
-
-def answered_every(polls: Sequence[Feeds], period: float) -> float:
-    """Time from one answer to a poll to the next [s]; 0 without polls."""
-    return polls[0].every * period if polls else 0.0
-
-
-def first_answers(drive: Drive, quantities: Sequence[Quantity], period: float) -> Steps:
-    """Asks once, before the drive is enabled, for one quantity of each poll; what is silent is asked no more."""
-    if not drive.polls:
-        return
-    places = [quantity - FIRST_GAUGE for quantity in quantities]
-    for place in places:
-        drive.gauges[place] = nan
-    passed, ticks = count(), ceil(PATIENCE / period)
-
-    def seen() -> list[bool]:
-        return [not isnan(drive.gauges[place]) for place in places]
-
-    def over() -> bool:
-        return all(seen()) or next(passed) >= ticks
-
-    yield HandshakeStep([poll.frame for poll in drive.polls], over, 1.0 + 2 * PATIENCE, "its own state")
-    drive.polls = tuple(poll for poll, answered in zip(drive.polls, seen(), strict=True) if answered)
 
 
 class Feed:

@@ -18,7 +18,7 @@ from pydantic import Field, PlainValidator
 from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, answered_every, first_answers, polls, silent, tested_time
+from hil.drives.guard import after, silent, tested_time
 from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
@@ -116,11 +116,10 @@ class MoteusDrive(TurnNode, TableDrive):
         self._command_id = codec.identifier(settings.node, options.source)
         reply = codec.reply_identifier(settings.node, options.source)
         working = codec.STATE_HEADS | {codec.STATE_MODE: codec.IN_POSITION, codec.STATE_FAULT: 0}
-        self.polls = polls([self._frame(codec.GAUGES)], options.monitor_period, period, settings.node)
         self.motion = Message(reply, codec.STATE_SIZE, reads, _expected(working), sample=True, alive=True)
-        every = answered_every(self.polls, period)
-        self._gauges = Message(reply, codec.GAUGE_SIZE, GAUGES, _expected(codec.GAUGE_HEADS), every=every)
-        self.messages = (self.motion, self._gauges) if self.polls else (self.motion,)
+        self._gauges = Message(reply, codec.GAUGE_SIZE, GAUGES, _expected(codec.GAUGE_HEADS))
+        asked = self._monitor(options.monitor_period, [self._frame(codec.GAUGES)], [self._gauges])
+        self.messages = (self.motion, *asked)
         foreign = codec.command_identifiers(settings.node, options.source)
         self.handlers = {reply: self._on_reply, **dict.fromkeys(foreign, self._on_command)}
         self.encoding = self._encoding(settings.watchdog)
@@ -314,7 +313,7 @@ class MoteusDrive(TurnNode, TableDrive):
             what = f"its servopos.position_min and position_max are {lower:g} and {upper:g} rev"
             ours = f"position_limits of the config are {first:.4g} and {last:.4g} rev at its shaft"
             raise DriveError(f"{what}, {ours} (widen the first: conf set, conf write; or narrow the second)")
-        yield from first_answers(self, [Quantity.SUPPLY], self._period)
+        yield from self._first_answers(Quantity.SUPPLY)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         """Lets the watchdog run out at one torque, while queries show the mode, and stops the drive.

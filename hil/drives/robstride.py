@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from hil.codecs import robstride as codec
 from hil.drives.base import Condition, DriveError, HandshakeStep, Steps, StopSteps
-from hil.drives.guard import answered_every, first_answers, polls, tested_time
+from hil.drives.guard import tested_time
 from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
 from hil.drives.options import Flag, MonitorPeriod, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
@@ -59,14 +59,12 @@ class RobstrideDrive(LinearDrive):
         self._known: dict[int, float | None] = {}
         node, host = settings.node, options.host
         ask = self._frame(codec.READ, codec.read_parameter(codec.BUS_VOLTAGE))
-        self.polls = polls([ask], options.monitor_period, period, node)
         answer = codec.identifier(codec.READ, node, host)
         working = codec.feedback_identifier(node, host, codec.RUN)  # its id holds mode and faults
         asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
         self.motion = Message(working, codec.SIZE, self.reads, sample=True, alive=True)
-        supply, every = (Reads(codec.VALUE, Quantity.SUPPLY, ()),), answered_every(self.polls, period)
-        voltage = Message(answer, codec.SIZE, supply, selects=(asked,), every=every)
-        self.messages = (self.motion, voltage) if self.polls else (self.motion,)
+        voltage = Message(answer, codec.SIZE, (Reads(codec.VALUE, Quantity.SUPPLY, ()),), selects=(asked,))
+        self.messages = (self.motion, *self._monitor(options.monitor_period, [ask], [voltage]))
         self._by_family: dict[IdFamily, Handler] = {
             IdFamily(codec.FEEDBACK_BITS, codec.feedback_identifier(node, host)): self._on_feedback,
             IdFamily(codec.FEEDBACK_BITS, answer): self._on_parameter,
@@ -122,7 +120,7 @@ class RobstrideDrive(LinearDrive):
         yield from self._set(codec.RUN_MODE, 0)
         yield from self._set(codec.TORQUE_LIMIT, abs(self.settings.motor_torque(self.settings.torque_limit)))
         yield from self.set_watchdog(self.settings.watchdog if self.watchdog else 0.0)
-        yield from first_answers(self, [Quantity.SUPPLY], self._period)
+        yield from self._first_answers(Quantity.SUPPLY)
 
     def set_watchdog(self, seconds: float) -> Steps:
         yield from self._set(codec.CAN_TIMEOUT, round(seconds * codec.TIMEOUT_STEPS))

@@ -1,13 +1,14 @@
 """Nodes whose frames are stated as data: samples are read, and torques are sent, by their table."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isfinite, nan
+from itertools import count
+from math import ceil, isfinite, isnan, nan
 from typing import Any
 
 from hil.bus.load import FrameTraffic
 from hil.codecs.field import Field
-from hil.drives.base import Condition, Drive, Ids, Node, Sample
+from hil.drives.base import Condition, Drive, HandshakeStep, Ids, Node, Sample, Steps
 from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault
 from hil.drives.options import options_of
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
@@ -27,6 +28,7 @@ from hil.drives.wire import (
 )
 from hil.frame import Frame
 
+PATIENCE = 0.1  # time for the first answer [s]; a drive that gives none is asked no more
 Handler = Callable[[Frame], bool]  # takes a frame; returns whether it is valid
 
 
@@ -127,6 +129,7 @@ class TableDrive(TableNode, Drive):
     """A drive whose torques are sent by its table."""
 
     encoding: Encoding  # how a torque is sent; its frame is that of zero torque
+    questions: tuple[Feeds, ...] = ()  # frames that ask for gauges; `polls` are those of them that it answers
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         super().__init__(settings, period)
@@ -150,6 +153,37 @@ class TableDrive(TableNode, Drive):
     def _take_values(self, values: Mapping[Quantity, float], time: int) -> bool:
         self._show(values)
         return super()._take_values(values, time)
+
+    def _monitor(self, every: float | None, frames: Sequence[Frame], answers: Iterable[Message]) -> tuple[Message, ...]:
+        """Asks by these frames, each once in `every` [s], None: never; returns the answers that then come.
+
+        Drives of different nodes are asked in different ticks.
+        """
+        if every is None:
+            return ()
+        ticks = max(1, round(every / self._period))
+        phases = enumerate(frames, self.settings.node)
+        self.polls = self.questions = tuple(Feeds(frame, ticks, phase % ticks) for phase, frame in phases)
+        return tuple(answer._replace(every=ticks * self._period) for answer in answers)
+
+    def _first_answers(self, *quantities: Quantity) -> Steps:
+        """Asks once, before the drive is enabled, for one quantity of each poll; what is silent is asked no more."""
+        self.polls = self.questions
+        if not self.polls:
+            return
+        places = [quantity - FIRST_GAUGE for quantity in quantities]
+        for place in places:
+            self.gauges[place] = nan
+        passed, ticks = count(), ceil(PATIENCE / self._period)
+
+        def seen() -> list[bool]:
+            return [not isnan(self.gauges[place]) for place in places]
+
+        def over() -> bool:
+            return all(seen()) or next(passed) >= ticks
+
+        yield HandshakeStep([poll.frame for poll in self.polls], over, 1.0 + 2 * PATIENCE, "its own state")
+        self.polls = tuple(poll for poll, answered in zip(self.polls, seen(), strict=True) if answered)
 
     def _take_answer(self, frame: Frame) -> None:
         """Takes the gauges in the answer to a poll."""
