@@ -48,11 +48,10 @@ class ImpedanceDrive(EmulatedDrive):
     def set_up(self) -> None:
         self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self.settings.options).values()
         self._watchdog = Watchdog(self.world, self._starved)
-        self.fault, self._zero = 0, 0.0
-        self._wanted = NOTHING  # position [rad], velocity [rad/s], kp [N m/rad], kd [N m s/rad], torque [N m]
 
     def boot(self) -> None:
-        self.fault, self._zero, self._wanted = 0, 0.0, NOTHING
+        self.fault, self._zero = 0, 0.0
+        self._wanted = NOTHING  # position [rad], velocity [rad/s], kp [N m/rad], kd [N m s/rad], torque [N m]
 
     def halt(self) -> None:
         self._off()

@@ -41,7 +41,6 @@ class Mit(ImpedanceDrive):
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
         self.overheat_code = 0xC if self._status == "damiao" else 1
         self.overvoltage_code = 8 if self._status == "damiao" else 3
-        self._starving = False
         self._registers: dict[int, float] = {}  # registers of a Damiao -> their values; empty: it has none
 
     @classmethod

@@ -54,7 +54,7 @@ class Moteus(EmulatedDrive):
     usual_code, overvoltage_code, overheat_code = 33, 34, 38
 
     def set_up(self) -> None:
-        self.mode, self.fault, node = STOPPED, 0, self.settings.node
+        node = self.settings.node
         # settings by name, as its console reads them
         self._configured: dict[str, int | float] = {
             "servo.timeout_mode": int(self.number("timeout_mode", 15)), "servo.default_timeout_s": 0.1,
@@ -64,10 +64,8 @@ class Moteus(EmulatedDrive):
         self._fixed = {0x110: node, **INT32_ONLY, **dict.fromkeys(IDLE, 0)}
         self._fixed |= {register: 0x1000 * node + register for register in NUMBERED}
         self._line = self._answers = b""
-        self._command = dict(COMMANDED)
         self._watchdog = Watchdog(self.world, self._starved)
         self._held: float | None = None
-        self._limited = self._since = 0
 
     def listens(self) -> frozenset[int]:
         node = self.settings.node
@@ -76,7 +74,7 @@ class Moteus(EmulatedDrive):
 
     def boot(self) -> None:
         self._since = self.world.now
-        self.mode, self.fault = STOPPED, 0
+        self._off(STOPPED)
 
     def halt(self) -> None:
         self._off(STOPPED)

@@ -30,14 +30,13 @@ class RobStride(ImpedanceDrive):
     def set_up(self) -> None:
         super().set_up()
         self._host = int(self.number("host", 0xFD))
-        self._values: dict[int, int] = {}
 
     def listens(self) -> IdFamily:
         return IdFamily(EXTENDED | TARGET, EXTENDED | self.settings.node)
 
     def boot(self) -> None:
         super().boot()
-        self._values = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
+        self._values: dict[int, int] = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
 
     @property
     def mode(self) -> int:
@@ -85,7 +84,7 @@ class RobStride(ImpedanceDrive):
             self._start_watchdog()
 
     def _start_watchdog(self) -> None:
-        steps = self._values.get(CAN_TIMEOUT, 0) if self.mode == RUN else 0
+        steps = self._values[CAN_TIMEOUT] if self.mode == RUN else 0
         self._watchdog.stop()
         self._watchdog.start(steps * SECOND // codec.TIMEOUT_STEPS)
 

@@ -119,10 +119,6 @@ class EmulatedWire(Medium):
         """Lets a station that is bus-off recover."""
         self._recovering(station, None)
 
-    def connect(self, station: Station, connected: bool) -> None:
-        station.connected = connected
-        self.refresh()
-
     def refresh(self) -> None:
         """Called when a station joins or leaves the traffic."""
         self._online = None

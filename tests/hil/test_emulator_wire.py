@@ -25,6 +25,12 @@ def most_bits(frame: Frame) -> int:
     return frame_bits(len(frame.data), frame.extended).nominal
 
 
+def connect(wire: EmulatedWire, station: Station, connected: bool) -> None:
+    """Plugs a cable in, or out, as the fault `cut` does."""
+    station.connected = connected
+    wire.refresh()
+
+
 class Bench:
     """A wire with some stations that keep what they hear."""
 
@@ -154,11 +160,11 @@ def test_counters_lead_to_warning_passive_and_bus_off() -> None:
 
 def test_a_sender_without_acknowledgement_becomes_passive_and_never_bus_off() -> None:
     bench = Bench()
-    bench.wire.connect(bench["a"], False)
+    connect(bench.wire, bench["a"], False)
     bench["a"].send(Frame(1))
     bench.world.advance(1000 * MILLISECOND)
     assert (bench["a"].tec, bench["a"].link) == (128, Link.PASSIVE)
-    bench.wire.connect(bench["a"], True)
+    connect(bench.wire, bench["a"], True)
     bench.world.advance(bench.world.now + MILLISECOND)
     assert len(bench.heard["b"]) == 1
     assert (bench["a"].tec, bench["a"].link) == (127, Link.WARNING)
@@ -245,7 +251,7 @@ def played(quick: bool, seed: int) -> list[object]:
     ]
     if not quick:
         world.skip_to = lambda moment: False  # type: ignore[method-assign]  # an event for each frame
-        wire.connect(wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
+        connect(wire, wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
         wire.disturbances.append(Disturbance(Selection()))  # one that does nothing
     for _ in range(200):
         station, identity = rng.choice(stations), rng.randrange(0x80)
@@ -253,8 +259,8 @@ def played(quick: bool, seed: int) -> list[object]:
         world.at(rng.randrange(20 * MILLISECOND), partial(station.send, frame))
     for _ in range(3):  # a cable comes off for a while: neither way is plain then
         station, moment = rng.choice(stations), rng.randrange(15 * MILLISECOND)
-        world.at(moment, partial(wire.connect, station, False))
-        world.at(moment + 3 * MILLISECOND, partial(wire.connect, station, True))
+        world.at(moment, partial(connect, wire, station, False))
+        world.at(moment + 3 * MILLISECOND, partial(connect, wire, station, True))
     world.advance(100 * MILLISECOND)
     counts = [(s.tec, s.rec, s.link, len(s.queue)) for s in stations]
     return [*heard, counts, wire.frames, wire.busy, wire.errors]
