@@ -11,9 +11,8 @@ include/uapi/linux/can/error.h.
 """
 
 from collections import deque
-from collections.abc import Callable, Container
-from functools import lru_cache, partial
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from hil.bus.base import (
     BUS_OFF,
@@ -52,18 +51,15 @@ class EmulatedWire(Medium):
         super().__init__(world)
         self.name = name  # its name in the config
         self.rates = rates  # its bit rates
-        self._durations = dict[tuple[int, bool, bool, bool], int]()
         self.troubled = False  # whether some receive error count may not be zero
         self._interframe = self._duration(INTERFRAME)  # [ns]
         self._suspend = self._duration(SUSPEND)  # [ns]
         self._flag = self._duration(ERROR_FRAME - END_OF_FRAME)  # [ns] by how much an error flag makes a frame longer
         self.disturbances: list[Disturbance] = []  # disturbances that act now
         self.taps: list[Tap] = []  # functions that see every frame
-        self._receivers = lru_cache(4096)(self._receivers_of)  # ids may hold data, so there may be any number of them
         self.busy = 0  # [ns] time for which the bus carried frames, interframe spaces included
         self.frames = 0  # number of frames sent without error
         self.errors = 0  # number of error frames
-        self._online: int | None = None  # number of stations that take part; None: to be counted
         self._waiting: list[Station] = []  # those with something in their queue
         self._going: tuple[Frame, Station] | None = None
         self._clashing: list[Station] = []  # those that send this frame, if their data differ
@@ -75,25 +71,8 @@ class EmulatedWire(Medium):
 
     def frame_time(self, frame: Frame) -> int:
         """Duration of a frame with the most stuff bits there can be and the interframe space [ns]."""
-        kind = 0 if frame.remote else len(frame.data), frame.extended, frame.fd, frame.brs
-        duration = self._durations.get(kind)
-        if duration is None:
-            bits = frame_bits(*kind)
-            nominal, data = self._duration(bits.nominal), bits.data * SECOND // self.rates.data
-            duration = self._durations[kind] = nominal + data
-        return duration
-
-    def attach(
-        self, name: str, receive: Callable[[Frame], None], ids: Container[int] | None = None, **options: Any
-    ) -> Station:
-        station = super().attach(name, receive, ids, **options)
-        self._receivers.cache_clear()
-        self._online = None
-        return station
-
-    def listen(self, station: Station, ids: Container[int]) -> None:
-        super().listen(station, ids)
-        self._receivers.cache_clear()
+        bits = frame_bits(0 if frame.remote else len(frame.data), frame.extended, frame.fd, frame.brs)
+        return self._duration(bits.nominal) + bits.data * SECOND // self.rates.data
 
     def disturb(self, disturbance: Disturbance) -> Callable[[], None]:
         """Adds a disturbance; returns what ends it."""
@@ -107,8 +86,7 @@ class EmulatedWire(Medium):
 
     def pending(self, station: Station) -> None:
         self._waiting.append(station)
-        if not self._active:
-            self._schedule()
+        self.refresh()
 
     def drop(self, station: Station) -> None:
         if station.queue:
@@ -119,11 +97,6 @@ class EmulatedWire(Medium):
         """Lets a station that is bus-off recover."""
         self._recovering(station, None)
 
-    def refresh(self) -> None:
-        """Called when a station joins or leaves the traffic."""
-        self._online = None
-        self._schedule()
-
     def power(self, station: Station, powered: bool) -> None:
         station.powered = powered
         if not powered:
@@ -132,7 +105,8 @@ class EmulatedWire(Medium):
             station.link = Link.ACTIVE
         self.refresh()
 
-    def _schedule(self) -> None:
+    def refresh(self) -> None:
+        """Chooses the next frame, where none is under way: a station joins or leaves the traffic, or has something."""
         if not self._active and self._waiting:
             self._active = True
             self.world.at(self._free, self._arbitrate)
@@ -239,8 +213,9 @@ class EmulatedWire(Medium):
                 tap(timed, sender)
             except Exception as error:
                 failure = failure or error
-        for station in self._receivers(key(frame)):
-            if station is not sender and station.online:
+        number = key(frame)
+        for station in self.stations:
+            if (station.ids is None or number in station.ids) and station is not sender and station.online:
                 try:
                     if self.disturbances:
                         self._disturbed(timed, sender, station)
@@ -250,9 +225,6 @@ class EmulatedWire(Medium):
                     failure = failure or error
         if failure is not None:
             raise failure
-
-    def _receivers_of(self, number: int) -> list[Station]:
-        return [s for s in self.stations if s.ids is None or number in s.ids]
 
     def _disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
         arrivals = [(0, frame)]
@@ -278,9 +250,7 @@ class EmulatedWire(Medium):
                 self.count(station, rec=station.rec + 1)
 
     def _heard(self, station: Station) -> bool:
-        if self._online is None:
-            self._online = sum(each.online for each in self.stations)
-        return self._online > (1 if station.online else 0)
+        return any(each.online for each in self.stations if each is not station)
 
     def _unheard(self, station: Station) -> None:
         """Counts a frame without acknowledgement.
@@ -299,7 +269,7 @@ class EmulatedWire(Medium):
         if station.queue and station.link is not Link.OFF and not (station.connected and self._heard(station)):
             self.tell(station, NO_ACKNOWLEDGEMENT)
             self.count(station, tec=station.tec + 8)
-        self._schedule()
+        self.refresh()
 
     def _recovering(self, station: Station, counted: tuple[int, int, int] | None) -> None:
         """Waits for 128 times 11 recessive bits: one at the end of each frame, the others on the idle bus."""
@@ -315,7 +285,7 @@ class EmulatedWire(Medium):
         self.tell(station, RESTARTED)
         if station.came_back is not None:
             station.came_back()
-        self._schedule()
+        self.refresh()
 
     def _count_received(self, sender: Station) -> None:
         for station in self.stations:
@@ -337,7 +307,6 @@ class EmulatedWire(Medium):
             station.link = Link.WARNING if worst >= MOST_WARNING else Link.ACTIVE
         if station.link is before:
             return
-        self._online = None
         if station.link is Link.OFF:
             self.tell(station, BUS_OFF)
             self.drop(station)
