@@ -167,21 +167,11 @@ class EmulatedWire(Medium):
         return start + length - self._interframe
 
     def _finish(self) -> None:
-        """Ends the frame on the wire, and each one after it as long as nothing else happens in between."""
-        while True:
-            try:
-                self._end_frame()
-            except BaseException:  # of a station: the traffic goes on
-                self._arbitrate()
-                raise
-            sender = self._next_sender(self._free)
-            self._active = sender is not None
-            if sender is None:
-                return
-            end = self._put(self._free, sender)  # it follows the interframe space
-            if not self.world.skip_to(end):
-                self.world.at(end, self._finish)
-                return
+        """Ends the frame on the wire; the next one follows the interframe space, whatever a station raises."""
+        try:
+            self._end_frame()
+        finally:
+            self._arbitrate()
 
     def _end_frame(self) -> None:
         """Ends a frame: all stations receive it, or an error flag destroys it."""

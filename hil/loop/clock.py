@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sized
 from heapq import heappop, heappush
-from typing import Any, cast
+from typing import Any
 
 SECOND = 1_000_000_000  # nanoseconds
 
@@ -58,7 +58,6 @@ class World:
         self.now = 0  # [ns] time since the start, for emulated drives since power-on
         self._queue: list[Event] = []
         self._count = 0
-        self._until, self._inbox = 0, cast(Sized, ())
 
     def at(self, moment: int, action: Action) -> Event:
         """Schedules an action [ns]; one for the past runs at the present instant."""
@@ -80,7 +79,6 @@ class World:
             inbox: Stops time at the moment at which something is in it.
         """
         queue = self._queue
-        self._until, self._inbox = until, inbox
         while not inbox:
             if not queue or queue[0][0] > until:
                 if until > self.now:
@@ -90,17 +88,6 @@ class World:
             if action is not None:
                 self.now = moment
                 action()
-        return True
-
-    def skip_to(self, moment: int) -> bool:
-        """Moves time forward to a moment [ns] if nothing is due until then; returns whether it did.
-
-        An action that only waits for this moment may go on at once, without an event of its own.
-        """
-        queue = self._queue
-        if moment > self._until or self._inbox or (queue and queue[0][0] <= moment):
-            return False
-        self.now = moment
         return True
 
     @property

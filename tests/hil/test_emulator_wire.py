@@ -250,7 +250,6 @@ def played(quick: bool, seed: int) -> list[object]:
         for i, ids in enumerate((None, range(0x40), range(0x20, 0x60), (0x11,), None, ()))
     ]
     if not quick:
-        world.skip_to = lambda moment: False  # type: ignore[method-assign]  # an event for each frame
         connect(wire, wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
         wire.disturbances.append(Disturbance(Selection()))  # one that does nothing
     for _ in range(200):
