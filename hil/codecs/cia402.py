@@ -165,16 +165,9 @@ PATTERNS = (  # mask and value of the statusword in each state; bit 5, quick sto
 )
 
 
-def _decoded(word: int) -> Cia402State | None:
-    return next((state for mask, value, state in PATTERNS if word & mask == value), None)
-
-
-_STATES = tuple(_decoded(word) for word in range(0x80))
-
-
 def state_of(statusword: int) -> Cia402State | None:
     """The state in a statusword; None if no state has this pattern."""
-    return _STATES[statusword & STATE_BITS]
+    return next((state for mask, value, state in PATTERNS if statusword & mask == value), None)
 
 
 def emergency(data: bytes) -> tuple[int, int, bytes] | None:

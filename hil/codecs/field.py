@@ -1,7 +1,7 @@
 """Where a number lies in a payload: read by Python's codecs and by the tick in C, so that its place is written once."""
 
-from collections.abc import Callable, Mapping
-from struct import Struct, pack_into
+from collections.abc import Mapping
+from struct import Struct, pack_into, unpack_from
 from typing import Literal, NamedTuple
 
 from hil.frame import Frame
@@ -22,14 +22,6 @@ class Field(NamedTuple):
         """Its bits, after the shift."""
         return (1 << (self.bits or 8 * self.size - self.shift)) - 1
 
-    def reader(self) -> Callable[[bytes], float]:
-        """A function that reads it in a payload."""
-        if self.kind == "unsigned":
-            first, last, order, shift, mask = self.first, self.first + self.size, self._order, self.shift, self.mask
-            return lambda data: int.from_bytes(data[first:last], order) >> shift & mask
-        form, place = Struct(self._form), self.first
-        return lambda data: form.unpack_from(data, place)[0]
-
     @property
     def _form(self) -> str:
         """Its code in `struct`, of a field of whole bytes."""
@@ -37,7 +29,9 @@ class Field(NamedTuple):
         return (">" if self.big else "<") + letters[self.size]
 
     def number(self, data: bytes) -> float:
-        return self.reader()(data)
+        """The number in a payload."""
+        number: float = self.read(data) if self.kind == "unsigned" else unpack_from(self._form, data, self.first)[0]
+        return number
 
     def read(self, data: bytes) -> int:
         """Its bits in a payload, as an unsigned integer."""

@@ -74,7 +74,6 @@ _CONDITIONS = {  # mode -> condition; in every other mode it is unknown what mov
 }
 
 _MOTION_REGISTERS = (codec.POSITION, codec.VELOCITY, codec.TORQUE)
-_mode, _fault = codec.STATE_MODE.reader(), codec.STATE_FAULT.reader()
 
 GAUGES = (  # what the answer to `codec.GAUGES` brings
     Reads(codec.GAUGE_VOLTAGE, Quantity.SUPPLY, ()),
@@ -174,7 +173,8 @@ class MoteusDrive(TurnNode, TableDrive):
     def _on_reply(self, frame: Frame) -> bool:
         data = frame.data
         if len(data) == codec.STATE_SIZE and codec.has_heads(data, codec.STATE_HEADS):
-            self._take(int(_mode(data)), int(_fault(data)), self.motion.values(data), frame.time)
+            mode, fault = int(codec.STATE_MODE.number(data)), int(codec.STATE_FAULT.number(data))
+            self._take(mode, fault, self.motion.values(data), frame.time)
         elif len(data) == codec.GAUGE_SIZE and codec.has_heads(data, codec.GAUGE_HEADS):
             self._show(self._gauges.values(data))
         elif (text := codec.console_text(data)) is not None:

@@ -49,6 +49,7 @@ EXTENDED = 1 << 29
 class Moteus(EmulatedDrive):
     """A moteus. Option: `timeout_mode` (15), its `servo.timeout_mode`."""
 
+    mode = STOPPED  # its mode now
     special_faults = frozenset({"encoder_nan"})
     codes = 32, 95
     usual_code, overvoltage_code, overheat_code = 33, 34, 38

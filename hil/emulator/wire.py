@@ -29,7 +29,7 @@ from hil.bus.base import (
 )
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import Medium, Station, key
+from hil.emulator.station import Medium, Station, key, priority
 from hil.frame import Frame
 from hil.loop.clock import SECOND, World
 
@@ -60,7 +60,6 @@ class EmulatedWire(Medium):
         self.busy = 0  # [ns] time for which the bus carried frames, interframe spaces included
         self.frames = 0  # number of frames sent without error
         self.errors = 0  # number of error frames
-        self._waiting: list[Station] = []  # those with something in their queue
         self._going: tuple[Frame, Station] | None = None
         self._clashing: list[Station] = []  # those that send this frame, if their data differ
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
@@ -85,13 +84,7 @@ class EmulatedWire(Medium):
         return (self.busy - busy) / elapsed if elapsed else 0.0
 
     def pending(self, station: Station) -> None:
-        self._waiting.append(station)
         self.refresh()
-
-    def drop(self, station: Station) -> None:
-        if station.queue:
-            station.queue.clear()
-            self._waiting.remove(station)
 
     def restart(self, station: Station) -> None:
         """Lets a station that is bus-off recover."""
@@ -100,14 +93,14 @@ class EmulatedWire(Medium):
     def power(self, station: Station, powered: bool) -> None:
         station.powered = powered
         if not powered:
-            self.drop(station)
+            station.queue.clear()
             station.tec = station.rec = 0
             station.link = Link.ACTIVE
         self.refresh()
 
     def refresh(self) -> None:
         """Chooses the next frame, where none is under way: a station joins or leaves the traffic, or has something."""
-        if not self._active and self._waiting:
+        if not self._active:
             self._active = True
             self.world.at(self._free, self._arbitrate)
 
@@ -121,15 +114,17 @@ class EmulatedWire(Medium):
 
     def _next_sender(self, start: int) -> Station | None:
         """Who wins the arbitration at a time [ns], or as soon as a station is ready; None if nobody can send."""
-        ready = [s for s in self._waiting if s.connected and s.ready <= start]
-        if len(ready) < len(self._waiting):
-            ready = self._first_ready(start)
+        waiting = [station for station in self.stations if station.queue]
+        for station in waiting:
+            if not station.connected:
+                self._unheard(station)
+        waiting = [station for station in waiting if station.connected]
+        start = max(start, min([station.ready for station in waiting], default=start))
+        ready = [(priority(station.queue[0]), station) for station in waiting if station.ready <= start]
         if not ready:
             return None
-        best, same = ready[0], []
-        if len(ready) > 1:
-            rank = min([s.rank for s in ready])
-            best, *same = [s for s in ready if s.rank == rank]
+        rank = min([rank for rank, _ in ready])
+        best, *same = [station for each, station in ready if each == rank]
         if not self._heard(best):
             self._unheard(best)
             return None
@@ -143,18 +138,9 @@ class EmulatedWire(Medium):
                 self._shift(station)
         return best
 
-    def _first_ready(self, start: int) -> list[Station]:
-        """The stations that may send at a time [ns], or else those that may do so first."""
-        for station in [s for s in self._waiting if not s.connected]:
-            self._unheard(station)
-        online = [s for s in self._waiting if s.connected]
-        start = max(start, min([s.ready for s in online], default=start))
-        return [s for s in online if s.ready <= start]
-
     def _shift(self, sender: Station) -> None:
         """Takes a frame that was sent without error from the queue of a sender."""
-        if not sender.shift():
-            self._waiting.remove(sender)
+        sender.handed_over = sender.queue.popleft().time
         if sender.tec:
             self.count(sender, tec=sender.tec - 1)
 
@@ -299,7 +285,7 @@ class EmulatedWire(Medium):
             return
         if station.link is Link.OFF:
             self.tell(station, BUS_OFF)
-            self.drop(station)
+            station.queue.clear()
             if station.restart is not None:
                 self.world.after(station.restart, partial(self.restart, station))
             if station.went_off is not None:
@@ -384,7 +370,7 @@ class EmulatedBus(Bus):
         return Health(self._link, self._reason, self._sent, self._received, 0, self._errors, self._refused)
 
     def take_back(self) -> bool:
-        self._wire.drop(self.station)
+        self.station.queue.clear()
         return True
 
     def close(self) -> None:

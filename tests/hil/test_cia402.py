@@ -95,7 +95,7 @@ def test_we_read_the_status_of_python_canopen(word: int, torque: int, error: int
     found[0].raw, found[1].raw, found[2].raw = word, torque, error
     data, drive = bytes(found.data), driver()
     fields = cia402.STATUSWORD, cia402.TORQUE, cia402.ERROR
-    assert [field.reader()(data) for field in fields] == [word, torque, error]
+    assert [field.number(data) for field in fields] == [word, torque, error]
     drive.accept(Frame(0x280 + NODE, data, time=1))
     if cia402.state_of(word) is None:
         assert drive.rejected == 1

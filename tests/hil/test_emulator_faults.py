@@ -220,11 +220,12 @@ def test_the_observer_counts_the_time_between_commands_from_where_the_loop_hands
     host.send(Frame(NODE, bytes(6 * [0xFF] + [0xFF, 0xFC])))
     host.collect(20.0)
     wire = host.emulator.wires["main"]
-    wire.connect(wire.stations[-1], False)
+    wire.stations[-1].connected = False
     for wait, torque in ((between, 0x7FF), (30.0, 0x7FF + 569)):
         host.send(Frame(NODE, bytes.fromhex("7fff7ff00000") + torque.to_bytes(2, "big")))
         host.collect(wait)
-    wire.connect(wire.stations[-1], True)
+    wire.stations[-1].connected = True
+    wire.refresh()
     host.collect(20.0)
     assert [each.partition(",")[0].rpartition(" in ")[2] for each in seen(host)] == found
 

@@ -151,7 +151,7 @@ def test_counters_lead_to_warning_passive_and_bus_off() -> None:
         bench["a"].send(Frame(1))
         bench.world.advance(bench.world.now + 60_000)  # within the second try
         links.append(bench["a"].link)
-        bench.wire.drop(bench["a"])
+        bench["a"].queue.clear()
         bench.world.advance(bench.world.now + MILLISECOND // 2)
     assert links.index(Link.WARNING) == 96 // 8 - 1
     assert links.index(Link.PASSIVE) == 128 // 8 - 1
