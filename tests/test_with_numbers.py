@@ -111,3 +111,9 @@ def test_a_path_within_tune_keeps_its_dots(override: str, place: tuple[str, ...]
         node = node[key]
     assert (node, refused) == (value, [])
     assert search["law.correction.baumgarte.alpha"] == {"low": 1, "high": 9}
+
+
+def test_a_gain_of_the_live_page_keeps_its_dots() -> None:
+    gain = "law.correction.baumgarte.alpha"
+    hil = sc.load("two_mass_spring_drive", [f"hil.live.{gain}=[1, 20]"], engine="numpy").hil
+    assert hil is not None and hil.live == {gain: (1.0, 20.0)}

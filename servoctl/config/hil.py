@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictB
 
 from servoctl.tree.fields import (
     Angle,
+    ByPath,
     Count,
     Interval,
     Name,
@@ -307,7 +308,7 @@ class Hil(Section):
     )
     safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
     emulation: Emulation = Field(default=Emulation(), description="properties of emulated drives")
-    live: dict[str, Interval] = Field(
+    live: ByPath[Interval] = Field(
         default={}, description="gains that the live page may change: path in the config -> [lower, upper]"
     )
     live_ramp: PositiveTime = Field(default=0.5, description="time over which a changed gain is ramped [s]")

@@ -5,16 +5,18 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import count, zip_longest
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from servoctl.config.document import NAMED_LISTS, Document, Problem
+from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, read_document, read_value, shown
 from servoctl.errors import ConfigError, remedy
-from servoctl.tree.fields import in_words
-from servoctl.tree.rules import FieldPath
+from servoctl.tree.fields import DotMark, in_words
+from servoctl.tree.rules import FieldPath, alternatives, at_path, fields_of, is_marked
 
 NAMES = ("name", "actuator", "coordinate")  # keys that identify an entry of a list
 
@@ -79,15 +81,6 @@ def _moved(problem: Problem, places: Mapping[FieldPath, FieldPath]) -> Problem:
     return problem._replace(path=(*places[path[:length]], *path[length:]))
 
 
-ERRORS = (("realism", "parameter_error"), ("law", "uncertainty"))
-"""Mappings by parameters, such as `armature.u1`, which contain dots too."""
-
-PATHS = (("tune", "search"), ("tune", "uncertainty"), ("tune", "constraints"), ("tune", "objective", "minimise"))
-"""Mappings whose keys are paths or metrics, which contain dots."""
-
-RANGE_KEYS = ("low", "high", "scale", "step")
-
-
 class _RefusedError(Exception):
     """An override cannot be applied; the message is the reason."""
 
@@ -131,27 +124,33 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+@cache
+def _dotted(parts: tuple[str, ...]) -> tuple[int, set[str]] | None:
+    """Number of keys to a mapping whose keys may have dots, and the keys of the sections in it; None: there is none."""
+    for depth in range(1, len(parts)):
+        if any(is_marked(annotation, DotMark) for annotation, _ in at_path(Config, parts[:depth])):
+            kinds = [kind for value, _ in at_path(Config, (*parts[:depth], "")) for kind in alternatives(value)]
+            return depth, {key for kind in kinds if isinstance(kind, type) for key in fields_of(kind)}
+    return None
+
+
 def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
     """The parts of a path, with the parts of a key that contains dots joined again.
 
     `tune.search.law.damping.low` -> `tune`, `search`, `law.damping`, `low`.
     """
-    sections = [*PATHS, *ERRORS, *([("tune", "sensitivity", parts[2])] if len(parts) > 3 else [])]
-    for section in sections:
-        depth = len(section)
-        if tuple(parts[:depth]) != section:
-            continue
-        node: Any = values
-        for key in section:
-            node = node.get(key) if isinstance(node, Mapping) else None
-        rest = parts[depth:]
-        if isinstance(node, Mapping) and rest and rest[0] in node:
-            return parts
-        existing = [n for n in range(len(rest), 1, -1) if isinstance(node, Mapping) and ".".join(rest[:n]) in node]
-        in_range = section == PATHS[0] and len(rest) > 1 and rest[-1] in RANGE_KEYS
-        end = existing[0] if existing else len(rest) - in_range
-        return [*section, *([".".join(rest[:end])] if rest else []), *rest[end:]]
-    return parts
+    if (dotted := _dotted(tuple(parts))) is None:
+        return parts
+    (depth, keys), node = dotted, values
+    for key in parts[:depth]:
+        known = node.get(key)
+        node = known if isinstance(known, Mapping) else {}
+    rest = parts[depth:]
+    if rest[0] in node:
+        return parts
+    existing = [n for n in range(len(rest), 1, -1) if ".".join(rest[:n]) in node]
+    end = existing[0] if existing else len(rest) - (len(rest) > 1 and rest[-1] in keys)
+    return [*parts[:depth], ".".join(rest[:end]), *rest[end:]]
 
 
 def _replaced(document: Document, override: str) -> Document:

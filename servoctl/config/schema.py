@@ -29,6 +29,7 @@ from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.tree.fields import (
+    ByPath,
     ClassParameters,
     ClassPath,
     EquationText,
@@ -157,7 +158,7 @@ class LawConfig(Ruled):
         description="estimates, per task row, the acceleration that the model does not explain, and cancels it; needs "
         "run.period; auto: {rate: auto}; left out: no observer",
     )
-    uncertainty: dict[str, RelativeRange] | None = Field(
+    uncertainty: ByPath[RelativeRange] | None = Field(
         default=None,
         description="plant parameter -> largest relative error e [-], or [lower, upper]: the machine may have (1 + e) "
         "times the model's value; `servoctl check` prints bounds and margins for the worst machine",

@@ -8,6 +8,7 @@ from servoctl.tree.fields import (
     LIST,
     MAPPING,
     SCALAR,
+    ByPath,
     Count,
     ListOrMapping,
     Natural,
@@ -52,7 +53,7 @@ Choices = ListOrMapping[Members, Range]
 Minimise = Annotated[
     Annotated[str, Tag(SCALAR)]
     | Annotated[tuple[str, ...], Field(min_length=1), Tag(LIST)]
-    | Annotated[dict[str, Positive], Field(min_length=1), Tag(MAPPING)],
+    | Annotated[ByPath[Positive], Field(min_length=1), Tag(MAPPING)],
     Discriminator(shape),
 ]
 """A metric; several metrics for a Pareto front; or metric -> weight for their weighted sum."""
@@ -83,20 +84,20 @@ class Objective(Section):
 class Tune(Ruled):
     """A search for the best numbers of a config on simulated runs."""
 
-    search: Annotated[dict[str, Choices], Field(min_length=1)] = Field(
+    search: Annotated[ByPath[Choices], Field(min_length=1)] = Field(
         description="path in the config -> {low, high, scale, step}, or a list of values"
     )
-    uncertainty: dict[str, Members] = Field(
+    uncertainty: ByPath[Members] = Field(
         default={},
         description="path in the config -> values; each trial runs with every combination, the first values first",
     )
-    sensitivity: dict[str, dict[str, Parameter]] = Field(
+    sensitivity: dict[str, ByPath[Parameter]] = Field(
         default={},
         description="name -> values at paths, for one more run per trial; the metric sensitivity.<name> is the change "
         "of rms_violation in that run",
     )
     objective: Objective = Field(default=Objective(), description="objectives to minimise")
-    constraints: dict[str, Real] = Field(
+    constraints: ByPath[Real] = Field(
         default={},
         description="metric -> largest allowed value with any plant of uncertainty (for gain_margin, pivot_min and "
         "bounds.ROW.min the smallest)",

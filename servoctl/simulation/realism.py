@@ -34,6 +34,7 @@ from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing, remaining
 from servoctl.tree.fields import (
+    ByPath,
     FileName,
     Limit,
     NotNegative,
@@ -141,7 +142,7 @@ class Realism(Rules):
         "symmetric limit or [lower, upper]; the law knows only law.limits",
     )
     parameter_error: Annotated[
-        dict[str, OneOrEach[RelativeError]],
+        ByPath[OneOrEach[RelativeError]],
         Field(
             description="plant parameter -> e [-]: the simulated plant has (1 + e) times the law's value; a list has "
             "one e per entry of a parameter that is a list",

@@ -151,6 +151,10 @@ class PathMark:
     """Marks a text that names a file, or a class that may be in one."""
 
 
+class DotMark:
+    """Marks a mapping whose keys may have dots."""
+
+
 def _class_path(value: str) -> str:
     module, colon, name = value.rpartition(":")
     dotted = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module) and not module.endswith(".py")
@@ -261,6 +265,9 @@ OneOrEach = ListOr[S, Annotated[tuple[S, ...], Field(min_length=1)]]
 """One value for all, or a list of values."""
 
 PoleSet = OneOrEach[Pole]
+
+ByPath = Annotated[dict[str, S], DotMark()]
+"""A mapping by paths in the config, by metrics, or by parameters such as `armature.u1`, whose keys may have dots."""
 
 ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], Discriminator(_mapping_or_not)]
 """One value of the first type, or a mapping of the second type."""

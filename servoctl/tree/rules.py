@@ -231,6 +231,14 @@ def alternatives(kind: Any) -> Iterator[Any]:
         yield kind
 
 
+def is_marked(kind: Any, mark: type) -> bool:
+    """Whether an annotation, or one that it is made of, has a mark."""
+    inner, *marks = get_args(kind) or (kind,)
+    if get_origin(kind) is Annotated:
+        return any(isinstance(each, mark) for each in marks) or is_marked(inner, mark)
+    return get_origin(kind) in (Union, UnionType) and any(is_marked(part, mark) for part in get_args(kind))
+
+
 def annotation_of(field: FieldInfo) -> Any:
     """The annotation of a field, with its marks."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
