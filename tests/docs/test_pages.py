@@ -71,12 +71,28 @@ def test_every_block_that_does_not_run_has_a_reason() -> None:
     assert found == NOT_RUN
 
 
+def test_commands_for_real_drives_say_what_they_mean() -> None:
+    """On a real bus `hil` sends nothing without a stage, and refuses a stage or a calibration without --armed."""
+    shown_commands = [
+        command
+        for page in PAGES.values()
+        for block in blocks.blocks(page.read_text())
+        if block.reason
+        for command, _, _ in block.commands
+        if command.startswith("servoctl hil ")
+    ]
+    assert len(shown_commands) > 10
+    for command in shown_commands:
+        assert ("--armed" in command) == bool(re.search(r"--stage \w|--calibrate", command)), command
+
+
 def test_no_block_escapes() -> None:
     """The runner knows the kind of each block, and no block is inside a list or a tab, where it does not look."""
     for name, page in PAGES.items():
         found = blocks.blocks(page.read_text())
         fences = page.read_text().count("```")
         assert fences == 2 * len(found), f"{name}: a block inside a list, or one that is not closed"
+        assert not re.search(r"^ {4,}servoctl ", page.read_text(), re.MULTILINE), f"{name}: a command without a fence"
         for block in found:
             known = block.language in ("console", "python", "text", "math") or block.file or block.reason
             assert known or block.mark.startswith("over: "), f"{name}:{block.line}: {block.language} cannot run"
