@@ -43,8 +43,9 @@ class Vary:
     log: bool = False  # whether the spacing is logarithmic: equal ratios, or uniform random logarithms
 
     def line(self, count: int) -> Array:
-        """Values from the least to the greatest, shape (count,)."""
-        return (np.geomspace if self.log else np.linspace)(self.low, self.high, count)
+        """Values from the least to the greatest, shape (count,): 0.007 and not 0.007000000000000001."""
+        values = (np.geomspace if self.log else np.linspace)(self.low, self.high, count)
+        return np.array([float(f"{value:.15g}") for value in values])
 
     def at(self, share: Array) -> Array:
         """The values at these shares of the range, 0 to 1."""
