@@ -264,12 +264,18 @@ def sampled(gains: Sequence[float], timing: Timing) -> Array:
             integrator is a velocity, and the map also has its position, at z = 1. Chains of more than two count as
             measured.
     """
-    tau = timing.velocity_filter if len(gains) <= 2 else None
-    K = [0.0, *gains] if tau and len(gains) == 1 else list(gains)
-    r = len(K)
-    chain = hold(np.eye(r, k=1), np.eye(r)[:, -1:], timing.of_one)
-    estimate = differences(np.eye(r)[:1], np.eye(r)[:, 1:2], timing.h, tau) if tau else None
+    filtered = timing.velocity_filter and len(gains) == 1
+    K = [0.0, *gains] if filtered else list(gains)
+    chain, estimate = _integrators(len(K), timing)
     return close(chain, -np.array([K]), estimate).A
+
+
+@lru_cache(KEPT)
+def _integrators(count: int, timing: Timing) -> tuple[Held, EstimateFilter | None]:
+    """A chain of integrators over one period, and the filter of its velocity, if it has one."""
+    tau, unit = timing.velocity_filter if count <= 2 else None, np.eye(count)
+    estimate = differences(unit[:1], unit[:, 1:2], timing.h, tau) if tau else None
+    return hold(np.eye(count, k=1), unit[:, -1:], timing.of_one), estimate
 
 
 RK4 = (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)  # R of the classical Runge-Kutta method, the highest power first
@@ -296,8 +302,8 @@ def _radius(row: RowFeedback, timing: Timing, h: float) -> float:
 
 def _radius_of_held(row: RowFeedback, timing: Timing, h: float) -> float:
     gains = row.gains
-    with np.errstate(all="ignore"):
-        closed = sampled(gains, timing.at(h))
+    with np.errstate(all="ignore"):  # in periods as unit of time, so that the chain is the same for every h
+        closed = sampled(gains * h ** np.arange(len(gains), 0.0, -1.0), timing.at(1.0))
     if not np.isfinite(closed).all():
         return np.inf  # of a period like 1e300 s
     eigenvalues = np.asarray(np.linalg.eigvals(closed), dtype=complex)
