@@ -4,23 +4,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import make_sensing, position_noise, with_decelerations
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
-from hil.assembly.setup import RigSetup
+from hil.assembly.setup import RigSetup, sample_errors
 from hil.assembly.stops import check_fall, refuse_fall
 from hil.bus.open import is_loopback
-from hil.drives.base import Node
-from hil.drives.settings import RUNAWAY
+from hil.drives.base import Drive, Node
+from hil.drives.settings import RUNAWAY, DriveSettings, Quantity
 from hil.safety import SafetyBounds
 from hil.safety.plan import START_AT_REST
 from hil.safety.rules import assumption_rules, rules_of
-from hil.sensing.gravity import GravityCompensation
+from hil.sensing.channels import Channel
+from hil.sensing.gravity import GravityCompensation, Hold, accelerations
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
+from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.assembly.context import Context
 from servoctl.assembly.gains import drives_spacing, has_unknown_gains, task_gains
 from servoctl.assembly.make import make_run
@@ -34,11 +36,12 @@ from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import NOISE
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.reference.curve import abrupt
 from servoctl.simulation.engine_choice import take_engine_at_once
-from servoctl.types import State
+from servoctl.types import Array, State
 
 LONGEST_WATCHDOG = 0.1  # [s] warn above this watchdog time of a drive
 
@@ -80,11 +83,11 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     tolerance = run.system.passive.rank_tolerance
     compensation = GravityCompensation(model, tolerance, engine)
-    settings = with_decelerations(settings, compensation(start.t, start.q))
+    settings = _with_decelerations(settings, compensation(start.t, start.q))
     drives, sensors = settings.build()
     prediction = Prediction(model, tolerance, engine)
     try:
-        sensing = make_sensing(run, start, values, drives, sensors, prediction, engine)
+        sensing = _make_sensing(run, start, values, drives, sensors, prediction, engine)
     except ConfigError as error:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
     run = _with_noise(run, values, (*drives, *sensors), sensing)
@@ -98,13 +101,98 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     return setup
 
 
+def _make_sensing(
+    run: Run,
+    start: State,
+    values: Hil,
+    drives: Sequence[Drive],
+    sensors: Sequence[Node],
+    prediction: Prediction,
+    engine: str,
+) -> Sensing:
+    """Builds what computes q and v from the samples of a run.
+
+    Raises ConfigError if a node fits no actuator or coordinate, or a degree of freedom is not measured. PlantError if
+    the displacements of the motors are not known, or not conjugate to the actuators.
+    """
+    model, rank_tolerance = run.system.model, run.system.passive.rank_tolerance
+    # whether the law works with an estimate of the disturbance
+    estimated = run.system.estimator is not None and run.system.estimator.has_model
+    nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
+    # what friction, or an error of the model that the law meets by its estimate, may take from the model's torques
+    missing = values.safety.tracking + (ESTIMATED if estimated else 0.0)
+    held = _held(model, start, missing * limits, rank_tolerance)
+    positions, speeds = sample_errors(values, nodes)
+    fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
+    channels = []
+    for node, position, speed in zip(nodes, positions.tolist(), speeds.tolist(), strict=True):
+        settings, quantum, encoder = node.settings, node.quantum(), not isinstance(node, Drive)
+        channels.append(
+            Channel(
+                settings.name, quantum[0], encoder,
+                fastest[settings.name] if encoder else cast(DriveSettings, settings).speed_limit,
+                leap=settings.start_tolerance if encoder else np.inf,
+                interval=values.period,
+                feedback=node.feedback,
+                visible=node.visible(),
+                held=held[settings.name],
+                torque_step=float(np.nan_to_num(quantum[2])),
+                torque_every=_torque_every(node),
+                position_error=max(position, node.visible()),
+                speed_error=float(np.nan_to_num(speed)) * (2.0 if node.rounds_down else 1.0),
+            )
+        )  # fmt: skip
+    observer = DisturbanceObserver(model, rank_tolerance, engine)
+    tracking = TrackingMonitor(
+        observer, channels[: len(drives)], limits, values.safety.tracking, values.period, estimated
+    )
+    sensing = Sensing(
+        model,
+        channels,
+        start,
+        values.period,
+        rank_tolerance=rank_tolerance,
+        filtered=values.velocity == "filter",
+        filter_time=values.velocity_filter,
+        carried=values.safety.lost,
+        residual_tolerance=values.safety.residual_tolerance,
+        motion=prediction,
+        tracking=tracking,
+        engine=engine,
+    )
+    tracking.set_errors(partial(_rate_errors, sensing, speeds))
+    return sensing
+
+
+def _torque_every(node: Node) -> float:
+    """Time from one torque in the frames of a node to the next [s]; 0: one in each tick, or none at all."""
+    messages = () if (wire := node.wire()) is None else wire.messages
+    brings = (each.every for each in messages if Quantity.TORQUE in {reads.quantity for reads in each.reads})
+    return max(brings, default=0.0)
+
+
+def _held(model: Model, start: State, torques: Array, rank_tolerance: float) -> dict[str, float]:
+    """Actuator or coordinate -> largest acceleration that friction of these sizes can prevent at the start pose."""
+    motors, coordinates = accelerations(model, start, torques, rank_tolerance)
+    plant = model.plant
+    names = (*plant.actuators, *plant.coordinates)
+    return dict(zip(names, [*motors.tolist(), *coordinates.tolist()], strict=True))
+
+
+def _rate_errors(sensing: Sensing, largest: Array, t: float, q: Array) -> Array:
+    """Errors of v at a pose by each sample's largest rate error `largest` [joint unit/s], shape (nodes, n)."""
+    errors: Array = (sensing.coordinates.inverse(t, q) * largest).T
+    return errors
+
+
 def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Run:
     """The run with an estimator that knows the resolution of the nodes, unless the config gives the noise."""
     loaded, estimator = run.loaded, run.system.estimator
     if loaded is None or estimator is None or loaded.config.estimation is None:
         return run
     if loaded.config.estimation.noise is None:
-        noise = position_noise(values, nodes, sensing.coordinates.inverse(run.start.t, run.start.q))
+        spread = sample_errors(values, nodes)[0] / np.sqrt(3.0)  # of a rounding error, which is uniform
+        noise = np.sqrt((sensing.coordinates.inverse(run.start.t, run.start.q) ** 2) @ spread**2)
         usable = np.where((noise > 0.0) & np.isfinite(noise), noise, NOISE)
         loaded = loaded.overridden([f"estimation.noise.q={usable.tolist()}"])
         context = Context(run.system.model.plant, loaded.config, Problems(loaded), on_drives=True)
@@ -112,6 +200,32 @@ def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) 
         assert made.estimator is not None
         run.loop.take_estimator(made.estimator)
     return replace(run, loaded=loaded)
+
+
+SHARE = 0.5  # part of what gravity leaves of each torque limit that a ramp uses: the inertia differs from pose to pose
+FASTEST_STOP = 0.02  # shortest time from all speed limits to standstill [s]: a ramp of fewer samples is a blow
+SLOWEST_STOP = 1.0  # longest such time [s]: a drive that needs longer brakes with all its torque
+
+
+@np.errstate(over="ignore")  # a torque limit may be tiny
+def _with_decelerations(settings: HilSettings, start: Hold) -> HilSettings:
+    """The rig with the deceleration of each drive; all drives take the same time from their speed limits to rest.
+
+    With that time T each motor i needs the torque sum_j |W_ij| v_j / T at the start pose while all brake at once.
+
+    `start`: what holds the start pose, and the inertia W that the motors see there.
+    """
+    speeds = np.array([drive.speed_limit for drive in settings.drives])
+    limits = np.array([drive.torque_limit for drive in settings.drives])
+    left = SHARE * (limits - np.abs(start.u))
+    if not (left > 0.0).all():
+        return settings
+    time = float(np.max(np.abs(start.inertia) @ speeds / left))
+    if not np.isfinite(time):
+        return settings
+    time = min(SLOWEST_STOP, max(FASTEST_STOP, time))
+    drives = tuple(replace(drive, deceleration=drive.speed_limit / time) for drive in settings.drives)
+    return replace(settings, drives=drives)
 
 
 def _for_drives(loaded: LoadedConfig) -> LoadedConfig:

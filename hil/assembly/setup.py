@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import sample_errors
 from hil.assembly.settings import HilSettings
 from hil.core.controller import Controller
 from hil.drives.base import Drive, Node
@@ -21,6 +20,7 @@ from hil.sensing.gravity import GravityCompensation, Hold, StaticBalance, falls_
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.run import Run
+from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
@@ -46,6 +46,19 @@ HEADROOM = 1.5  # while a hand guides, each drive may make at least this times t
 
 GRIP = 0.005
 """Torque at which the machine gives way to a hand [share of torque_limit]; two steps of the torque if that is more."""
+
+
+def sample_errors(values: Hil, nodes: Sequence[Node]) -> tuple[Array, Array]:
+    """Largest errors of displacements [joint unit] and rates [joint unit/s] of nodes, shape (nodes,) each."""
+    # three standard deviations at the motor, divided by the gear for the joint
+    noise = np.array([3.0 * values.emulation.encoder_noise / node.settings.gear for node in nodes])
+    steps = np.array([node.quantum()[:2] for node in nodes])
+    positions = steps[:, 0] / 2 + noise
+    differenced = 2.0 * positions / values.period
+    measured = steps[:, 1] / 2 + noise / values.period  # NaN: the node sends no velocity
+    if values.velocity == "filter":
+        return positions, differenced
+    return positions, np.where(np.isnan(measured), differenced, measured)
 
 
 @dataclass(frozen=True)

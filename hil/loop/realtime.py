@@ -136,28 +136,24 @@ class Granted:
 
 
 @contextmanager
-def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True) -> Iterator[Granted]:
+def prepare(priority: int = PRIORITY, cpu: int | None = None) -> Iterator[Granted]:
     """Prepares this thread for a punctual loop, and undoes everything at the end.
 
     Call it when everything is imported and warm: the garbage collector is off, and ignores what exists by then.
 
     Args:
-        priority: Priority of SCHED_FIFO, 1 to 99; 0: do not request one.
+        priority: Priority of SCHED_FIFO, 1 to 99.
         cpu: CPU to bind this thread to; None: do not bind it.
-        lock: Whether to lock the memory, so that it is not paged out.
     """
     with ExitStack() as undo:
         grants = [_still(undo)]
         if not sys.platform.startswith("linux"):
             grants.append(Grant("system", False, "timers, memory, CPU and priority are set on Linux only"))
         else:
-            grants.append(_exact_timers(undo))
-            if lock:
-                grants.append(_locked(undo))
+            grants += [_exact_timers(undo), _locked(undo)]
             if cpu is not None:
                 grants.append(_bound(undo, cpu))
-            if priority:
-                grants.append(_first(undo, priority))
+            grants.append(_first(undo, priority))
         yield Granted(tuple(grants))
 
 

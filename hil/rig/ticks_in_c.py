@@ -9,8 +9,8 @@ not know (a rare frame, a torque that no frame carries), it leaves no trace of t
 frames, and Python does the same half. Its reaction is that of a run without C, in the same tick.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from hil.core.constants import UNKNOWN
 from hil.drives.base import Condition, Drive, Node
@@ -53,7 +53,7 @@ class TicksInC:
         self.machine = machine  # tables and state in C
         self.sockets: SocketTicks | None = None  # the buses in C; None: Python sends and receives
         self.count = 0  # number of ticks that C did
-        self.given_back: Mapping[str, int] = MappingProxyType({})  # why C gave ticks back -> how often
+        self.given_back = Counter[str]()  # why C gave ticks back -> how often
         self.loaded = False  # whether C has the state
         self.decided = False  # whether C has decided the present tick
         self.begun: int | None = None  # where C has left a tick that it began on the sockets; None: it began none
@@ -231,10 +231,8 @@ class TicksInC:
             self._dispatch.deliver(bus, frame)
 
     def _count(self) -> None:
-        why = self.machine.trouble
-        if not why:  # the stage ends
-            return
-        self.given_back = {**self.given_back, why: self.given_back.get(why, 0) + 1}
+        if why := self.machine.trouble:  # else the stage ends
+            self.given_back[why] += 1
 
     @property
     def sensed(self) -> int:

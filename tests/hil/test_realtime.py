@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hil.loop import realtime
-from hil.loop.realtime import RealtimeError, die_with_parent, prepare
+from hil.loop.realtime import Grant, Granted, RealtimeError, die_with_parent, prepare
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux only")
 
@@ -62,13 +62,12 @@ def test_everything_is_undone_after_an_error() -> None:
     assert state() == before
 
 
-def test_nothing_is_changed_without_a_request() -> None:
+def test_no_cpu_is_taken_without_a_request() -> None:
     before = state()
-    with prepare(priority=0, cpu=None, lock=False) as granted:
+    with prepare(priority=5) as granted:
         during = state()
-    assert [each.name for each in granted.grants] == ["collector", "timers"]
-    for key in ("policy", "priority", "affinity", "locked"):
-        assert during[key] == before[key]
+    assert [each.name for each in granted.grants] == ["collector", "timers", "memory", "priority"]
+    assert during["affinity"] == before["affinity"]
 
 
 @pytest.fixture
@@ -94,21 +93,21 @@ def test_a_refusal_names_its_remedy_and_raises_only_on_insist() -> None:
 
 
 def test_insist_does_not_raise_if_everything_was_granted() -> None:
-    with prepare(priority=0, lock=False) as granted:
-        granted.insist()
-        assert granted.missing == ()
+    granted = Granted((Grant("memory", True, "memory is locked"),))
+    granted.insist()
+    assert granted.missing == ()
 
 
 def test_for_a_cpu_that_is_not_available_those_that_are_get_listed() -> None:
-    with prepare(priority=0, cpu=100_000, lock=False) as granted:
-        assert [each.name for each in granted.missing] == ["cpu"]
+    with prepare(cpu=100_000) as granted:
+        (cpu,) = [each for each in granted.missing if each.name == "cpu"]
         there_are = ", ".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
-        assert granted.missing[0].sentence == f"CPU 100000 is not available (this process may use {there_are})"
+        assert cpu.sentence == f"CPU 100000 is not available (this process may use {there_are})"
 
 
 def test_for_a_priority_that_does_not_exist_the_range_is_given() -> None:
-    with prepare(priority=200, lock=False) as granted:
-        sentence = granted.missing[0].sentence
+    with prepare(priority=200) as granted:
+        (sentence,) = [each.sentence for each in granted.missing if each.name == "priority"]
     assert sentence.startswith("SCHED_FIFO 200: ") and sentence.endswith("(expected 1 to 99)")
 
 
