@@ -259,12 +259,11 @@ def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
     """Levels sorted so that each comes after its predecessors; otherwise in the order of the config.
 
     Args:
-        after: Level -> its predecessors; a cycle, which `level_problems` reports, is broken at its first level.
+        after: Level -> its predecessors, without a cycle, which a rule refuses.
     """
     left, ordered = dict(after), list[str]()
     while left:
-        free = (name for name, before in left.items() if not any(other in left for other in before))
-        ordered.append(next(free, next(iter(left))))
+        ordered.append(next(name for name, before in left.items() if left.keys().isdisjoint(before)))
         del left[ordered[-1]]
     return ordered
 

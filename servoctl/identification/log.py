@@ -78,9 +78,9 @@ def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = Non
         if not (folder / CONFIG).is_file() or not (folder / CONFIG).stat().st_size:
             problems.append(f"{folder}: has no {CONFIG}, so its plant is not known (use a folder of `servoctl run`)")
             continue
-        run = replace(
-            _run_of(folder, classes, _on_drives(trajectory)), name=str(trajectory.metadata.get("config") or folder.name)
-        )
+        loaded = load_config(folder / CONFIG).of_folder(classes)
+        run = make_run(loaded, engine="numpy", strict=False, waiting=_on_drives(trajectory))
+        run = replace(run, name=str(trajectory.metadata.get("config") or folder.name))
         plant = run.system.model.plant
         found = _problems(folder, trajectory, plant)
         if first is not None and not _same(plant, first.system.model.plant):
@@ -92,11 +92,6 @@ def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = Non
     if problems or first is None:
         raise ConfigError(problems or "no run folder given")
     return first, logs
-
-
-def _run_of(folder: Path, classes: Path | None, on_drives: bool) -> Run:
-    loaded = load_config(folder / CONFIG).of_folder(classes)
-    return make_run(loaded, engine="numpy", strict=False, waiting=on_drives)
 
 
 def _on_drives(trajectory: Trajectory) -> bool:
