@@ -65,6 +65,24 @@ def test_the_lines_of_all_runs_are_in_one_panel(folders: list[Path]) -> None:
     assert {"slow", "fast"} <= {text.get_text() for text in axes.texts}
 
 
+def test_runs_on_drives_are_drawn_since_their_tasks_began(tmp_path: Path) -> None:
+    """Bring-up and stages before the task take another time on each rig, and no time in a simulated run."""
+    runs = {"simulated": decaying(1.0)}
+    for name, waits in (("quick", 0.5), ("slow", 1.0)):
+        t = T + 0.1
+        task_time = np.maximum(0.0, t - waits)
+        columns = {"t": t, "task_time": task_time, "violation.place": np.exp(-task_time), "q.x": np.exp(-task_time)}
+        runs[name] = Trajectory(columns, {"violation.place": "m"}, {"status": "done", "tasks": {"place": ["place"]}})
+    (axes,) = overlay(runs, "violation").axes
+    assert axes.get_xlabel() == "t since the task began [s]"
+    for line in axes.get_lines():
+        if line.get_gid() in runs:
+            t, x = np.asarray(line.get_xydata()).T
+            np.testing.assert_allclose(x[t > 0.0], np.exp(-t[t > 0.0]), rtol=1e-9)
+    (alone,) = overlay({"simulated": runs["simulated"]}, "violation").axes
+    assert alone.get_xlabel() == "t [s]"
+
+
 def test_runs_of_the_same_name_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     folders = [save(decaying(1.0), tmp_path / place / "run") for place in ("monday", "friday")]
     assert list(load_all(folders)) == ["monday/run", "friday/run"]

@@ -118,6 +118,8 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
         group: One of `PICTURES`.
     """
     (panels, exact), shades = _panels(runs, group), colours(runs)
+    times = {name: _since_task(run) for name, run in runs.items()}
+    label = "t [s]" if all(times[name] is run.t for name, run in runs.items()) else "t since the task began [s]"
     shown = list(panels)[:SMALL_MULTIPLES]
     across = 1 if len(shown) == 1 else 2
     down = -(-len(shown) // across)
@@ -129,13 +131,23 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
             axes = drawn.add_subplot(down, across, number)
             axes.set_title(name, parse_math=False)
             for run, x in panels[name].items():
-                draw_lines(axes, runs[run].t, {run: x}, shades)
+                draw_lines(axes, times[run], {run: x}, shades)
             axes.margins(x=0.0)
-            leave_out_runaway(axes, {run: (runs[run].t, [x]) for run, x in panels[name].items()})
-            axes.set_xlabel("t [s]")
+            leave_out_runaway(axes, {run: (times[run], [x]) for run, x in panels[name].items()})
+            axes.set_xlabel(label)
             axes.set_ylabel(axis_label("|error|" if group == "violation" else group, _unit(runs, group, name)))
         name_all_lines(drawn)
     return drawn
+
+
+def _since_task(run: Trajectory) -> Array:
+    """The time of each row; on drives, where the task waits for the stages before it, since the task began."""
+    if "task_time" not in run.columns:
+        return run.t
+    task_time = run["task_time"]
+    moving = np.flatnonzero(np.diff(task_time) > 0.0)
+    since: Array = run.t - (run.t[moving[0]] - task_time[moving[0]] if len(moving) else 0.0)
+    return since
 
 
 def _lines(runs: Mapping[str, Trajectory], group: str) -> dict[str, dict[str, Array]]:
