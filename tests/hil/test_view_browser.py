@@ -60,6 +60,7 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         assert head["height"] <= machine["y"] < head["height"] + 60  # beside the plots, whatever is scrolled to
         page.click("#stop")
         live.until("document.querySelector('#banner').textContent.startsWith('Loop ended: interrupted')")
+        assert live.text("#status") == ""  # there is no law after the end, whose state would be an alarm
         assert loop.end() == 130
         assert "the operator stops the run (stop button of the live page)" in live.text("#events")
         assert page.evaluate("document.body.classList.contains('stale')")

@@ -196,9 +196,9 @@ function paint() {
   const stage = ending ? "over" : about.stages[row.stage] || "–";
   $("stage").textContent = stage; $("stage").className = `chip ${stage.split(" ")[0]}`;
   $("time").textContent = row.t.toFixed(2); $("task-time").textContent = shown(row.task_time);
-  const bad = row.status !== 0;
-  $("status").textContent = row.status === null ? "" : `${about.statuses[row.status] || row.status}, rank ${row.rank}`;
-  $("status").className = bad ? "bad" : "";
+  const status = stage === "over" ? null : row.status; // after the end there is no law to speak of
+  $("status").textContent = status === null ? "" : `${about.statuses[status] || status}, rank ${row.rank}`;
+  $("status").className = status ? "bad" : "";
   for (const [name, limit] of Object.entries(about.torque_limits)) {
     const line = $(`gauge-${name}`), u = row[`u.${name}`], law = row[`law.${name}`];
     const at = (value) => 50 + 50 * Math.max(-1, Math.min(1, (value || 0) / limit));
