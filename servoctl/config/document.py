@@ -29,12 +29,6 @@ class Document:
     settings: Mapping[FieldPath, str]
     problems: tuple[Problem, ...] = ()  # problems found while reading the YAML
 
-    def where(self, *path: str | int) -> str:
-        """Start of a message: `file.yaml:12: law.correction`, or `--set law.correction=...: law.correction`."""
-        source, _ = self._source(path)
-        field = self.field(path)
-        return f"{source}: {field}" if field else source
-
     def field(self, path: FieldPath) -> str:
         """Dotted name of a field, with the name of an entry of `NAMED_LISTS` instead of its index."""
         dotted = ""

@@ -223,15 +223,15 @@ class LoadedConfig:
         return self.overridden([setting(path, value) for path, value in values.items()])
 
     def where(self, *path: str | int) -> str:
-        """Start of a message about a field: `file.yaml:12: law.limits`.
+        """Start of a message about a field: `file.yaml:12: law.limits`, or `--set law.limits=...: law.limits`."""
+        return str(self.finding("", *path))
+
+    def finding(self, sentence: str, *path: str | int, severity: Severity = "error") -> Finding:
+        """A finding about a field, with its file and line.
 
         Args:
             path: Keys and list indices from the top; a task entry by index or name.
         """
-        return self.document.where(*self.document.indexed(path))
-
-    def finding(self, sentence: str, *path: str | int, severity: Severity = "error") -> Finding:
-        """A finding about a field, with its file and line; arguments as of `where`."""
         (found,) = self.document.report([Problem(self.document.indexed(path), sentence)])
         return replace(found, severity=severity)
 
