@@ -155,7 +155,7 @@ class HilRun:
         self.facts: dict[str, Any] = {
             "config": setup.run.name, "servoctl": VERSION, **loop.facts,
             "torque_limits": {drive.name: drive.torque_limit for drive in setup.settings.drives},
-            "stages": STAGES, "warnings": list(self.notes),
+            "stages": STAGES, "notes": list(self.notes),
             "emulated": environment.emulated, "lockstep": environment.lockstep,
         }  # fmt: skip
         setup.live_gains.begin(self.controller.take_law)

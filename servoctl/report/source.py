@@ -131,7 +131,7 @@ class RunSource:
     config: str  # the text of `config.yaml`; empty if it is missing
     events: list[dict[str, Any]]  # the events, in order of time
     limits: dict[str, tuple[float, float]]  # actuator -> lower and upper limit of the input
-    lacks: list[str]  # one sentence per missing part, and the warnings of the run
+    lacks: list[str]  # one sentence per missing part, and the warnings and notes of the run
     # bus -> times [s], its load 0 to 1, and the largest load that the config allows
     buses: dict[str, tuple[Array, Array, float]]
 
@@ -207,7 +207,8 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
             "the plant has no `links`" if has[DRAWING] else "the plant has no `links`, or the run did not reach its end"
         )
         lacks.append(f"no drawing of the mechanism: {why}")
-    return lacks + [f"warning: {warning}" for warning in trajectory.metadata.get("warnings") or []]
+    said = {"warning": "warnings", "note": "notes"}  # notes: what a run on drives says before its start
+    return lacks + [f"{word}: {text}" for word, key in said.items() for text in trajectory.metadata.get(key) or []]
 
 
 def _text(path: Path) -> str:

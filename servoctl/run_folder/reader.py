@@ -206,7 +206,7 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("settling_band", "energy_drift"), "a number"),
     **dict.fromkeys(("emulated", "lockstep"), "true or false"),
     **dict.fromkeys(("timing", "bus", "bus_bits", "counts", "emulator", "recorder", "realism"), "an object"),
-    **dict.fromkeys(("warnings", "stages", "left_out", "realtime"), "a list of texts"),
+    **dict.fromkeys(("warnings", "notes", "stages", "left_out", "realtime"), "a list of texts"),
     "tasks": {"*": "a list of texts"},
     "task_span": "two times, or none",
     "events": [{"t": "a number or null"}],
