@@ -38,7 +38,7 @@ class Ring:
         self.size, self.capacity = size, capacity
         self._counts = memory[:COUNTS].cast("Q")
         self.slots = memory[COUNTS : COUNTS + size * capacity]  # the records' bytes, shape (capacity * size,)
-        self._head, self._tail, self._seen = self._counts[RING_HEAD], self._counts[RING_TAIL], self._counts[RING_TAIL]
+        self._tail = self._seen = self._counts[RING_TAIL]
 
     @staticmethod
     def footprint(size: int, capacity: int) -> int:
@@ -62,7 +62,7 @@ class Ring:
 
     def put(self, data: bytes | memoryview) -> bool:
         """Producer: puts whole records, one after the other; False if there is no room for all."""
-        size, head, count = len(data), self._head, len(data) // self.size
+        size, head, count = len(data), self._counts[RING_HEAD], len(data) // self.size
         if head - self._tail + count > self.capacity:
             self._tail = self._counts[RING_TAIL]
             if head - self._tail + count > self.capacity:
@@ -72,12 +72,8 @@ class Ring:
         self.slots[start : start + first] = data[:first]
         if first < size:
             self.slots[: size - first] = data[first:]
-        self._head = self._counts[RING_HEAD] = head + count
+        self._counts[RING_HEAD] = head + count
         return True
-
-    def reread(self) -> None:
-        """Producer: takes note of the records that C has put."""
-        self._head = self._counts[RING_HEAD]
 
     @property
     def addresses(self) -> tuple[int, int]:

@@ -64,7 +64,7 @@ class SocketTicks:
         duration: float,
     ) -> None:
         self.buses, self.names = list(buses.values()), list(buses)  # in the order of their numbers
-        self._machine, self._log, self._rings = machine, log, rings
+        self._machine, self._log = machine, log
         ffi, messages = machine.ffi, max(1, machine.tick.messages)
         pairs = zip(machine.drives, machine.wires, strict=False)
         drives = [(drive, wire, wire.command) for drive, wire in pairs if wire.command]
@@ -194,8 +194,6 @@ class SocketTicks:
         struct.lives, struct.live = len(live), machine.ffi.cast("double *", live.ctypes.data)
         end: int = machine.functions.stretch_run(machine.tick, self._struct, self._log.struct, struct, most)
         self._ticks += struct.ticks
-        for ring in self._rings:
-            ring.reread()
         self._log.written(struct.ticks)
         return end
 
@@ -203,7 +201,6 @@ class SocketTicks:
         """Sends the torques of the present tick, and feeds watchdogs; not 0: a torque cannot be sent, and none was."""
         refused: int = self._machine.functions.stretch_act(self._machine.tick, self._struct, self.struct)
         self._ticks += not refused
-        self._rings[-1].reread()
         return refused
 
     def last(self, number: int) -> Tick:

@@ -27,8 +27,7 @@ ring = memory.rows
 table = np.frombuffer(ring.slots, count={CAPACITY} * {COLUMNS}).reshape({CAPACITY}, {COLUMNS})
 for n in range(1, {ROWS} + 1):
     table[ring.head % {CAPACITY}] = n
-    ring._head = n  # a consumer that is always done: nothing ever keeps the writer
-    ring._counts[0] = n
+    ring._counts[0] = n  # nothing ever keeps the writer
 """
 
 
