@@ -96,8 +96,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     setup = RigSetup(run, settings, start, drives, sensors, sensing, prediction, compensation, rules, live_gains)
     _check_limits(setup)
     setup = replace(setup, notes=(*warnings, *(note for notes in NOTES for note in notes(setup))))
-    if not all(drive.brake for drive in settings.drives):
-        refuse_fall(setup, setup.task_states, "the task leads")
+    refuse_fall(setup, setup.task_states, "the task leads")
     return setup
 
 

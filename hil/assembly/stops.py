@@ -36,14 +36,6 @@ FAST = 0.5
 """A machine falls where a joint is faster than this share of its speed limit, or moves by this share of its range."""
 
 
-class Fall(NamedTuple):
-    start: State  # pose that it falls from
-    drive: int  # number of the drive whose joint falls
-    after: float  # [s] time after which this joint is fast, or far
-    speed: float  # [joint unit/s] its speed then
-    travel: float  # [joint unit] its way until then
-
-
 def states_within_limits(setup: RigSetup) -> list[State]:
     """Poses at rest within the position limits of the drives, as far as the machine can reach them from its start."""
     random, found = np.random.default_rng(0), [setup.start]
@@ -80,12 +72,17 @@ def _settled(setup: RigSetup, t: float, q: Array) -> Array:
     return q
 
 
-def fall(setup: RigSetup, states: Iterable[State]) -> Fall | None:
-    """How the machine falls from one of these poses with its brakes closed; None: it does not."""
+def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
+    """Refuses a machine that falls from one of these poses while its brakes are closed.
+
+    `states`: poses that it can reach; `when`: how it reaches them.
+
+    Raises ConfigError if it falls; the sentence names the drive and the pose.
+    """
     drives = setup.settings.drives
     free = [i for i, drive in enumerate(drives) if not drive.brake]
     if not free:
-        return None  # whether anything moves with every joint held is judged at the start pose
+        return  # whether anything moves with every joint held is judged at the start pose
     speeds = setup.speed_limits[free]
 
     def urge(state: State) -> float:
@@ -93,13 +90,18 @@ def fall(setup: RigSetup, states: Iterable[State]) -> Fall | None:
 
     urges = [(urge(state), state) for state in states]
     for _, state in sorted((each for each in urges if each[0] > AT_REST), key=lambda each: -each[0])[:WORST]:
-        found = _fall_from(setup, state, free)
-        if found is not None:
-            return found
-    return None
+        if fall := _fall_from(setup, state, free):
+            number, motion = fall
+            names = ", ".join(drives[i].name for i in free)
+            raise ConfigError(
+                f"{setup.loaded.where('hil', 'drives')}: {drives[number].name}: without torque it falls from "
+                f"{in_words(setup, state)}, where {when}: {motion}; without a brake: {names} (set brake: true where "
+                "the motor has one, or keep the machine to poses that hold by themselves)"
+            )
 
 
-def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> Fall | None:
+def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> tuple[int, str] | None:
+    """Number of a drive whose joint falls from a pose, and how; None: none does."""
     drives, begin = setup.settings.drives, setup.positions(start.q)
     braked, t, q, v = len(free) < len(drives), start.t, start.q, np.zeros(len(start.q))
     torques = np.zeros(len(drives))
@@ -109,11 +111,15 @@ def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> Fall | Non
         q, v = setup.prediction(t, STEP, q, v, torques)
         if not (np.isfinite(q).all() and np.isfinite(v).all()):
             return None
-        travels, speeds = setup.positions(q) - begin, setup.speeds(State(t, q, v))
+        travels, speeds = np.abs(setup.positions(q) - begin), np.abs(setup.speeds(State(t, q, v)))
         for i in free:
             lower, upper = drives[i].position_limits
-            if abs(speeds[i]) > FAST * drives[i].speed_limit or abs(travels[i]) > FAST * (upper - lower):
-                return Fall(start, i, (k + 1) * STEP, abs(float(speeds[i])), abs(float(travels[i])))
+            if speeds[i] > FAST * drives[i].speed_limit or travels[i] > FAST * (upper - lower):
+                unit = setup.units[i]
+                return i, (
+                    f"after {(k + 1) * STEP:.2g} s it has moved by {travels[i]:.3g} {unit} and has "
+                    f"{speeds[i]:.3g} {unit}/s"
+                )
     return None
 
 
@@ -165,27 +171,6 @@ def check_fall(setup: RigSetup) -> Iterator[str]:
     strongest = int(np.abs(hold.u).argmax())
     unit = units[strongest]
     yield f"{falls}: its brakes hold it, then its motors with at most {abs(hold.u[strongest]):.3g} {unit}"
-
-
-def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
-    """Refuses a machine that falls from one of these poses.
-
-    `states`: poses that it can reach; `when`: how it reaches them.
-
-    Raises ConfigError if it falls; the sentence names the drive and the pose.
-    """
-    found = fall(setup, states)
-    if found is None:
-        return
-    drive = setup.settings.drives[found.drive]
-    unit = setup.units[found.drive]
-    free = ", ".join(each.name for each in setup.settings.drives if not each.brake)
-    where = setup.loaded.where("hil", "drives")
-    raise ConfigError(
-        f"{where}: {drive.name}: without torque it falls from {in_words(setup, found.start)}, where {when}: after "
-        f"{found.after:.2g} s it has moved by {found.travel:.3g} {unit} and has {found.speed:.3g} {unit}/s; without a "
-        f"brake: {free} (set brake: true where the motor has one, or keep the machine to poses that hold by themselves)"
-    )
 
 
 def refuse_shaking(setup: RigSetup) -> None:
