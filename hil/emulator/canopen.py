@@ -63,10 +63,8 @@ class CanOpenNode(EmulatedNode):
     def reset(self) -> None:
         """Called on a reset of the node, not of its communication alone."""
 
-    def measure(self, everything: bool) -> None:
-        """Updates all measured objects, or position and velocity alone; an invalid measurement leaves them: there is no
-        NaN.
-        """
+    def measure(self) -> None:
+        """Updates all measured objects; an invalid measurement leaves them: there is no NaN."""
         position, velocity = self.encoder.read(self.world.now)
         if polarity := self.values.get(POLARITY):
             position = -position if polarity & objects.TURNED_POSITION else position
@@ -134,7 +132,7 @@ class CanOpenNode(EmulatedNode):
         if not code and entry is None:
             code = objects.NO_SUBINDEX if (index, 0) in self._entries else objects.NO_OBJECT
         elif not code and entry is not None and command == UPLOAD:
-            self.measure(True)
+            self.measure()
             data = entry.form.pack(self.values[index, sub])
             return (bytes([0x43 | 4 - len(data) << 2]) + place + data).ljust(8, b"\0")
         elif not code and entry is not None and command == DOWNLOAD and request[0] & EXPEDITED:
@@ -207,18 +205,16 @@ class CanOpenNode(EmulatedNode):
     def _sync(self, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
             return
-        due, everything = [], False
+        due = []
         for pdo in self._synchronous:
             pdo.counter += 1
             if pdo.counter >= pdo.kind:
                 pdo.counter = 0
                 due.append(pdo)
-                everything = everything or pdo.more
         if due:
-            self.measure(everything)
-            values = self.values
-            for pdo in due:
-                self.send(pdo.identity, pdo.pack(*pdo.collect(values)))
+            self.measure()
+        for pdo in due:
+            self.send(pdo.identity, pdo.packed(self.values))
         told = False
         for pdo in self._waiting_for_sync:
             if pdo.pending is not None:
@@ -229,8 +225,8 @@ class CanOpenNode(EmulatedNode):
 
     def _transmit(self, pdo: Pdo) -> None:
         if self.nmt == OPERATIONAL:
-            self.measure(True)
-            self.send(pdo.identity, pdo.pack(*pdo.collect(self.values)))
+            self.measure()
+            self.send(pdo.identity, pdo.packed(self.values))
 
     def _obey_nmt(self, data: bytes) -> None:
         if len(data) < 2 or data[1] not in (0, self._id):

@@ -133,11 +133,9 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self.emergency(0, 0)
             self._enter(Cia402State.SWITCH_ON_DISABLED)
 
-    def measure(self, everything: bool) -> None:
-        """Updates position and velocity and, with `everything`, torque and statusword."""
-        super().measure(everything)
-        if not everything:
-            return
+    def measure(self) -> None:
+        """Updates position, velocity, torque, gauges and statusword."""
+        super().measure()
         values = self.values
         share = self.motor.torque() / self.torque_table / self._rated if self.motor.enabled else 0.0
         values[0x6079, 0] = round(1000 * self.voltage(48.0))

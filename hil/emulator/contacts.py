@@ -122,7 +122,7 @@ class Contacts:
         grips = self._grips
         bounds = h * self._limits if h else np.where(self._limits == inf, inf, 0.0)
         gripped = B[grips]
-        L = _cholesky(M + h * (B.T * self._viscous) @ B if self._damps else M)
+        L = np.linalg.cholesky(M + h * (B.T * self._viscous) @ B if self._damps else M)
         rows = _forward(L, np.concatenate([gripped, A]).T).T
         target = np.concatenate([gripped.dot(v), np.zeros(len(A))])
         damped = np.zeros(n)
@@ -152,18 +152,7 @@ class Contacts:
         return Settled(np.concatenate([q, v]), False)
 
 
-# LAPACK itself: NumPy's functions take five times as long for the few rows of a machine. SciPy is imported where it is
-# needed, since commands without an emulator start faster without it.
-
-
-def _cholesky(M: Array) -> Array:
-    """The lower factor L of L L' = M."""
-    from scipy.linalg.lapack import dpotrf
-
-    L, failed = dpotrf(M, lower=1)
-    if failed:
-        raise np.linalg.LinAlgError("the mass matrix is not positive definite")
-    return np.asarray(L)
+# SciPy is imported where it is needed, since commands without an emulator start faster without it.
 
 
 def _forward(L: Array, columns: Array) -> Array:
@@ -182,9 +171,7 @@ def _backward(L: Array, y: Array) -> Array:
 
 def _decomposed(rows: Array) -> tuple[Array, Array, Array]:
     """U, singular values and V' of `rows` = U diag(sizes) V', without what is zero but for rounding."""
-    from scipy.linalg.lapack import dgesdd
-
-    U, sizes, V, _ = dgesdd(rows, full_matrices=0)
+    U, sizes, V = np.linalg.svd(rows, full_matrices=False)
     rank = int((sizes > RANK_TOLERANCE * sizes[0]).sum())
     return U[:, :rank], sizes[:rank], V[:rank]
 
@@ -283,7 +270,7 @@ class Loads:
         if self._now == now:
             return
         M, B, A, force = self._terms(now)
-        L = _cholesky(M)
+        L = np.linalg.cholesky(M)
         free = _forward(L, np.column_stack([B.T, force]))
         if len(A):
             held, *_ = _decomposed(_forward(L, A.T))

@@ -1,7 +1,6 @@
 """The object dictionary of an emulated CANopen node, and the PDOs that carry its objects."""
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping
 from struct import Struct
 from typing import NamedTuple
 
@@ -120,23 +119,16 @@ class Pdo:
         self.synchronous = self.kind <= LAST_SYNCHRONOUS  # whether it waits for SYNC
         mapped = [values[mapping, place] for place in range(1, values[mapping, 0] + 1)]
         self.keys: list[Key] = [(entry >> 16, entry >> 8 & 0xFF) for entry in mapped]  # mapped objects in order
-        form = Struct("<" + "".join(entries[key].form.format[1:] for key in self.keys))
-        self.size = form.size  # bytes of the frame
-        self.pack = form.pack  # values -> bytes of the frame
-        self.unpack = form.unpack_from  # bytes of the frame, or more -> values
+        self._form = Struct("<" + "".join(entries[key].form.format[1:] for key in self.keys))
+        self.size = self._form.size  # bytes of the frame
+        self.unpack = self._form.unpack_from  # bytes of the frame, or more -> values
         self.valid = not identity & INVALID and bool(self.keys)  # whether it is on
-        # objects -> the values that a transmit PDO carries
-        self.collect = _collector(self.keys)
-        # whether it carries anything but position and velocity
-        self.more = any(key not in (POSITION, VELOCITY) for key in self.keys)
         self.counter = 0
         self.pending: bytes | None = None
 
-
-def _collector(keys: Sequence[Key]) -> Callable[[Mapping[Key, int]], Sequence[int]]:
-    if len(keys) > 1:
-        return itemgetter(*keys)
-    return lambda values: [values[key] for key in keys]
+    def packed(self, values: Mapping[Key, int]) -> bytes:
+        """The frame with the values that the objects have."""
+        return self._form.pack(*[values[key] for key in self.keys])
 
 
 def unfit(values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], key: Key, value: int) -> int:

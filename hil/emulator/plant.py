@@ -116,19 +116,6 @@ def _kernel(loop: Loop) -> Kernel:
     return Kernel(ca.Function("plant_step", symbols, [ca.densify(following)]), sizes, {"x": (loop.size,)})
 
 
-class _Motion:
-    """The motion at one time, as all who read it then share it."""
-
-    __slots__ = ("coordinates", "motors", "now", "x")
-
-    def __init__(self, now: int, x: Array) -> None:
-        self.now = now  # [ns]
-        self.x = x  # q and v, shape (2n,)
-        # displacements and rates of the motors; None: not read yet
-        self.motors: tuple[list[float], list[float]] | None = None
-        self.coordinates: tuple[list[float], list[float]] | None = None  # q and v; None: not read yet
-
-
 class SimulatedPlant:
     """A machine with actuators and brakes."""
 
@@ -193,7 +180,9 @@ class SimulatedPlant:
         self.loads.begin()
         # [ns] time at which the state was no longer finite: the machine stands still from then on; None: never
         self.diverged: int | None = None
-        self._seen: _Motion | None = None
+        self._seen: tuple[int, Array] | None = None  # a time [ns], and q and v then, shape (2n,); None: not known
+        # displacements and rates of the motors at that time; None: not read yet
+        self._motors: tuple[list[float], list[float]] | None = None
 
     def command(self, index: int, torque: float, now: int) -> None:
         """Commands a torque of an actuator's motor [N m]."""
@@ -229,26 +218,21 @@ class SimulatedPlant:
 
     def state(self, now: int) -> tuple[Array, Array]:
         """q and v now, or after the last step if that is later; do not change the arrays."""
-        x, n = self._look(now).x, self.model.n
+        x, n = self._look(now), self.model.n
         return x[:n], x[n:]
 
     def motion(self, now: int) -> tuple[list[float], list[float]]:
         """Displacements conjugate to the actuators, and their rates."""
-        seen = self._look(now)
-        if seen.motors is None:
-            n = self.model.n
-            q, v = seen.x[:n], seen.x[n:]
-            displacements, rates = self.displacements.motors(q), self.displacements.rates(q, v, self._time(now))
-            seen.motors = displacements.tolist(), rates.tolist()
-        return seen.motors
+        q, v = self.state(now)
+        if self._motors is None:
+            rates = self.displacements.rates(q, v, self._time(now))
+            self._motors = self.displacements.motors(q).tolist(), rates.tolist()
+        return self._motors
 
     def coordinate_motion(self, now: int) -> tuple[list[float], list[float]]:
         """The coordinates, and their rates."""
-        seen = self._look(now)
-        if seen.coordinates is None:
-            n, values = self.model.n, seen.x.tolist()
-            seen.coordinates = values[:n], values[n:]
-        return seen.coordinates
+        q, v = self.state(now)
+        return q.tolist(), v.tolist()
 
     def brake(self, index: int, closed: bool, now: int, strength: float = inf) -> None:
         """Closes or opens a brake at the joint of an actuator at this instant [ns].
@@ -270,16 +254,16 @@ class SimulatedPlant:
     def _time(self, now: int) -> float:
         return self._origin + now / SECOND
 
-    def _look(self, now: int) -> "_Motion":
-        seen = self._seen
-        if seen is None or seen.now != now:
+    def _look(self, now: int) -> Array:
+        """q and v now, shape (2n,), as all who read them now share them."""
+        if self._seen is None or self._seen[0] != now:
             self.advance(now)
             if self._guide is not None:
                 x = np.concatenate(self._guide((now - self._guided_from) / SECOND))
             else:
                 x = self._x if now <= self._now or self._asleep is not None else self._partial(now)
-            seen = self._seen = _Motion(now, x)
-        return seen
+            self._seen, self._motors = (now, x), None
+        return self._seen[1]
 
     def _partial(self, now: int) -> Array:
         x, _ = self._after(now, [actuator.at(now) for actuator in self.actuators])
