@@ -122,7 +122,7 @@ class Contacts:
         grips = self._grips
         bounds = h * self._limits if h else np.where(self._limits == inf, inf, 0.0)
         gripped = B[grips]
-        L = np.linalg.cholesky(M + h * (B.T * self._viscous) @ B if self._damps else M)
+        L = _cholesky(M + h * (B.T * self._viscous) @ B if self._damps else M)
         rows = _forward(L, np.concatenate([gripped, A]).T).T
         target = np.concatenate([gripped.dot(v), np.zeros(len(A))])
         damped = np.zeros(n)
@@ -153,6 +153,14 @@ class Contacts:
 
 
 # SciPy is imported where it is needed, since commands without an emulator start faster without it.
+
+
+def _cholesky(M: Array) -> Array:
+    """The lower factor L of L L' = M."""
+    try:
+        return np.linalg.cholesky(M)
+    except np.linalg.LinAlgError as error:
+        raise np.linalg.LinAlgError("the mass matrix is not positive definite") from error
 
 
 def _forward(L: Array, columns: Array) -> Array:
@@ -270,7 +278,7 @@ class Loads:
         if self._now == now:
             return
         M, B, A, force = self._terms(now)
-        L = np.linalg.cholesky(M)
+        L = _cholesky(M)
         free = _forward(L, np.column_stack([B.T, force]))
         if len(A):
             held, *_ = _decomposed(_forward(L, A.T))

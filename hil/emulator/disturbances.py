@@ -41,11 +41,9 @@ class Disturbance(NamedTuple):
     def corrupts(self, frame: Frame, sender: Station) -> bool:
         return self.selection.has(frame, sender, None) and self.destroys()
 
-    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
-        """Frames that a receiver gets for a frame, each with its delay [ns]."""
-        if not self.selection.has(frame, sender, receiver):
-            return [(0, frame)]
-        return [(delay, frame) for delay in self.delays(frame, receiver)]
+    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[int]:
+        """Delays with which a receiver gets a frame [ns]."""
+        return self.delays(frame, receiver) if self.selection.has(frame, sender, receiver) else [0]
 
 
 def loss(random: Random, p: float = 1.0, burst: int = 1) -> Delays:

@@ -51,7 +51,6 @@ class EmulatedWire(Medium):
         super().__init__(world)
         self.name = name  # its name in the config
         self.rates = rates  # its bit rates
-        self.troubled = False  # whether some receive error count may not be zero
         self._interframe = self._duration(INTERFRAME)  # [ns]
         self._suspend = self._duration(SUSPEND)  # [ns]
         self._flag = self._duration(ERROR_FRAME - END_OF_FRAME)  # [ns] by how much an error flag makes a frame longer
@@ -168,7 +167,7 @@ class EmulatedWire(Medium):
             return
         if not (sender.queue and sender.queue[0] is frame and sender.connected):
             return
-        if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
+        if any(each.corrupts(frame, sender) for each in self.disturbances):
             self._void([sender])
             return
         self._shift(sender)
@@ -178,8 +177,7 @@ class EmulatedWire(Medium):
         try:
             self._deliver(frame, sender)
         finally:
-            if self.troubled:
-                self._count_received(sender)
+            self._count_received(sender)
 
     def _deliver(self, frame: Frame, sender: Station) -> None:
         timed = frame.at(self.world.now)
@@ -193,25 +191,22 @@ class EmulatedWire(Medium):
         for station in self.stations:
             if (station.ids is None or number in station.ids) and station is not sender and station.online:
                 try:
-                    if self.disturbances:
-                        self._disturbed(timed, sender, station)
-                    else:
-                        station.receive(timed)
+                    self._give(timed, sender, station)
                 except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:
             raise failure
 
-    def _disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
-        arrivals = [(0, frame)]
+    def _give(self, frame: Frame, sender: Station, receiver: Station) -> None:
+        """Lets a station receive a frame, as the disturbances have it."""
+        delays = [0]
         for each in self.disturbances:
-            arrivals = [(d + e, f) for d, g in arrivals for e, f in each.deliveries(g, sender, receiver)]
-        for delay, arriving in arrivals:
+            delays = [delay + more for delay in delays for more in each.deliveries(frame, sender, receiver)]
+        for delay in delays:
             if delay:
-                late = arriving.at(self.world.now + delay)
-                self.world.after(delay, partial(receiver.receive, late))
+                self.world.after(delay, partial(receiver.receive, frame.at(self.world.now + delay)))
             else:
-                receiver.receive(arriving)
+                receiver.receive(frame)
 
     def _void(self, senders: list[Station]) -> None:
         self.errors += 1
@@ -267,11 +262,10 @@ class EmulatedWire(Medium):
         for station in self.stations:
             if station.rec and station is not sender and station.online:
                 self.count(station, rec=station.rec - 1 if station.rec < MOST_PASSIVE else 119)
-        self.troubled = any(station.rec for station in self.stations)
 
     def count(self, station: Station, tec: int | None = None, rec: int | None = None) -> None:
         """Sets the error counts of a station, and the error state that follows."""
-        before, self.troubled = station.link, True
+        before = station.link
         station.tec = station.tec if tec is None else tec
         station.rec = min(255, station.rec if rec is None else rec)
         worst = max(station.tec, station.rec)
