@@ -14,7 +14,6 @@ resets.
 
 import struct
 from collections.abc import Iterator, Sequence
-from functools import cache
 from math import ceil, isfinite, isinf, isnan, nan
 from struct import calcsize, unpack_from
 from typing import NamedTuple
@@ -283,7 +282,6 @@ def identifier(node: int, source: int = 0, reply: bool = True) -> int:
     return (REPLY_WANTED if reply else 0) | source << 8 | node
 
 
-@cache
 def command_identifiers(node: int, source: int = 0) -> frozenset[int]:
     """Ids by which any master asks or commands a node; of those without a reply, only those of this source."""
     wanted = {identifier(node, each) for each in range(128)}

@@ -7,7 +7,7 @@ Source: CiA 301, from the tables in python-canopen and in vendors' manuals.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from math import isfinite, tau
 
@@ -46,7 +46,7 @@ class CanOpenNode(EmulatedNode):
         self._heartbeat = Timer(self.world, self._send_heartbeat)
         self._watchdog = Watchdog(self.world, self._lost)  # of the master's heartbeat
         self._events = [Timer(self.world, partial(self._repeat, number)) for number in range(len(codec.RPDOS))]
-        self._handlers: dict[int, Callable[[bytes], None]] = {}
+        self._handlers: dict[int, Callable[[bytes], None]] = {}  # id -> what takes its frames
 
     # The device behind the communication.
 
@@ -78,8 +78,8 @@ class CanOpenNode(EmulatedNode):
     def heartbeat_ids(self) -> tuple[int, int]:
         return codec.HEARTBEAT, 0x780
 
-    def listens(self) -> frozenset[int]:
-        return frozenset(self._handlers)
+    def listens(self) -> Container[int]:
+        return self._handlers
 
     def timers(self) -> list[Timer]:
         return [self._heartbeat, *self._events]
@@ -176,13 +176,12 @@ class CanOpenNode(EmulatedNode):
 
     def _listen(self) -> None:
         """Chooses what each id means; an RPDO goes before everything else."""
-        self._handlers = {}
+        self._handlers.clear()
         master = self.values[0x1016, 1] >> 16 & 0x7F
         if master and self._master_timeout:
             self._handlers[codec.HEARTBEAT + master] = self._hear
         self._handlers |= {codec.NMT: self._obey_nmt, codec.SDO_REQUEST + self._id: self._serve, codec.SYNC: self._sync}
         self._handlers |= {identity: partial(self._take, pdo) for identity, pdo in self._received.items()}
-        self.medium.listen(self.station, self.listens())
 
     def _take(self, pdo: Pdo, data: bytes) -> None:
         if self.nmt != OPERATIONAL:
@@ -276,7 +275,6 @@ class CanOpenNode(EmulatedNode):
 
     def _lost(self) -> None:
         """Called when a heartbeat is missing; the watchdog starts again with the next one."""
-        self._watchdog.stop()
         self.emergency(codec.HEARTBEAT_LOST, self.values[0x1001, 0] | 0x11)
         self.disconnected(codec.HEARTBEAT_LOST)
         behaviour = self.values[0x1029, 1]

@@ -106,8 +106,7 @@ class Mit(ImpedanceDrive):
             self._starving = False
             self._wanted = NOTHING
             self.motor.enable(0.0)
-            if self._timeout:
-                self._watchdog.start(self._timeout)
+            self._watchdog.start(self._timeout)
         elif code == codec.DISABLE:
             self._off()
         elif code == codec.SET_ZERO:

@@ -183,10 +183,7 @@ class Moteus(EmulatedDrive):
         """Restarts the watchdog with the time in a command; it acts in position mode only."""
         seconds = seconds or float(self._configured["servo.default_timeout_s"])
         off = self.mode != IN_POSITION or isnan(seconds)
-        timeout = 0 if off else nanoseconds(seconds)
-        if timeout != self._watchdog.timeout:
-            self._watchdog.stop()
-        self._watchdog.start(timeout)
+        self._watchdog.start(0 if off else nanoseconds(seconds))
 
     def _regulate(self) -> None:
         """tau = kp (p - position) + kd (v - velocity) + t, every millisecond where it depends on the motion."""

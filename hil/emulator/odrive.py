@@ -170,7 +170,7 @@ class ODrive(ODriveNode, EmulatedDrive):
             self._velocity_limit = codec.VELOCITY_LIMIT.number(data) * tau
         elif command == codec.CLEAR_ERRORS:
             self.error = self.result = 0
-            self._watchdog.start(self._watchdog.timeout)
+            self._watchdog.feed()
         elif command == codec.ESTOP:
             self.trip(ESTOP_REQUESTED)
         elif command == REBOOT:

@@ -85,7 +85,6 @@ class RobStride(ImpedanceDrive):
 
     def _start_watchdog(self) -> None:
         steps = self._values[CAN_TIMEOUT] if self.mode == RUN else 0
-        self._watchdog.stop()
         self._watchdog.start(steps * SECOND // codec.TIMEOUT_STEPS)
 
     def _report(self) -> None:

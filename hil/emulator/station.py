@@ -39,10 +39,6 @@ class Medium(ABC):
         self.stations.append(station)
         return station
 
-    def listen(self, station: "Station", ids: Container[int]) -> None:
-        """Changes the ids that a node receives."""
-        station.ids = ids
-
     @abstractmethod
     def power(self, station: "Station", powered: bool) -> None:
         """Switches a node's controller on, or off with the loss of its queue."""

@@ -9,7 +9,6 @@ class Watchdog:
     def __init__(self, world: World, expired: Action) -> None:
         self._world, self._expired = world, expired
         self.timeout = 0  # its timeout [ns]; 0: off
-        self._fed = 0
         self._event: Event | None = None
 
     def start(self, timeout: int) -> None:
@@ -18,24 +17,11 @@ class Watchdog:
         self.feed()
 
     def feed(self) -> None:
-        self._fed = self._world.now
-        if self.timeout and self._event is None:
-            self._event = self._world.after(self.timeout, self._look)
+        cancel(self._event)
+        self._event = self._world.after(self.timeout, self._expired) if self.timeout else None
 
     def stop(self) -> None:
-        self.timeout = 0
-        cancel(self._event)
-        self._event = None
-
-    def _look(self) -> None:
-        self._event = None
-        if not self.timeout:
-            return
-        due = self._fed + self.timeout
-        if due > self._world.now:
-            self._event = self._world.at(due, self._look)
-        else:
-            self._expired()
+        self.start(0)
 
 
 class Timer:
