@@ -56,6 +56,7 @@ def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path) -
     summary = ended.trajectory.summary()
     assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
     assert set(summary["status_counts"]) == {"OK"}
+    assert summary["rank_min"] == summary["rank_max"] > 0  # rows after the end, without a command, do not count
     assert summary["tasks"]["distance"]["max_violation"] < 1e-3
     assert summary["tasks"]["posture"]["final_violation"] == pytest.approx(3.0, abs=0.1)
     assert summary["given_up"]["posture"] > 100.0  # beta^2 times 3 m is 192 m/s^2
