@@ -12,6 +12,7 @@ from itertools import combinations, product
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from servoctl.errors import ConfigError
 from servoctl.identification.equations import Equations
 from servoctl.identification.evidence import Evidence, Score
 from servoctl.identification.log import Log
@@ -106,6 +107,31 @@ def findings_of(
         plant, cutoff, logs = best.plant or plant, cutoff * logs[0].h / changed[0].h, changed
     unique = {(one.kind, one.where): one for one in reversed(found)}
     return list(reversed(unique.values())), plant, list(logs)
+
+
+def findings_of_files(
+    plant: Plant, logs: Sequence[Log], cutoff: float, columns: Mapping[str, str]
+) -> tuple[list[Finding], Plant, list[Log]]:
+    """As `findings_of`; where files differ in what does not fit, each has findings of its own, which name it."""
+    together = findings_of(plant, logs, cutoff, columns)
+    names = dict.fromkeys(log.name for log in logs)
+    if len(names) < 2:
+        return together
+    if not together[0] and Evidence(Equations(select(plant, None)[0]), logs, cutoff, ROWS).score().shares.max() <= FITS:
+        return together
+    try:
+        apart = {name: findings_of(plant, [log for log in logs if log.name == name], cutoff, columns) for name in names}
+    except ConfigError:  # too short alone
+        return together
+    kinds = [{(one.kind, one.where) for one in found} for found, _, _ in apart.values()]
+    if all(each == kinds[0] for each in kinds) or any(other is not plant for _, other, _ in apart.values()):
+        return together
+    named = [
+        replace(one, text=f"{one.where}: in {name}: {one.text.removeprefix(f'{one.where}: ')}")
+        for name, (found, _, _) in apart.items()
+        for one in found
+    ]
+    return named, plant, [log for _, _, mended in apart.values() for log in mended]
 
 
 def delay_findings(fit: Fit, logs: Sequence[Log], actuators: Sequence[str]) -> list[Finding]:

@@ -18,7 +18,7 @@ from servoctl.assembly import Run
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.identification.equations import Equations
-from servoctl.identification.findings import Finding, delay_findings, findings_of
+from servoctl.identification.findings import Finding, delay_findings, findings_of_files
 from servoctl.identification.log import Log, read_logs, read_tables, simulated_machine
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import SHARE, FitRows, Raw, cutoff_of, decimated, highest_of, raw_rows, thinned
@@ -208,8 +208,10 @@ def identify(
     if columns is not None:
         if armature_of(machine) is None:
             machine = with_armature(machine, [0.0] * len(machine.actuators))
-        findings, machine, mended = findings_of(machine, logs, cutoff, columns)
-        logs, cutoff = mended, cutoff * logs[0].h / mended[0].h
+        findings, machine, mended = findings_of_files(machine, logs, cutoff, columns)
+        scales = {new.h / old.h for new, old in zip(mended, logs, strict=True)}
+        cutoff = cutoff / scales.pop() if len(scales) == 1 else cutoff_of(mended)
+        logs = mended
     unknowns, left_out = select(machine, parameters)
     plant = unknowns.plant
     if not unknowns.names:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,6 +188,27 @@ def test_intervals_cover_the_truth_where_noise_is_slower_than_the_rows(tmp_path:
         for name, true in (("m", 1.3), ("k", 6.0)):
             inside[name] += abs(found.values[name] - true) < 1.96 * found.parameters[name]["sigma"]
     assert min(inside.values()) >= 0.84 * logs, inside
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "columns", "change"),
+    [
+        ("torque_sign", "u1,u2", [3, 4], lambda x: -x),
+        ("position_unit", "q1,q2", [1, 2], np.degrees),
+        ("time_unit", "time", [0], lambda x: 1000.0 * x),
+    ],
+)
+def test_a_finding_of_one_file_names_it(
+    kind: str, where: str, columns: list[int], change: Callable[[Array], Array], tmp_path: Path
+) -> None:
+    """No change of both files explains that only one is wrong: findings of both together named other things."""
+    wrong = rows(2)
+    wrong[:, columns] = change(wrong[:, columns])
+    logs = [written(tmp_path / "right.csv", rows(1)), written(tmp_path / "wrong.csv", wrong)]
+    found = sc.identify(logs, config=config_of(tmp_path))
+    assert [(one.kind, one.where) for one in found.findings] == [(kind, name) for name in where.split(",")]
+    assert all(f"{one.where}: in {logs[1]}: the " in one.text for one in found.findings)
+    assert found.values["armature.u2"] == pytest.approx(J[1], rel=0.02) and found.validation_share < 0.002
 
 
 def test_no_unit_makes_a_torque_vanish(tmp_path: Path) -> None:
