@@ -18,7 +18,8 @@ from servoctl.config.schema import Config
 from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError, remedy, suggestion
 from servoctl.finding import Finding, Severity
-from servoctl.tree.rules import fields_of, names_a_file, with_fields
+from servoctl.tree.fields import PathMark
+from servoctl.tree.rules import annotation_of, fields_of, is_marked, with_fields
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -131,7 +132,7 @@ def _with_paths(node: Any, change: Callable[[str, str], str], at: tuple[str, ...
     kind: Any = type(node)
     for key, (name, field) in fields_of(kind).items():
         value, path = getattr(node, name), (*at, key)
-        named = value is not None and names_a_file(field)
+        named = value is not None and is_marked(annotation_of(field), PathMark)
         changed = change(".".join(path), value) if named else _with_paths(value, change, path)
         new |= {} if changed is value else {name: changed}
     return with_fields(node, new) if new else node

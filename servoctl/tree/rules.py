@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Union, cast, get_args, 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from servoctl.tree.fields import PathMark, PerRow, Section
+from servoctl.tree.fields import PerRow, Section
 
 FieldPath = tuple[str | int, ...]
 """Keys and list indices from a section, or from the top of a config, to a value, such as ("task", 0, "holonomic")."""
@@ -191,12 +191,6 @@ def _classes_in(kind: Any) -> Iterator[Any]:
 def with_fields(section: Any, values: Mapping[str, Any]) -> Any:
     """A section with other values in some fields."""
     return section.model_copy(update=values) if isinstance(section, Section) else replace(section, **values)
-
-
-def names_a_file(field: FieldInfo) -> bool:
-    """Whether a field of a section is a `ClassPath` or a `FileName`."""
-    inside = [mark for part in get_args(field.annotation) for mark in getattr(part, "__metadata__", ())]
-    return any(isinstance(mark, PathMark) for mark in (*field.metadata, *inside))
 
 
 def roughly(kind: Any, value: Any) -> Any:
