@@ -201,8 +201,8 @@ def _say_loop(summary: Mapping[str, Any], loads: Mapping[str, tuple[float, float
         load = ""
         if name in loads:
             mean, most, before = loads[name]
-            setup = f"{100 * before:.0f} % while the drives were set up, " if before > most else ""
-            load = f"load {100 * mean:.0f} % on average, {100 * most:.0f} % at most, {setup}"
+            setup = f", {100 * before:.0f} % while the drives were set up" if before > most else ""
+            load = f"load {100 * mean:.0f} % on average, {100 * most:.0f} % at most{setup} (with the most stuff bits), "
         say(f"bus {name}: {load}{bus['sent']} frames sent, {bus['received']} received, {bus['errors']} error frames")
         problems = {"refused": "not accepted for sending", "lost": "lost in reception", "invalid": "not readable"}
         counts_of = [f"{bus[key]} {words}" for key, words in problems.items() if bus[key]]

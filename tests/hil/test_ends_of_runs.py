@@ -117,7 +117,7 @@ def test_the_figures_at_the_end_are_those_of_the_folder(tmp_path: Path, capsys: 
         f"samples: {summary['counts']['missed']} missing at their tick, 0 implausible; 0 invalid frames from drives"
         in out
     )
-    load = re.search(r"bus main: load (\d+) % on average, (\d+) % at most, ", out)
+    load = re.search(r"bus main: load (\d+) % on average, (\d+) % at most\b", out)
     assert load is not None
     # F and x2 each send 1000 frames of 135 bits a second, and F is sent as many: 40.5 %, less where it stalls
     assert 25 <= int(load[1]) <= int(load[2]) <= 50
