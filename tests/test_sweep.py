@@ -301,7 +301,7 @@ def test_the_heat_map_has_the_values_of_the_grid(tmp_path: Path) -> None:
     (mesh,) = figure.axes[0].collections
     expected = found.numbers("rms_violation").reshape(3, 2).T
     assert np.array_equal(np.asarray(mesh.get_array()), expected)
-    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("baumgarte alpha [1/s]", "x2")
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("baumgarte alpha [1/s]", "x2 [m]")
     assert (tmp_path / "sweep.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -333,7 +333,7 @@ def test_random_points_are_scattered_and_three_paths_have_a_panel_each() -> None
     assert np.array_equal(np.asarray(points.get_offsets())[:, 0], two.columns[ALPHA])
     assert np.array_equal(np.asarray(points.get_array()), two.columns["max_violation"])
     three = study([f"{ALPHA}=2:6", f"{X2}=0.9:1.1", "plant.parameters.k=5:15"], "lhs")
-    assert [axes.get_xlabel() for axes in draw(three, "rms_violation").axes] == ["baumgarte alpha [1/s]", "x2", "k"]
+    assert [axes.get_xlabel() for axes in draw(three, "rms_violation").axes] == ["baumgarte alpha [1/s]", "x2 [m]", "k"]
 
 
 def test_all_runs_failed_ends_with_4_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.start import unit_word_warnings
 from servoctl.expression import foreign_word, parse, per_second, unit_of
+from servoctl.study.metrics import path_unit
 from tests.shipped import LOADED
 
 COORDINATES = {"x": "m", "y": "m", "theta": "rad"}
@@ -33,6 +34,24 @@ COORDINATES = {"x": "m", "y": "m", "theta": "rad"}
 )
 def test_the_unit_of_an_equation_is_that_of_its_terms(equation: str, unit: str) -> None:
     assert unit_of(parse(equation), COORDINATES) == unit
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("initial.q.q4", "m"),
+        ("initial.v.q1", "rad/s"),
+        ("law.limits.F4.1", "N"),
+        ("hil.drives.F4.torque_rate_limit", "N/s"),
+        ("plant.friction.viscous.tau1", "N m per its speed"),
+        ("bounds.wall.acceleration.q4", "m/s^2"),
+        ("law.correction.baumgarte.alpha.x", "1/s"),
+        ("plant.parameters.m3", ""),
+        ("run.period", "s"),
+    ],
+)
+def test_a_number_that_is_varied_has_the_unit_of_its_coordinate_or_actuator(path: str, unit: str) -> None:
+    assert path_unit(sc.load("scara_drive", engine="vm"), path) == unit
 
 
 def test_rates() -> None:

@@ -1,10 +1,12 @@
 """The metrics that a study has of its runs: their names and units, and how they follow from a summary."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
+from servoctl.config.problems import unit_of
 from servoctl.errors import remedy
 from servoctl.run_folder.metrics import METRICS, TASK_METRICS, greatest_is_best, metric_of
 
@@ -76,6 +78,23 @@ def metric_names(run: Run) -> list[str]:
         return names
     bounds = [f"bounds.{name}.{what}" for name in law.bounded for what in ("min", "active_time", "violated_time")]
     return [*names, "residual_max", "pivot_min", "saturation_time", *bounds]
+
+
+OF_THE_PLANT = re.compile(r"^(units of the plant|actuator units?|its unit|unit)\b")
+"""How the description of a field says that a coordinate or an actuator gives its unit."""
+
+
+def path_unit(run: Run, path: str) -> str:
+    """The unit of a number of the config; where it belongs to a coordinate or an actuator, in that one's unit.
+
+    Args:
+        path: As after `--set`.
+    """
+    plant, keys = run.system.model.plant, [key for key in path.split(".") if not key.isdigit()]
+    units = {**plant.coordinates, **plant.actuators}
+    unit = unit_of(path) or (unit_of(".".join(keys[:-1])) if keys[-1] in units else "")
+    own = next((units[key] for key in reversed(keys) if key in units), None)
+    return unit if own is None else OF_THE_PLANT.sub(own, unit).replace(" per s", "/s")
 
 
 def metric_unit(run: Run, metric: str) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 
 from servoctl.config import dump
 from servoctl.config.load import moved
-from servoctl.config.problems import unit_of
 from servoctl.config.tune import Range, Tune
 from servoctl.report.scales import scale_of
 from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, log_scale, show_scale, write
@@ -19,7 +18,7 @@ from servoctl.run_folder.files import Writer, save_study
 from servoctl.run_folder.metrics import axis_title
 from servoctl.run_folder.values import plain
 from servoctl.study.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
-from servoctl.study.metrics import metric_unit
+from servoctl.study.metrics import metric_unit, path_unit
 from servoctl.study.points import Point
 from servoctl.study.problem import SearchProblem
 from servoctl.study.refine import Refinement
@@ -96,7 +95,7 @@ class Tuning:
 
     def unit(self, name: str) -> str:
         """The unit of a path or a metric; empty if it has none."""
-        return unit_of(name) if name in self.problem.tune.search else metric_unit(self.problem.run, name)
+        return (path_unit if name in self.problem.tune.search else metric_unit)(self.problem.run, name)
 
     def counts(self) -> dict[str, int]:
         """Status -> number of trials."""

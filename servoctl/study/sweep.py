@@ -18,12 +18,11 @@ import numpy as np
 
 from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
 from servoctl.assembly.run import Run
-from servoctl.config.problems import unit_of
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.linear.reserve import bounds_of, reserve
 from servoctl.run_folder.metrics import greatest_is_best
 from servoctl.study.batch import columns_of, run_all
-from servoctl.study.metrics import Row, excess_of, metric_names, metric_unit, no_such_metric
+from servoctl.study.metrics import Row, excess_of, metric_names, metric_unit, no_such_metric, path_unit
 from servoctl.study.points import Vary
 from servoctl.study.series import Series, at_every_step, run_at, until_broken
 from servoctl.study.store import RowStore, identity_of
@@ -329,7 +328,8 @@ def sweep(
         metrics=tuple(metrics),
         wall_time=wall_time,
         broken=broken.why,
-        units={vary.path: unit_of(vary.path) for vary in varies} | {name: metric_unit(run, name) for name in metrics},
+        units={vary.path: path_unit(run, vary.path) for vary in varies}
+        | {name: metric_unit(run, name) for name in metrics},
         limits=limits_of(run, varies),
     )
 
