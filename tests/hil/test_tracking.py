@@ -194,6 +194,15 @@ def test_a_fault_on_emulated_drives_is_named(faults: tuple[str, ...], kind: str,
     assert words in str(first)
 
 
+@pytest.mark.parametrize("mass", [2.5, 2.7])
+def test_a_joint_that_needs_no_torque_is_not_taken_for_a_blocked_one(mass: float) -> None:
+    """The slide carries too much; the first joint turns about the vertical, and its motor makes 0.3 % of its limit."""
+    heavy = f"hil.emulation.parameters.m4={mass}"
+    found = on_drives("scara_drive", heavy, "hil.safety.ramp_time=0.4", duration=0.1).events
+    first = next(event for event in found if event.kind.name == "TRACKING")
+    assert first.subject == "F4" and "a load on this joint alone, or torque that does not arrive" in str(first)
+
+
 MASS = ("hil.emulation.parameters.m=1.3", "hil.safety.engage_tolerance=0.1", "hil.safety.ramp_time=1.5")
 
 

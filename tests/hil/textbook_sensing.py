@@ -342,6 +342,7 @@ class Windows:
             du, change = u1[i] - u0[i], d1[i] - d0[i]
             follows = abs(du) > 0.03 * limits[i] and 0.5 < -change / du < 1.5
             nothing = abs(d0[i] + u0[i]) < 0.1 * abs(u0[i]) and abs(d1[i] + u1[i]) < 0.1 * abs(u1[i])
+            nothing = nothing and min(abs(u0[i]), abs(u1[i])) > 0.03 * limits[i]
             if self.where[i] / later < self.slow[i] and (follows or nothing):
                 return i, Cause.BLOCKED, 0.0
         square = np.where(shares > 1e-9, d**2 / np.maximum(shares, 1e-9), 0.0)

@@ -77,12 +77,14 @@ static int largest_of(const double *values, int count)
        blocked   d = -u or d' = -u': no torque, or none that is added, moves anything, and the joint stands still
        load      d' = 0:             it stays while the torque changes
 
+   Of a torque too small to be seen in the motion d = -u too, so it tells nothing of a joint that stands.
+
    These differ in how d follows the torque, not in its size, so the two halves of a window are compared. A motor whose
    torque is lost is alone; a load is felt by several joints. With redundant motors d is their smallest torque, of which
    one motor shows its share p alone: d_j^2 / p_j = |d|^2 if motor j explains everything. */
 
 static const double EXPLAINS = 0.8;    /* one drive explains a disturbance from this share of its square on */
-static const double FOLLOWS = 0.03;    /* smallest change of a torque that tells causes apart, relative to its limit */
+static const double FOLLOWS = 0.03;    /* smallest torque or change of one that tells causes apart, relative to its limit */
 static const double NOTHING = 0.1;     /* a joint that stands still is blocked if less of its torque moves it */
 
 /* Writes motor, cause and its share into a verdict; `first` and `second`: d, then u, of the two halves. */
@@ -96,8 +98,9 @@ static void track_cause(tracking *w, const double *d, const double *first, const
     du = u1[i] - u0[i];
     change = second[i] - first[i];
     int follows = fabs(du) > FOLLOWS * limits[i] && 0.5 < -change / du && -change / du < 1.5;
+    int loaded = fabs(u0[i]) > FOLLOWS * limits[i] && fabs(u1[i]) > FOLLOWS * limits[i];
     int nothing = fabs(first[i] + u0[i]) < NOTHING * fabs(u0[i]) && fabs(second[i] + u1[i]) < NOTHING * fabs(u1[i]);
-    if (still[i] && (follows || nothing)) {
+    if (still[i] && (follows || (nothing && loaded))) {
       found->channel = i;
       found->cause = CAUSE_BLOCKED;
       return;
