@@ -206,8 +206,8 @@ def replay(
             "output of the law (run it again: the same seed gives the same run)"
         )
     best: Replay | None = None
-    for recompute in _loops(loaded, run):
-        result = _compared(run, recompute, tolerance, progress)
+    for loop, sampled in _loops(loaded, run):
+        result = _compared(run, loop, sampled, _gains(loaded, run, loop), tolerance, progress)
         if best is None or result.differing < best.differing:
             best = result
         if not best.differing:
@@ -257,8 +257,8 @@ def _same_samples(settings: HilSettings, run: Trajectory, folder: Path, cut: boo
     return compared, other
 
 
-def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
-    """The law on the engine of the run, or on another one if that is not available.
+def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator[tuple[Loop, bool]]:
+    """The law on the engine of the run, or on another one if that is not available; and whether it held its inputs.
 
     Engine `numpy` has two forms: with the plant as written, and with a compiled plant. A run does not record which.
     """
@@ -274,8 +274,7 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
             settings = dataclasses.replace(settings, period=settings.period or 1.0, integrator=Integrator("dop853"))
         if logged == "c":
             take_engine(made.loop, made.start, settings, "c")
-        gains = _gains(loaded, run, made.loop)
-        yield _Law(made.loop, settings.period is not None, on_drives, gains)
+        yield made.loop, settings.period is not None
 
 
 def _gains(loaded: LoadedConfig, run: Trajectory, loop: Loop) -> LiveGains | None:
@@ -295,44 +294,35 @@ def _gains(loaded: LoadedConfig, run: Trajectory, loop: Loop) -> LiveGains | Non
     return LiveGains(loaded, loop.system.model, loop.system.law)
 
 
-class _Law:
+def _compared(
+    run: Trajectory,
+    loop: Loop,
+    sampled: bool,  # whether the run held its inputs over a period
+    live: LiveGains | None,  # gains that may have changed; None: no gain could
+    tolerance: float | None,
+    progress: Callable[[float], None] | None,
+) -> Replay:
     """Evaluates the law as the run did."""
-
-    def __init__(
-        self,
-        loop: Loop,
-        sampled: bool,  # whether the run held its inputs over a period
-        on_drives: bool,  # whether it was a run on drives
-        gains: LiveGains | None,  # gains that may have changed; None: no gain could
-    ) -> None:
-        self.loop, self._sampled, self._on_drives, self._gains = loop, sampled, on_drives, gains
-
-    def __call__(self, t: float, x: Array, last: bool, gains: Array) -> Array:
-        """u with these gains, shape (m,). The last row of a simulation belongs to no hold."""
-        if self._gains is not None and (values := tuple(gains.tolist())) != self._gains.values:
-            self._gains.force(values, self.loop.take_law)
-        held = self._sampled and (self._on_drives or not last)
-        row = self.loop.control(t, x) if held else self.loop.rates(t, x)[1]
-        return row[self.loop.layout.slices["u"]]
-
-
-def _compared(run: Trajectory, law: _Law, tolerance: float | None, progress: Callable[[float], None] | None) -> Replay:
-    plant, engine, logged_engine = law.loop.system.model.plant, law.loop.engine, str(run.metadata.get("engine"))
+    plant, engine, logged_engine = loop.system.model.plant, loop.engine, str(run.metadata.get("engine"))
     actuators = list(plant.actuators)
     group = "law" if run.group("law") else "u"
     logged = np.column_stack([run[f"{group}.{name}"] for name in actuators])
     names = [f"{kind}.{name}" for kind in ("q", "v") for name in plant.coordinates]
-    states = np.column_stack([run[name] for name in names + [f"memory.{name}" for name in law.loop.memory_names]])
+    states = np.column_stack([run[name] for name in names + [f"memory.{name}" for name in loop.memory_names]])
     gains = np.column_stack([np.empty((len(run), 0)), *run.group(LIVE).values()])
     times = run.columns.get("task_time", run.t)
     evaluated = ~np.isnan(logged).all(axis=1) if group == "law" else np.ones(len(run), dtype=bool)
     if not evaluated.any():
         raise RunFolderError("law: no row has a u of the law (nothing can be compared)")
     recomputed, rows = np.full_like(logged, np.nan), np.flatnonzero(evaluated)
-    done = run.metadata.get("status") == "done"
+    end = len(run) - 1 if run.metadata.get("status") == "done" and "task_time" not in run.columns else None
     with np.errstate(all="ignore"):
         for count, k in enumerate(rows.tolist()):
-            recomputed[k] = law(float(times[k]), states[k], done and k == len(run) - 1, gains[k])
+            if live is not None and (values := tuple(gains[k].tolist())) != live.values:
+                live.force(values, loop.take_law)
+            t, held = float(times[k]), sampled and k != end  # the last row of a simulation belongs to no hold
+            row = loop.control(t, states[k]) if held else loop.rates(t, states[k])[1]
+            recomputed[k] = row[loop.layout.slices["u"]]
             if progress is not None and count % 256 == 0:
                 progress(count / len(rows))
         difference = np.abs(recomputed - logged)
