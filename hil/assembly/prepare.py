@@ -159,7 +159,7 @@ def _make_sensing(
         tracking=tracking,
         engine=engine,
     )
-    tracking.set_errors(partial(_rate_errors, sensing, speeds))
+    tracking.errors = lambda t, q: (sensing.coordinates.inverse(t, q) * speeds).T
     return sensing
 
 
@@ -176,12 +176,6 @@ def _held(model: Model, start: State, torques: Array, rank_tolerance: float) -> 
     plant = model.plant
     names = (*plant.actuators, *plant.coordinates)
     return dict(zip(names, [*motors.tolist(), *coordinates.tolist()], strict=True))
-
-
-def _rate_errors(sensing: Sensing, largest: Array, t: float, q: Array) -> Array:
-    """Errors of v at a pose by each sample's largest rate error `largest` [joint unit/s], shape (nodes, n)."""
-    errors: Array = (sensing.coordinates.inverse(t, q) * largest).T
-    return errors
 
 
 def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Run:

@@ -101,7 +101,7 @@ class TrackingMonitor:
     ) -> None:
         self.observer = observer  # disturbance observer of the model
         self.limits = limits  # [actuator units] torque limits, shape (m,)
-        self._errors: Errors | None = None
+        self.errors: Errors | None = None  # of v; None: samples count as exact
         self.unproved: Sequence[int] = ()  # numbers of the motors that stage zero has not proved, from `begin` on
         n, m = observer.n, len(limits)
         self.calls = Calls()  # calls of C
@@ -143,15 +143,11 @@ class TrackingMonitor:
         self.struct.arrays["unproved"][:] = [number in self.unproved for number in range(len(self.limits))]
         self.struct.functions.track_begin(self.struct.c)
 
-    def set_errors(self, errors: Errors) -> None:
-        """Sets the errors of v by each sample's largest error; before this call samples count as exact."""
-        self._errors = errors
-
     def floor(self, t: float, q: Array) -> Array:
         """Largest d that errors of the samples alone can cause, shape (m,): one error at each end of a window."""
-        if self._errors is None:
+        if self.errors is None:
             return np.zeros(len(self.limits))
-        apparent = np.array([self.observer(t, q, 2.0 * error / WINDOW)[0] for error in self._errors(t, q)])
+        apparent = np.array([self.observer(t, q, 2.0 * error / WINDOW)[0] for error in self.errors(t, q)])
         floor: Array = np.abs(apparent).sum(axis=0)
         return floor
 

@@ -62,7 +62,7 @@ def track(seed: int, counts: Counter[tuple[Found, Cause]]) -> None:
     ]  # fmt: skip
     share, estimated, error = chance.choice((0.02, 0.1, 1.0)), chance.random() < 0.6, chance.choice((0.0, 1e-4, 1e-2))
     monitor = TrackingMonitor(Fixed(shares), drives, limits, share, T, estimated)
-    monitor.set_errors(lambda t, q: np.full((m, m), error * (1.0 + q[0])))
+    monitor.errors = lambda t, q: np.full((m, m), error * (1.0 + q[0]))
     monitor.unproved = [i for i in range(m) if chance.random() < 0.2]
     monitor.begin()
     book = Windows(monitor, drives, share, T, estimated)

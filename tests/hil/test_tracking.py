@@ -101,7 +101,7 @@ def test_the_effect_of_sample_errors_is_computed_at_the_current_pose(phi: float)
     tracking = TrackingMonitor(
         DisturbanceObserver(model, engine="vm"), [Channel("a", 1e-4)], np.array([10.0]), SHARE, T
     )
-    tracking.set_errors(lambda t, q: np.array([[e]]))
+    tracking.errors = lambda t, q: np.array([[e]])
     floor = (2.0 + phi) / np.cos(phi) * 2 * e / WINDOW
     assert tracking.floor(0.0, q) == pytest.approx([floor], rel=1e-12)
     for missing, found in ((1.0 + floor - 1e-6, False), (1.0 + floor + 1e-6, True)):
