@@ -143,15 +143,10 @@ class Recorder:
         return self._memory.descriptor, self._capacity
 
     @property
-    def lost(self) -> dict[str, int]:
-        """Number of `rows`, `frames` and `events` that are in no file: they found no room, or could not be written."""
-        return self._lost if self.closed else self._memory.lost
-
-    @property
     def problem(self) -> str | None:
-        """Why the recorder no longer records everything; None while it does. It takes a few microseconds."""
-        if self.closed or self._memory.problem:
-            return self._complaint if self.closed else self._memory.problem
+        """Why the recorder no longer records everything, up to `close`; None while it does. It takes microseconds."""
+        if problem := self._memory.problem:
+            return problem
         return None if self._alive else f"the recorder died ({self._end()}): nothing is recorded any more"
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
@@ -205,7 +200,7 @@ class Recorder:
         self._connection.close()
         if self._process is not None:
             self._process.wait()
-        self._lost, self._complaint, self.closed = self.lost, self._memory.problem or None, True
+        self.closed = True
         self._memory.close()
 
 
