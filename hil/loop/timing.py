@@ -47,11 +47,6 @@ class Distribution:
         return int(self.counts[0])
 
     @property
-    def least(self) -> int:
-        """The smallest [ns]; 0 if there is none."""
-        return int(self.counts[1])
-
-    @property
     def most(self) -> int:
         """The largest [ns]; 0 if there is none."""
         return int(self.counts[2])
