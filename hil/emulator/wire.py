@@ -11,7 +11,7 @@ include/uapi/linux/can/error.h.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from hil.bus.base import (
@@ -59,8 +59,6 @@ class EmulatedWire(Medium):
         self.busy = 0  # [ns] time for which the bus carried frames, interframe spaces included
         self.frames = 0  # number of frames sent without error
         self.errors = 0  # number of error frames
-        self._going: tuple[Frame, Station] | None = None
-        self._clashing: list[Station] = []  # those that send this frame, if their data differ
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
 
@@ -104,15 +102,19 @@ class EmulatedWire(Medium):
             self.world.at(self._free, self._arbitrate)
 
     def _arbitrate(self) -> None:
-        """Begins the next frame, when the bus is free."""
-        start = max(self.world.now, self._free)
-        sender = self._next_sender(start)
-        self._active = sender is not None
-        if sender is not None:
-            self.world.at(self._put(start, sender), self._finish)
+        """Begins the next frame, when the bus is free and a station that has one is ready."""
+        now = max(self.world.now, self._free)
+        senders = self._next_senders(now)
+        self._active = bool(senders)
+        if senders:
+            length = self.frame_time(senders[0].queue[0])
+            self._free = max(now, senders[0].ready) + length
+            self.busy += length
+            frames = {station: station.queue[0] for station in senders}
+            self.world.at(self._free - self._interframe, partial(self._finish, frames))
 
-    def _next_sender(self, start: int) -> Station | None:
-        """Who wins the arbitration at a time [ns], or as soon as a station is ready; None if nobody can send."""
+    def _next_senders(self, start: int) -> list[Station]:
+        """Who wins the arbitration at a time [ns], or as soon as a station is ready: several with the same id."""
         waiting = [station for station in self.stations if station.queue]
         for station in waiting:
             if not station.connected:
@@ -120,78 +122,55 @@ class EmulatedWire(Medium):
         waiting = [station for station in waiting if station.connected]
         start = max(start, min([station.ready for station in waiting], default=start))
         ready = [(priority(station.queue[0]), station) for station in waiting if station.ready <= start]
-        if not ready:
-            return None
-        rank = min([rank for rank, _ in ready])
-        best, *same = [station for each, station in ready if each == rank]
-        if not self._heard(best):
-            self._unheard(best)
-            return None
-        self._clashing = []
-        if same:
-            first = best.queue[0]
-            if any(s.queue[0].data != first.data or s.queue[0].fd is not first.fd for s in same):
-                self._clashing = [best, *same]
-                return best
-            for station in same:  # bit by bit the same: one frame on the wire, sent by both
-                self._shift(station)
-        return best
+        first = min([rank for rank, _ in ready], default=None)
+        senders = [station for rank, station in ready if rank == first]
+        if senders and not self._heard(senders[0]):
+            self._unheard(senders[0])
+            return []
+        return senders
 
-    def _shift(self, sender: Station) -> None:
-        """Takes a frame that was sent without error from the queue of a sender."""
-        sender.handed_over = sender.queue.popleft().time
-        if sender.tec:
-            self.count(sender, tec=sender.tec - 1)
-
-    def _put(self, start: int, sender: Station) -> int:
-        """Puts the next frame of a station on the wire; returns its end [ns]."""
-        frame, start = sender.queue[0], max(start, sender.ready)
-        length = self.frame_time(frame)
-        self._going, self._free = (frame, sender), start + length
-        self.busy += length
-        return start + length - self._interframe
-
-    def _finish(self) -> None:
+    def _finish(self, frames: Mapping[Station, Frame]) -> None:
         """Ends the frame on the wire; the next one follows the interframe space, whatever a station raises."""
         try:
-            self._end_frame()
+            self._end_frame(frames)
         finally:
             self._arbitrate()
 
-    def _end_frame(self) -> None:
-        """Ends a frame: all stations receive it, or an error flag destroys it."""
-        assert self._going is not None
-        frame, sender = self._going
-        if self._clashing:  # each sender reads a bit that it did not send
-            self._void(self._clashing)
+    def _end_frame(self, frames: Mapping[Station, Frame]) -> None:
+        """Ends a frame that these stations sent: all others receive it, or an error flag destroys it."""
+        senders = [s for s, frame in frames.items() if s.queue and s.queue[0] is frame and s.connected]
+        if not senders:
             return
-        if not (sender.queue and sender.queue[0] is frame and sender.connected):
+        frame = frames[senders[0]]
+        # where data differ, each sender reads a bit that it did not send
+        clash = any(other.data != frame.data or other.fd is not frame.fd for other in frames.values())
+        if clash or any(each.corrupts(frame, senders[0]) for each in self.disturbances):
+            self._void(senders)
             return
-        if any(each.corrupts(frame, sender) for each in self.disturbances):
-            self._void([sender])
-            return
-        self._shift(sender)
         self.frames += 1
-        if sender.link is Link.PASSIVE:
-            sender.ready = self._free + self._suspend
+        for sender in senders:
+            sender.handed_over = sender.queue.popleft().time
+            if sender.tec:
+                self.count(sender, tec=sender.tec - 1)
+            if sender.link is Link.PASSIVE:
+                sender.ready = self._free + self._suspend
         try:
-            self._deliver(frame, sender)
+            self._deliver(frame, senders)
         finally:
-            self._count_received(sender)
+            self._count_received(senders)
 
-    def _deliver(self, frame: Frame, sender: Station) -> None:
-        timed = frame.at(self.world.now)
+    def _deliver(self, frame: Frame, senders: Sequence[Station]) -> None:
+        timed, number = frame.at(self.world.now), key(frame)
         failure: Exception | None = None
         for tap in self.taps:
             try:
-                tap(timed, sender)
+                tap(timed, senders[0])
             except Exception as error:
                 failure = failure or error
-        number = key(frame)
         for station in self.stations:
-            if (station.ids is None or number in station.ids) and station is not sender and station.online:
+            if (station.ids is None or number in station.ids) and station not in senders and station.online:
                 try:
-                    self._give(timed, sender, station)
+                    self._give(timed, senders[0], station)
                 except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:
@@ -208,7 +187,7 @@ class EmulatedWire(Medium):
             else:
                 receiver.receive(frame)
 
-    def _void(self, senders: list[Station]) -> None:
+    def _void(self, senders: Sequence[Station]) -> None:
         self.errors += 1
         self._free += self._flag
         self.busy += self._flag
@@ -258,9 +237,9 @@ class EmulatedWire(Medium):
             station.came_back()
         self.refresh()
 
-    def _count_received(self, sender: Station) -> None:
+    def _count_received(self, senders: Sequence[Station]) -> None:
         for station in self.stations:
-            if station.rec and station is not sender and station.online:
+            if station.rec and station not in senders and station.online:
                 self.count(station, rec=station.rec - 1 if station.rec < MOST_PASSIVE else 119)
 
     def count(self, station: Station, tec: int | None = None, rec: int | None = None) -> None:
@@ -346,17 +325,11 @@ class EmulatedBus(Bus):
         if self._closed:
             raise BusError(f"bus {self.name}: closed")
         while inbox or self._world.advance(until, inbox):
-            frame = self._received_frame(inbox.popleft())
-            if frame is not None:
-                return frame
-        return None
-
-    def _received_frame(self, frame: Frame) -> Frame | None:
-        """Counts a frame; returns it as the loop gets it, None for an error frame."""
-        if not frame.error:
-            self._received += 1
-            return frame.at(frame.time + self.clock_step) if self.clock_step else frame
-        self.report_error(frame)
+            frame = inbox.popleft()
+            if not frame.error:
+                self._received += 1
+                return frame.at(frame.time + self.clock_step)
+            self.report_error(frame)
         return None
 
     @property
