@@ -39,7 +39,11 @@ class TrueDisplacements:
     """Displacements and rates of the motors, from the coordinates; where B is constant, it is not evaluated again."""
 
     def __init__(self, plant: Plant) -> None:
-        self._plant, self._constant = plant, _constant(plant)
+        self._plant = plant
+        try:
+            self._constant: Array | None = np.ascontiguousarray(constant_actuation(plant).T)  # B^T, shape (m, n)
+        except PlantError:
+            self._constant = None
         self._linear = self._constant if type(plant).motor_positions is Plant.motor_positions else None
 
     def motors(self, q: Array) -> Array:
@@ -54,14 +58,6 @@ class TrueDisplacements:
         B = dense_actuation(self._plant, q, t).T if self._constant is None else self._constant
         rates: Array = B.dot(v)
         return rates
-
-
-def _constant(plant: Plant) -> Array | None:
-    """B^T, shape (m, n); None where it is not constant."""
-    try:
-        return np.ascontiguousarray(constant_actuation(plant).T)
-    except PlantError:
-        return None
 
 
 class Settled(NamedTuple):

@@ -83,10 +83,6 @@ class EmulatedWire(Medium):
     def pending(self, station: Station) -> None:
         self.refresh()
 
-    def restart(self, station: Station) -> None:
-        """Lets a station that is bus-off recover."""
-        self._recovering(station, None)
-
     def power(self, station: Station, powered: bool) -> None:
         station.powered = powered
         if not powered:
@@ -221,15 +217,19 @@ class EmulatedWire(Medium):
             self.count(station, tec=station.tec + 8)
         self.refresh()
 
-    def _recovering(self, station: Station, counted: tuple[int, int, int] | None) -> None:
-        """Waits for 128 times 11 recessive bits: one at the end of each frame, the others on the idle bus."""
+    def restart(self, station: Station, counted: tuple[int, int, int] | None = None) -> None:
+        """Lets a station that is bus-off recover, after 128 times 11 recessive bits.
+
+        One time is at the end of each frame, the others are on the idle bus. `counted`: time, `busy` and `frames` from
+        where they are counted; None: now.
+        """
         if station.link is not Link.OFF:
             return
         began, busy, frames = counted or (self.world.now, self.busy, self.frames)
         idle = (self.world.now - began - (self.busy - busy)) // self._duration(SEQUENCE)
         left = RECOVERY - idle - (self.frames - frames)
         if left > 0:
-            self.world.after(self._duration(SEQUENCE * left), partial(self._recovering, station, (began, busy, frames)))
+            self.world.after(self._duration(SEQUENCE * left), partial(self.restart, station, (began, busy, frames)))
             return
         self.count(station, tec=0, rec=0)
         self.tell(station, RESTARTED)
