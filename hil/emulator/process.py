@@ -156,7 +156,7 @@ class EmulatorServer:
         self._tell_line(f"{now / SECOND:9.4f} s  {settings.name}: {word}, {since}")
 
     def _follow(self) -> None:
-        """Advances the drives' time to that of the clock, less long pauses of this process."""
+        """Advances drives and machine to the time of the clock, less long pauses of this process."""
         world, now = self.emulator.world, self._clock.now()
         due = world.next_event
         if due is not None:
@@ -165,6 +165,7 @@ class EmulatorServer:
         if gap > LONGEST_GAP:
             self._lag += gap - LONGEST_GAP
         world.advance(now - self._lag)
+        self.emulator.plant.advance(world.now)  # nobody may read it for hours, and a loop then waits for no step
 
 
 def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vcan: bool = False) -> dict[str, Bus]:

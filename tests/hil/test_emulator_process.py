@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import canopen
@@ -117,6 +118,38 @@ def test_time_stands_still_while_the_process_is_paused() -> None:
     turns = iter([False, True])
     server.serve(lambda: next(turns))
     assert server.emulator.world.now < SECOND
+    buses["main"].close()
+
+
+def test_the_machine_keeps_up_with_its_drives_that_nobody_asks() -> None:
+    """Else the first frame of a loop would wait until all steps since power-on are computed: seconds after an hour."""
+
+    class Ticking(WallClock):
+        ticks = 0
+
+        def now(self) -> int:
+            self.ticks += 1
+            return self.ticks * SECOND // 500
+
+    class Still:
+        size, elapsed = 1, 0.0
+
+        def start(self, t: float, x: Any) -> Any:
+            return np.zeros(1)
+
+        def after(self, t: float, x: Any, rest: Any, u: Any, h: float) -> tuple[Any, Any]:
+            self.elapsed = float(rest[0]) + h
+            return x, rest + h
+
+    clock, machine = Ticking(), Still()
+    buses = open_for_emulation({"main": {"interface": "virtual", "channel": "idle", "bitrate": 1_000_000}}, clock)
+    start, drives = State(0.0, np.array([0.5, 0.0]), np.zeros(2)), [drive_settings("mit")]
+    system = replace(system_of(Axes(), start), machine=machine)
+    server = EmulatorServer(EmulatedRig(system, start, 0.002, drives, emulations(drives), engine="vm"), buses, clock)
+    turns = iter(range(200))
+    server.serve(lambda: next(turns) == 199)
+    assert server.emulator.world.now > SECOND // 2
+    assert machine.elapsed == pytest.approx(server.emulator.world.now / SECOND, abs=0.001)
     buses["main"].close()
 
 
