@@ -148,6 +148,19 @@ def test_the_mean_and_a_weighted_sum_match_the_single_runs(config: Path) -> None
     assert evaluation.values[0] == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_change_of_a_negative_metric_has_the_sign_of_the_change(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The drift of an error that decays is negative."""
+    sets = ("tune.objective.minimise=drift", "tune.trials=6", "tune.overshoot=none")
+    with pytest.raises(SystemExit, match="0"):
+        main(["tune", str(config), "--out", str(tmp_path / "found"), *(f"--set={each}" for each in sets)])
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("drift"))
+    _, _, before, after, change, _ = line.split()
+    assert float(after) < float(before) < 0.0
+    assert float(change) == pytest.approx(-100.0 * (float(after) / float(before) - 1.0), rel=0.02) and change[0] == "-"
+
+
 def test_a_sensitivity_is_the_change_of_the_violation_by_a_value(config: Path) -> None:
     given = problem(config, f"tune.sensitivity={{spring: {{plant.parameters.k: 12}}, mass: {{{M2}: 2.5}}}}")
     evaluation = Evaluator(given).evaluate([{}])[0]

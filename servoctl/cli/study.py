@@ -335,8 +335,10 @@ def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -
 
     bound = tuning.problem.bounds.get(name)
     side = "at least" if greatest_is_best(name) else "at most"
-    ratio = after / before if before and isfinite(before + after) else None
-    change = "" if ratio is None else f"{100 * (ratio - 1):+.3g} %" if ratio < 10 else f"{ratio:.3g} times"
+    change = ""
+    if before and isfinite(before + after):  # a drift may be negative
+        times = before > 0.0 and after / before >= 10.0
+        change = f"{after / before:.3g} times" if times else f"{100 * (after - before) / abs(before):+.3g} %"
     unit = tuning.unit(name)
     if name == RESERVES["share"]:  # of the gains that are stable
         unit, bound, before, after = "%", *(None if x is None else 100.0 * x for x in (bound, before)), 100.0 * after
