@@ -73,7 +73,7 @@ def _tested(setup: RigSetup) -> list[str]:
         f"in this run, in stage zero: sign and scale of each torque and position, by a motion of at most {most}; "
         "a drive that it cannot prove is named"
     )
-    return [*tested, *(line for line in (seen(drives),) if line)]
+    return [*tested, *_seen(drives)]
 
 
 def zero_torques(setup: RigSetup) -> str:
@@ -126,7 +126,7 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
     left.append(
         f"the supply absorbs what braking gives back: {_energy(setup):.3g} J if all axes brake from speed_limit"
     )
-    left += [line for line in (unseen(drives),) if line]
+    left += _unseen(drives)
     left += [
         f"{drive.settings.name}: {note}" for drive in drives for note in (drive.unverified, drive.assumption) if note
     ]
@@ -229,25 +229,24 @@ def describe(setup: RigSetup) -> list[str]:
     )
     lines.append(f"in a controlled stop speeds decay by {setup.stop_rate:.3g}/s, for at most {safety.stop_time:g} s")
     lines += describe_stops(setup) + describe_bounds(setup) + describe_drops(setup) + describe_silence(setup)
-    lines += [line for line in (seen(setup.drives), unseen(setup.drives)) if line]
-    return lines + [f"note: {note}" for note in setup.notes]
+    return [*lines, *_seen(setup.drives), *_unseen(setup.drives), *(f"note: {note}" for note in setup.notes)]
 
 
-def seen(drives: Sequence[Drive]) -> str:
-    """Which temperatures, voltages and loads are read; empty for none."""
+def _seen(drives: Sequence[Drive]) -> list[str]:
+    """A line on the temperatures, voltages and loads that are read; none if none is."""
     parts = [f"{gauge.meaning} of {_names(drives, shown)}" for gauge, shown, _ in _gauges(drives) if shown]
-    return f"read from the drives, with a warning (warn_at): {'; '.join(parts)}" if parts else ""
+    return [f"read from the drives, with a warning (warn_at): {'; '.join(parts)}"] if parts else []
 
 
-def unseen(drives: Sequence[Drive]) -> str:
-    """Which temperatures, voltages and loads are not read, and what shows them; empty for none."""
+def _unseen(drives: Sequence[Drive]) -> list[str]:
+    """A line on the temperatures, voltages and loads that are not read, and what shows them; none if all are."""
     parts = []
     for gauge, _, hidden in _gauges(drives):
         needs = dict.fromkeys(drive.gauge_needs.get(gauge.quantity, "") for drive in hidden)
         remedy = "; ".join(need for need in needs if need)
         if hidden and not (gauge.quantity is Quantity.WARNING and not remedy):  # most protocols have none
             parts.append(f"{gauge.meaning} of {_names(drives, hidden)}" + (f" (shown with {remedy})" if remedy else ""))
-    return f"not seen, only the drives' own limits watch them: {'; '.join(parts)}" if parts else ""
+    return [f"not seen, only the drives' own limits watch them: {'; '.join(parts)}"] if parts else []
 
 
 def _gauges(drives: Sequence[Drive]) -> Iterator[tuple[Gauge, list[Drive], list[Drive]]]:
