@@ -57,8 +57,9 @@ def test_the_page_holds_the_numbers_of_the_run_at_three_instants(
     assert set(wanted) <= set(columns)
     for i in (0, len(run) // 2, len(run) - 1):
         assert decoded(columns["t"], numbers)[i] == run.t[i]
-        for column in wanted:  # single precision
-            assert decoded(columns[column], numbers)[i] == np.float32(run[column][i]) or np.isnan(run[column][i])
+        for column in wanted:  # single precision; ages of drives that are off are left out
+            value = run[column][i] if run.commanded[i] or not column.startswith("age.") else np.nan
+            np.testing.assert_equal(decoded(columns[column], numbers)[i], np.float32(value))
 
 
 @pytest.mark.parametrize("name", ["robots", "parallelogram", "caught"])

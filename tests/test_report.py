@@ -15,6 +15,7 @@ from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report import DPI, FIGURES, PRINTED, figure, gives, plot, report
 from servoctl.report.film import RATE, film
 from servoctl.report.path import frames, view
+from servoctl.report.source import Thinner
 from servoctl.report.style import NAMED, chosen, colours, envelope, spread
 from servoctl.report.timing import stage_spans
 from servoctl.run_folder.trajectory import Trajectory
@@ -298,6 +299,22 @@ def test_timing_counts_every_tick_and_marks_every_event(tmp_path):
         assert marks == [[0.5], [2.0, 2.5]]
     assert late.get_title(loc="left") == "first stop at 2 s: axle1: $over$ current"
     assert "None" not in texts(drawn)
+
+
+def test_ages_of_drives_that_are_off_at_the_end_do_not_count():
+    run = on_drives()
+    run.columns["age.axle1"] = np.where(run.t < 2.0, 1e-3, run.t - 2.0)
+    run.metadata["loop_end"] = 2.0
+    ticks = np.count_nonzero(run.t < 2.0)
+    counted, _late, ages_counted, ages = figure(run, "timing").axes
+    counts = [sum(patch.get_data().values.sum() for patch in axes.patches) for axes in (counted, ages_counted)]
+    assert counts == [ticks, 2 * ticks]
+    (age,) = (line for line in ages.get_lines() if line.get_gid() == "axle1")
+    assert np.nanmax(age.get_ydata()) == 1.0 and ages.get_xlim()[1] >= 3.0
+    thinner = Thinner(100, counted=("age.",), loop_end=2.0)
+    thinner("t", run.t)
+    kept = thinner("age.axle1", run["age.axle1"])
+    assert np.nanmax(kept) == 1e-3 and thinner.counts["age.axle1"][1].sum() == ticks
 
 
 def test_stages_are_bands_and_violations_are_those_of_the_task():

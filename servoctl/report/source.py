@@ -35,12 +35,18 @@ class Thinner:
         points: Largest number of values that are kept of a column.
         wanted: Whether to keep a column, by its name.
         counted: Prefixes of the names of columns that get a histogram.
+        loop_end: Time from which these columns have no values [s]: on drives, rows go on when the drives are off.
     """
 
     def __init__(
-        self, points: int, wanted: Callable[[str], bool] = lambda name: True, counted: tuple[str, ...] = ()
+        self,
+        points: int,
+        wanted: Callable[[str], bool] = lambda name: True,
+        counted: tuple[str, ...] = (),
+        loop_end: float = np.inf,
     ) -> None:
-        self._points, self._wanted, self._counted = points, wanted, counted
+        self._points, self._wanted, self._counted, self._loop_end = points, wanted, counted, loop_end
+        self._ticks = np.inf  # number of rows before `loop_end`
         self.rows = 0  # number of rows of the last column
         self.counts: dict[str, tuple[Array, Array]] = {}  # column -> edges and counts of its histogram over all rows
 
@@ -49,6 +55,10 @@ class Thinner:
         self.rows = len(x)
         if not self._wanted(name):
             return None
+        if name == "t":
+            self._ticks = int(np.searchsorted(x, self._loop_end))
+        if name.startswith(self._counted):
+            x = np.where(np.arange(len(x)) < self._ticks, x, np.nan)
         if name.startswith(self._counted) and np.isfinite(x).any():
             known = x[np.isfinite(x)]
             edges = histogram_edges(known, BINS)
@@ -162,9 +172,10 @@ def read(folder: str | PathLike[str], name: str) -> RunSource:
         RunFolderError: The folder does not exist, holds no run, or has a damaged file.
     """
     folder = Path(folder)
-    keep = Thinner(READ, lambda column: column in SINGLE or column.startswith(GROUPS), ("lateness", "age."))
-    trajectory = load_run(folder, keep)
     summary = read_summary(folder) if (folder / SUMMARY).is_file() else {}
+    ends = float(summary.get("loop_end", np.inf))
+    keep = Thinner(READ, lambda column: column in SINGLE or column.startswith(GROUPS), ("lateness", "age."), ends)
+    trajectory = load_run(folder, keep)
     whole = bool(summary) and summary.get("status") != "running"
     if not whole:  # of a run that was killed, or goes on: what its rows say, in columns too that the page does not show
         rows = load_run(folder, Thinner(READ)).summary()

@@ -70,10 +70,14 @@ BINS = 60
 
 
 def timing_groups(trajectory: Trajectory) -> dict[str, dict[str, Array]]:
-    """Timing columns of a run: title -> name -> values [s]."""
+    """Timing columns of a run: title -> name -> values [s], NaN when the drives are off at its end."""
     late = {"lateness": trajectory["lateness"]} if "lateness" in trajectory.columns else {}
     groups = {"Lateness": late, "Age of the samples": trajectory.group("age")}
-    known = {title: {name: x for name, x in lines.items() if np.isfinite(x).any()} for title, lines in groups.items()}
+    of_loop = {
+        title: {name: np.where(trajectory.commanded, x, np.nan) for name, x in lines.items()}
+        for title, lines in groups.items()
+    }
+    known = {title: {name: x for name, x in lines.items() if np.isfinite(x).any()} for title, lines in of_loop.items()}
     return {title: lines for title, lines in known.items() if lines}
 
 

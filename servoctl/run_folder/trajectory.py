@@ -206,7 +206,7 @@ class Trajectory:
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}
             out["final"] = {"t": self.t[-1]} | final
         if "status" in self.columns:
-            status = self["status"][self._commanded]
+            status = self["status"][self.commanded]
             counts = Counter(status.tolist())  # numpy.unique would import numpy.ma
             out["status_counts"] = {
                 Status.from_code(code).name if 0 <= code < len(Status) else str(code): count
@@ -221,14 +221,14 @@ class Trajectory:
         return dict(plain(out))
 
     @property
-    def _commanded(self) -> Array:
-        """Whether there was a command in each row: on drives the rows go on until the machine rests."""
+    def commanded(self) -> Array:
+        """Whether there was a command in each row: on drives the rows go on when the drives are off."""
         commanded: Array = self.t < self.metadata.get("loop_end", np.inf)
         return commanded
 
     def _evidence(self) -> dict[str, Any]:
         """Extremes of what the law says about its ranks and residuals."""
-        kept, columns = self._commanded, {column for column, _ in EVIDENCE.values()} & set(self.columns)
+        kept, columns = self.commanded, {column for column, _ in EVIDENCE.values()} & set(self.columns)
         found = {column: Figures.of(self.t[kept], self[column][kept]) for column in columns}
         return {key: getattr(found[column], figure) for key, (column, figure) in EVIDENCE.items() if column in found}
 
