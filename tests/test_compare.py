@@ -83,6 +83,20 @@ def test_runs_on_drives_are_drawn_since_their_tasks_began(tmp_path: Path) -> Non
     assert alone.get_xlabel() == "t [s]"
 
 
+def test_errors_of_runs_on_drives_are_drawn_while_their_tasks_run() -> None:
+    """After the stop nobody follows the task: its error would hide that of the task."""
+    run = decaying(1.0)
+    run.columns["stage"] = np.where(T < 1.0, 1, 2)
+    run.columns["violation.place"] = np.where(T < 1.0, run["violation.place"], 50.0)
+    run.metadata["stages"] = ["ramp", "full", "stopping"]
+    (axes,) = overlay({"stopped": run, "simulated": decaying(1.0)}, "violation").axes
+    (stopped,) = (line for line in axes.get_lines() if line.get_gid() == "stopped")
+    assert np.isfinite(stopped.get_ydata()).any() and np.nanmax(stopped.get_ydata()) <= 1.0
+    run.metadata["stages"] = ["zero", "ramp", "stopping"]  # no stage with the task: all of its errors
+    (axes,) = overlay({"stopped": run, "simulated": decaying(1.0)}, "violation").axes
+    assert max(np.nanmax(line.get_ydata()) for line in axes.get_lines() if line.get_gid()) == 50.0
+
+
 def test_runs_of_the_same_name_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     folders = [save(decaying(1.0), tmp_path / place / "run") for place in ("monday", "friday")]
     assert list(load_all(folders)) == ["monday/run", "friday/run"]

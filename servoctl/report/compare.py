@@ -16,6 +16,7 @@ from servoctl.report import SMALL_MULTIPLES, save
 from servoctl.report.panels import ROUND_OFF, leave_out_runaway
 from servoctl.report.source import names_of
 from servoctl.report.style import axis_label, blank, colours, draw_lines, drawing_style, name_all_lines
+from servoctl.report.timing import of_task
 from servoctl.run_folder import load_run
 from servoctl.run_folder.metrics import TASK_METRICS, metric_of
 from servoctl.run_folder.trajectory import Trajectory
@@ -164,7 +165,7 @@ def _of(run: Trajectory, group: str) -> dict[str, Array]:
     if group != "violation":
         return run.group(group)
     rows = set(run.rows)
-    return {name: run.violation(name) for name, of in run.tasks.items() if of and rows.issuperset(of)}
+    return {name: of_task(run, run.violation(name)) for name, of in run.tasks.items() if of and rows.issuperset(of)}
 
 
 def _panels(runs: Mapping[str, Trajectory], group: str) -> tuple[dict[str, dict[str, Array]], int]:
