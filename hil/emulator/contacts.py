@@ -30,6 +30,7 @@ from servoctl.types import Array
 
 RANK_TOLERANCE = 1e-9  # relative singular value below which constraints count as dependent
 ROUNDING = 1e-12  # relative size of rounding errors
+FRESH = 1_000_000  # [ns] age up to which drives that brake share the terms of the machine: the period of their control
 
 Matrices = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 """q, v, t -> mass matrix, rows of all motors (B transposed), rows of the passive constraints."""
@@ -270,8 +271,12 @@ class Loads:
         return float(torques[braking.index(index)])
 
     def _update(self, now: int) -> None:
-        """Takes the terms of this moment, in the metric of the mass matrix, without what the constraints bear."""
-        if self._now == now:
+        """Takes the terms of this moment, in the metric of the mass matrix, without what the constraints bear.
+
+        All drives share them for `FRESH`: on the wall clock, terms for each of six drives in each of its periods take
+        longer than the period.
+        """
+        if 0 <= self._now <= now < self._now + FRESH:
             return
         M, B, A, force = self._terms(now)
         L = _cholesky(M)

@@ -7,11 +7,12 @@ from rigs import RACK, RIGS, lift, play
 
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
+from hil.emulator.contacts import Loads
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError
-from servoctl.types import State
+from servoctl.types import Array, State
 
 
 def axes(coulomb: float = 0.0, viscous: float = 0.0, m: float = 2.0, g: float = 0.0, v: float = 1.0) -> SimulatedPlant:
@@ -114,3 +115,18 @@ def test_braking_raises_a_common_supply_until_it_trips_all_drives_unless_a_resis
     assert play(lift(RACK), supply, "hil.emulation.supply.resistor=20", duration=4).exit_code == 0
     with pytest.raises(ConfigError, match=r"hil.emulation.supply: trip 40 V is not above voltage 48 V"):
         play(lift(RACK), "hil.emulation.supply={trip: 40}")
+
+
+def test_drives_that_brake_share_the_terms_of_a_millisecond() -> None:
+    """Each drive acts at its own times in the period: terms for each of them took longer than the period."""
+    asked: list[int] = []
+
+    def terms(now: int) -> tuple[Array, ...]:
+        asked.append(now)
+        return np.eye(2), np.eye(2), np.zeros((0, 2)), np.zeros(2)
+
+    loads = Loads(terms, lambda now: np.zeros(2))
+    for now in (0, 200_000, 999_999, 1_000_000, 1_500_000):
+        assert loads.torque(now // 200_000 % 2, 3.0, now) == pytest.approx(3.0)
+        assert loads.inertia(0, now) == pytest.approx(1.0)
+    assert asked == [0, 1_000_000]
