@@ -35,6 +35,7 @@ from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import NOISE
+from servoctl.finding import Finding
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.plant import Robot
@@ -243,22 +244,22 @@ def _without_effect(loaded: LoadedConfig) -> list[str]:
 
 def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
     """Warnings about the law at the period of the loop; ConfigError if its gains are unstable at this period."""
-    system, where, own = run.system, loaded.where("hil", "period"), has_unknown_gains(run.system)
+    system, own = run.system, has_unknown_gains(run.system)
     spacing = drives_spacing(loaded, system.model.plant)
     gains = [] if spacing is None else list(task_gains(system, spacing))
-    problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
-    warnings = [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
+    problems = [str(gain.problem) for gain in gains if gain.problem is not None]
+    warnings = [str(gain.warning) for gain in gains if gain.warning is not None]
     try:
         from servoctl.linear.margins_at import held_loops  # a fifth of a second
 
         said = problems if own else warnings
-        said += [f"{where}: law: {loop}" for loop in held_loops(run) if loop.timing.on_drives and not loop.stable]
+        said += [f"law: {loop}" for loop in held_loops(run) if loop.timing.on_drives and not loop.stable]
     except TaskError as error:
         if own:
-            warnings.append(f"{where}: law: whether its own gains are stable at this period is not known ({error})")
+            warnings.append(f"law: whether its own gains are stable at this period is not known ({error})")
     if problems:
-        raise ConfigError(problems)
-    return warnings
+        raise ConfigError([loaded.finding(problem, "hil", "period") for problem in problems])
+    return [str(loaded.finding(warning, "hil", "period")) for warning in warnings]
 
 
 def _check_limits(setup: RigSetup) -> None:
@@ -273,16 +274,17 @@ def _check_limits(setup: RigSetup) -> None:
     for drive, position, step, unit in zip(settings.drives, positions, steps, setup.units, strict=False):
         path, (lower, upper) = ("hil", "drives", order.index(drive.name)), drive.position_limits
         if not lower <= position <= upper:
-            problems.append(
-                f"{loaded.where(*path, 'position_limits')}: {drive.name} is at {position:.4g} {unit} in the start "
-                f"pose, outside {lower:.4g} to {upper:.4g} {unit} (correct the pose or the limits; 'offset' is the "
-                "motor's zero)"
+            what = (
+                f"{drive.name} is at {position:.4g} {unit} in the start pose, outside {lower:.4g} to {upper:.4g} "
+                f"{unit} (correct the pose or the limits; 'offset' is the motor's zero)"
             )
+            problems.append(loaded.finding(what, *path, "position_limits"))
         if step > RUNAWAY * drive.speed_limit:
-            problems.append(
-                f"{loaded.where(*path, 'speed_limit')}: one step of {drive.name} looks like {step:.3g} {unit}/s, and "
-                f"from {RUNAWAY:g} times {drive.speed_limit:g} {unit}/s on the drives go off (raise it, or {finer})"
+            what = (
+                f"one step of {drive.name} looks like {step:.3g} {unit}/s, and from {RUNAWAY:g} times "
+                f"{drive.speed_limit:g} {unit}/s on the drives go off (raise it, or {finer})"
             )
+            problems.append(loaded.finding(what, *path, "speed_limit"))
     if problems:
         raise ConfigError(problems)
 
@@ -452,7 +454,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
 """What the operator should know before a run, in order."""
 
 
-def _with_line(loaded: LoadedConfig, problem: str) -> str:
+def _with_line(loaded: LoadedConfig, problem: str) -> Finding:
     """A problem of a config field, with file and line."""
     field, _, text = problem.partition(": ")
-    return f"{loaded.where(*field.split('.'))}: {text}"
+    return loaded.finding(text, *field.split("."))

@@ -162,9 +162,8 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     values = loaded.config.hil
     problems = Problems(loaded) if problems is None else problems
     if values is None:
-        raise ConfigError(
-            f"{loaded.where('hil')}: missing (it names buses and drives; see configs/coordinated_robots.yaml)"
-        )
+        what = "missing (it names buses and drives; see configs/coordinated_robots.yaml)"
+        raise ConfigError([loaded.finding(what, "hil")])
     buses = {name: bus.keys for name, bus in values.buses.items()}
     drives = [
         _settings(

@@ -272,12 +272,8 @@ class RigSetup:
     @cached_property
     def proof(self) -> ProofPlan:
         """How stage zero tests the drives."""
-        m, period, sensing, friction = (
-            len(self.drives),
-            self.settings.values.period,
-            self.sensing,
-            friction_of(self.plant),
-        )
+        m, period, sensing = len(self.drives), self.settings.values.period, self.sensing
+        friction = friction_of(self.plant)
         _, speeds, torques = self._quanta
         differenced = np.isnan(speeds) | sensing.filtered
         by_positions = bool(differenced.any())

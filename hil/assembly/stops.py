@@ -93,11 +93,12 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
         if fall := _fall_from(setup, state, free):
             number, motion = fall
             names = ", ".join(drives[i].name for i in free)
-            raise ConfigError(
-                f"{setup.loaded.where('hil', 'drives')}: {drives[number].name}: without torque it falls from "
-                f"{in_words(setup, state)}, where {when}: {motion}; without a brake: {names} (set brake: true where "
-                "the motor has one, or keep the machine to poses that hold by themselves)"
+            what = (
+                f"{drives[number].name}: without torque it falls from {in_words(setup, state)}, where {when}: {motion}"
+                f"; without a brake: {names} (set brake: true where the motor has one, or keep the machine to poses "
+                "that hold by themselves)"
             )
+            raise ConfigError([setup.loaded.finding(what, "hil", "drives")])
 
 
 def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> tuple[int, str] | None:
@@ -140,23 +141,23 @@ def check_fall(setup: RigSetup) -> Iterator[str]:
     balance, drives, hold = setup.balance, setup.settings.drives, setup.hold
     if not balance.falls:
         return
-    where = setup.loaded.where("hil", "drives")
     falls = (
         "without torque the machine falls from its start pose "
         f"({balance.coordinate}: {balance.acceleration:.3g} {setup.plant.coordinates[balance.coordinate] or '1'}/s^2)"
     )
+
+    def refused(why: str) -> ConfigError:
+        return ConfigError([setup.loaded.finding(falls + why, "hil", "drives")])
+
     braked = [i for i, drive in enumerate(drives) if drive.brake]
     with_brakes = setup.balance_with(braked)
     if with_brakes.falls:
         free = ", ".join(drive.name for drive in drives if not drive.brake)
         still = f"; with its brakes closed {with_brakes.coordinate} still falls" if braked else ""
-        raise ConfigError(
-            f"{where}: {falls}{still}; without a brake: {free} (set brake: true where the motor has one)"
-            if free
-            else f"{where}: {falls}{still} (no brake can hold it: choose a start pose that holds by itself)"
-        )
+        remedy = f"; without a brake: {free} (set brake: true where the motor has one)"
+        raise refused(still + (remedy if free else " (no brake can hold it: choose a start pose that holds by itself)"))
     if not hold.holds:
-        raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
+        raise refused(", and its motors cannot hold it there (choose another start pose)")
     units = list(setup.plant.actuators.values())
     weak = [
         f"{drive.name} ({torque:.4g} {unit}, torque_limit is {drive.torque_limit:g})"
@@ -164,9 +165,9 @@ def check_fall(setup: RigSetup) -> Iterator[str]:
         if not abs(torque) <= drive.torque_limit
     ]
     if weak:
-        raise ConfigError(
-            f"{where}: {falls}, and holding it there takes more than the limit of {', '.join(weak)} (raise it, or "
-            "choose another start pose)"
+        raise refused(
+            f", and holding it there takes more than the limit of {', '.join(weak)} (raise it, or choose another start "
+            "pose)"
         )
     strongest = int(np.abs(hold.u).argmax())
     unit = units[strongest]
@@ -188,10 +189,11 @@ def refuse_shaking(setup: RigSetup) -> None:
     if longest > spacing.h:
         return
     most = 0.99 * guiding.damping * longest / spacing.h
-    raise ConfigError(
-        f"{loaded.where('hil', 'safety', 'float_damping')}: {guiding.damping:g} 1/s would shake the machine in the "
-        f"hand at a {spacing} (at most {most:.3g} 1/s, or a shorter period)"
+    what = (
+        f"{guiding.damping:g} 1/s would shake the machine in the hand at a {spacing} (at most {most:.3g} 1/s, or a "
+        "shorter period)"
     )
+    raise ConfigError([loaded.finding(what, "hil", "safety", "float_damping")])
 
 
 def in_words(setup: RigSetup, state: State) -> str:

@@ -10,6 +10,7 @@ import pytest
 from hil.assembly.prepare import load
 from hil.bus.open import Word, saying
 from servoctl.config import shipped_configs
+from servoctl.errors import ConfigError
 from tests.faces import exit_code
 
 BELT, SCARA, ROBOTS = "two_mass_spring_drive", "scara_drive", "coordinated_robots"
@@ -144,3 +145,19 @@ def test_encoders_that_contradict_the_start_pose_stop_the_run_before_any_torque(
     assert "start_tolerance 0.005 m" in err
     assert "enabling" not in err
     assert "DID NOT CONFIRM" not in err
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "path"),
+    [
+        (BELT, "hil.drives.F.position_limits=[1, 2]", "hil.drives[0].position_limits"),
+        (BELT, "law.correction.baumgarte={alpha: 900, beta: 900}", "hil.period"),
+        (SCARA, "hil.drives.F4.brake=false", "hil.drives"),
+    ],
+)
+def test_what_a_rig_is_refused_for_at_its_start_has_its_path_and_place(config: str, change: str, path: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(config, [change], "vm")
+    for finding in refused.value.findings:
+        assert (finding.path, finding.severity) == (path, "error") and finding.place
+        assert str(finding).startswith(f"{finding.place}: {path}: ")
