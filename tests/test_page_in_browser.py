@@ -126,6 +126,42 @@ def test_a_drawing_in_space_turns(browser: Any, runs: dict[str, Path], tmp_path:
         found.shot("page_turned")
 
 
+def test_the_floor_and_its_directions_are_in_the_picture(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, [runs["scara"]], tmp_path) as found:
+        corners = (
+            "() => { const { low, high, cell, at } = window.page.scene, [lx, ly, lz] = low, [hx, hy] = high;"
+            " return [[lx, ly, lz], [lx + 1.25 * cell, ly, lz], [lx, ly + 1.25 * cell, lz], [lx, ly, lz + 1.25 * cell],"
+            " [hx, ly, lz], [lx, hy, lz], [hx, hy, lz]].map((p) => at(...p)); }"
+        )
+        seen = np.array(found.page.evaluate(corners))
+        box = found.page.locator("#scene").bounding_box()
+        assert (seen > 4.0).all() and (seen < np.array([box["width"], box["height"]]) - 4.0).all(), seen
+        low, high, cell = (
+            np.array(found.page.evaluate(f"window.page.scene.{name}")) for name in ("low", "high", "cell")
+        )
+        assert ((high - low)[:2] / cell) % 1.0 == pytest.approx([0.0, 0.0], abs=1e-6)  # whole cells
+
+
+def test_a_drive_that_may_be_on_is_in_red_and_a_long_event_ends_in_dots(browser: Any, tmp_path: Path) -> None:
+    said, long = "u: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop", "too many words " * 40
+    events = [
+        {"t": 1.0, "event": "starved", "reaction": "stop", "text": long},
+        {"t": 2.0, "event": "not_confirmed", "reaction": "warn", "text": said},
+    ]
+    t = np.arange(0, 5, 0.01)
+    save(Trajectory({"t": t, "q.x": t, "v.x": 0 * t}, {}, {"events": events, "error": long}), tmp_path / "run")
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        page = found.page
+        assert page.evaluate("[...document.querySelectorAll('.run .bad')].map(e => e.textContent)").count(said) == 1
+        assert page.locator("tr.bad").count() == 2
+        assert page.evaluate("window.page.group.plots[0].spec.marks.map(m => m.colour)") == ["--bad", "--bad"]
+        room = 300.0
+        shown = page.evaluate("x => fitting(window.page.group.plots[0].u.ctx, ...x)", [long, room])
+        width = page.evaluate("x => window.page.group.plots[0].u.ctx.measureText(x).width", shown)
+        assert shown.endswith("…") and long.startswith(shown[:-1]) and 0.9 * room < width <= room
+        assert page.evaluate("x => fitting(window.page.group.plots[0].u.ctx, ...x)", ["short", room]) == "short"
+
+
 def test_several_runs_share_plots_and_table_and_can_be_hidden(
     browser: Any, runs: dict[str, Path], tmp_path: Path
 ) -> None:

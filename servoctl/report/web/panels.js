@@ -291,7 +291,7 @@ function stageBands(runs) {
     .map(([from, to, name]) => ({ from, to, colour: `--band-${name}`, text: name }));
 }
 
-/** Events as vertical lines, stops in red; changes of stage and status, which are bands in most panels, only with `all`. */
+/** Events as vertical lines, stops and drives that may be on in red; changes of stage and status, which are bands in most panels, only with `all`. */
 function marksOf(runs, all = false) {
   const banded = ["stage", "status", "rank", "passive_rank"];
   const marks = new Map();
@@ -299,7 +299,7 @@ function marksOf(runs, all = false) {
     for (const event of run.events.filter(({ event: kind }) => all || !banded.includes(kind)).slice(0, 200)) {
       const key = `${event.t} ${event.event} ${event.reaction} ${run.name}`, before = marks.get(key);
       if (before) before.more++;
-      else marks.set(key, { t: event.t, colour: STOPS.includes(event.reaction) ? "--bad" : "--quiet", more: 0,
+      else marks.set(key, { t: event.t, colour: alarming(event) ? "--bad" : "--quiet", more: 0,
         sentence: eventText(event), run: runs.length > 1 ? ` · ${run.name}` : "" });
     }
   }

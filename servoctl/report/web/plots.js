@@ -295,6 +295,15 @@ function drawLimits(u, { limits = [] }) {
   ctx.restore();
 }
 
+/** The text, or its beginning and "…" if it is wider than that. */
+function fitting(ctx, text, most) {
+  const width = ctx.measureText(text).width;
+  if (width <= most) return text;
+  let length = Math.floor((text.length * most) / width);
+  while (length > 0 && ctx.measureText(`${text.slice(0, length)}…`).width > most) length--;
+  return `${text.slice(0, length)}…`;
+}
+
 /** Draws events as vertical lines; with `labels`, each with its text in the first free lane. */
 function drawMarks(u, { marks = [], labels = false }) {
   const { ctx, bbox } = u, ratio = devicePixelRatio, right = bbox.left + bbox.width;
@@ -305,7 +314,7 @@ function drawMarks(u, { marks = [], labels = false }) {
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
-  for (const { t, colour, text } of marks) {
+  for (const { t, colour, text: whole } of marks) {
     const x = Math.round(u.valToPos(t, "x", true)) + 0.5;
     if (x < bbox.left || x > right) continue;
     ctx.strokeStyle = ctx.fillStyle = colourOf(colour);
@@ -315,6 +324,7 @@ function drawMarks(u, { marks = [], labels = false }) {
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     if (!labels) continue;
+    const text = fitting(ctx, whole, bbox.width - 8 * ratio);
     const width = ctx.measureText(text).width + 8 * ratio;
     const start = x + width > right ? Math.max(bbox.left, x - width) : x;
     const most = Math.floor(bbox.height / (15 * ratio));

@@ -103,6 +103,11 @@ class Scene {
     if (this.space) { // the view includes the floor and the origin
       this.low = this.low.map((low) => Math.min(low, 0));
       this.high = this.high.map((high) => Math.max(high, 0));
+      this.cell = niceStep(Math.max(this.high[0] - this.low[0], this.high[1] - this.low[1]) / 8);
+      for (const k of [0, 1]) { // whole cells of its grid, at whose corner the directions of x, y and z stand
+        this.low[k] = this.cell * Math.floor(this.low[k] / this.cell);
+        this.high[k] = this.cell * Math.ceil(this.high[k] / this.cell);
+      }
     }
     this.extent = Math.max(...this.high.map((high, k) => high - this.low[k])) || 1;
     this.middle = this.low.map((low, k) => (low + this.high[k]) / 2);
@@ -290,12 +295,9 @@ class Scene {
 
   /** Draws the floor with a grid, and the directions of x, y and z, for a mechanism in space. */
   #floor(c) {
-    const [lx, ly, lz] = this.low, [hx, hy] = this.high;
-    const step = niceStep(Math.max(hx - lx, hy - ly) / 8), grid = [];
-    const [x0, x1] = [Math.floor(lx / step), Math.ceil(hx / step)];
-    const [y0, y1] = [Math.floor(ly / step), Math.ceil(hy / step)], z = lz;
-    for (let k = x0; k <= x1; k++) grid.push([[k * step, y0 * step, z], [k * step, y1 * step, z]]);
-    for (let k = y0; k <= y1; k++) grid.push([[x0 * step, k * step, z], [x1 * step, k * step, z]]);
+    const [lx, ly, z] = this.low, [hx, hy] = this.high, step = this.cell, grid = [];
+    for (let k = Math.round(lx / step); k <= Math.round(hx / step); k++) grid.push([[k * step, ly, z], [k * step, hy, z]]);
+    for (let k = Math.round(ly / step); k <= Math.round(hy / step); k++) grid.push([[lx, k * step, z], [hx, k * step, z]]);
     c.lineWidth = 1;
     c.strokeStyle = colourOf("--line");
     c.beginPath();
@@ -308,7 +310,7 @@ class Scene {
     c.textAlign = "center";
     c.textBaseline = "middle";
     c.fillStyle = c.strokeStyle = colourOf("--quiet");
-    const base = [x0 * step, y0 * step, z];
+    const base = [lx, ly, z];
     ["x", "y", "z"].forEach((axis, k) => {
       const tip = [...base], beyond = [...base];
       tip[k] += step;

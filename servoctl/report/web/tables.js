@@ -2,6 +2,7 @@
 // The head of the page, and its tables: metrics, timing, events, config.
 
 const STOPS = ["stop", "disable"]; // reactions that end the motion
+const alarming = ({ event, reaction }) => STOPS.includes(reaction) || event === "not_confirmed"; // a drive that may be on
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
@@ -32,13 +33,14 @@ function headOf(run, r, count) {
   const swatch = count > 1
     ? `<label><input type="checkbox" checked data-run="${escaped(run.name)}"> <svg width="28" height="8" aria-hidden="true"><line x1="0" y1="4" x2="28" y2="4" stroke="currentColor" stroke-width="2" stroke-dasharray="${dash}"/></svg> <b>${escaped(run.name)}</b></label> `
     : "";
-  const notes = [...run.lacks];
+  const notes = [...run.lacks], unconfirmed = run.events.filter(({ event }) => event === "not_confirmed");
+  const said = new Set([...(summary.error ? [summary.error] : []), ...unconfirmed.map(eventText)]);
   if (run.bucket > 1) {
     notes.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows are too many to draw: of every ${run.bucket} rows, the smallest and the largest value are drawn, at the times of the first and the last row`);
   }
   return `<div class="run">${swatch}<span class="badge ${good ? "good" : "bad"}">${escaped(summary.status ?? "status unknown")}</span>
     <span class="quiet">${escaped(facts.join(" · "))}</span>
-    ${summary.error ? `<p class="bad">${escaped(summary.error)}</p>` : ""}
+    ${[...said].map((text) => `<p class="bad">${escaped(text)}</p>`).join("")}
     ${notes.map((note) => `<p class="note">${escaped(note)}</p>`).join("")}</div>`;
 }
 
@@ -154,8 +156,7 @@ function factRows({ summary }) {
 
 function eventTable(run) {
   const rows = run.events.map((event) => {
-    const bad = STOPS.includes(event.reaction);
-    return `<tr class="${bad ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="show this time">${Number(event.t).toFixed(4)} s</button></td>
+    return `<tr class="${alarming(event) ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="show this time">${Number(event.t).toFixed(4)} s</button></td>
       <td>${escaped(event.event ?? "")}</td><td>${escaped(eventText(event))}</td><td>${escaped(event.reaction ?? "")}</td></tr>`;
   });
   return `<table><thead><tr><th>time</th><th>event</th><th>description</th><th>reaction</th></tr></thead><tbody>${rows.join("")}</tbody></table>`;
