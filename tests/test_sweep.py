@@ -327,6 +327,21 @@ def test_the_star_is_on_the_best_run_within_the_bounds_and_rings_are_on_those_le
     assert draw(examined, "rms_violation").axes[0].get_title("right").endswith("left out, beyond a bound of tune")
 
 
+def test_a_run_without_a_value_is_a_square() -> None:
+    """A settling time, of a run that never settles: it was missing in picture and table, without a word."""
+    for varied in ([f"{ALPHA}=2:6:3"], [f"{ALPHA}=2:6:3", f"{X2}=0.9:1.1:2"], [f"{ALPHA}=2:6:9", f"{X2}=0.9:1.1:9"]):
+        found = study(varied, "grid" if varied[0].endswith("3") else "lhs")
+        found.columns["settling_time"][1] = None
+        found.columns["settling_time"][0] = 0.1
+        (axes, *_) = draw(found, "settling_time").axes
+        squares = [line for line in axes.get_lines() if line.get_marker() == "s"]
+        numbers = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in squares])
+        lacking = found.lacks("settling_time")
+        assert lacking[1] and np.array_equal(numbers, found.numbers(ALPHA)[lacking])
+        assert axes.get_title("right").endswith("squares: no value")
+        assert "squares" not in draw(found, "rms_violation").axes[0].get_title("right")
+
+
 def test_random_points_are_scattered_and_three_paths_have_a_panel_each() -> None:
     two = study([f"{ALPHA}=2:6", f"{X2}=0.9:1.1"], "monte-carlo")
     (points,) = draw(two, "max_violation").axes[0].collections

@@ -68,6 +68,17 @@ def test_the_limit_over_two_paths_matches_the_closed_form_and_is_drawn() -> None
     assert [text.get_text() for text in axes.texts] == ["stability limit"]
 
 
+def test_the_limit_is_drawn_on_logarithmic_axes_too() -> None:
+    """Its label cuts a gap into the line as wide as itself: on linear axes up to 3000 that would be the whole line."""
+    run = sc.load("two_mass_spring_off", ["run.duration=0.1", "run.period=0.01"], engine="vm")
+    varies = read_varies([f"{ALPHA}=1:3000:3:log", "law.correction.baumgarte.beta=1:3000:3:log"], run)
+    (axes, _) = draw(sweep(run, varies, points_of(varies)), "rms_violation").axes
+    (line,) = [drawn for drawn in axes.collections if hasattr(drawn, "allsegs")]
+    corners = np.concatenate([path.vertices for path in line.get_paths()])  # without the gap
+    assert corners.min(axis=0) == pytest.approx([1.0, 1.0]) and corners[:, 0].max() == pytest.approx(100.0, rel=0.01)
+    assert corners[:, 1].max() > 90.0 and len(corners) > 60
+
+
 def test_a_limit_that_depends_on_one_of_two_paths_is_a_straight_line() -> None:
     run = sc.load("two_mass_spring", [*SHORT, CRITICAL, "run.period=0.02"], engine="vm")
     varies = read_varies(["plant.parameters.m1=1:2:2", f"{PERIOD}=0.02:0.08:4"], run)

@@ -238,6 +238,8 @@ def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
     say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
     _say_best_runs(study, metric)
+    if lacking := int(study.lacks(metric).sum()):
+        say(f"\nno value of {metric}: {counted(lacking, 'run')}")
     limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
     for i, (name, path, values) in enumerate(limits):
         say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")

@@ -198,6 +198,11 @@ class Study:
         order = np.argsort(-values if greatest_is_best(metric) else values, kind="stable")
         return [int(i) for i in order if self.done[i] and np.isfinite(values[i])]
 
+    def lacks(self, metric: str) -> Array:
+        """Whether each run reached its end and does not have this metric, shape (runs,)."""
+        lacks: Array = self.done & ~np.isfinite(self.numbers(metric))
+        return lacks
+
     def examined(self, within: Sequence[int], figures: Mapping[int, Mapping[str, float]]) -> "Study":
         """The study with a column for each stability figure; None where a run was not examined.
 

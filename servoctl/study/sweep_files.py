@@ -1,7 +1,8 @@
 """The folder of a sweep: the config, the table of all runs, the picture, the summary.
 
 In the picture a star marks the best run, rings mark runs that were left out in its search, because they are beyond a
-bound of `tune`, crosses mark runs that failed or were refused; a line marks the stability limit of the gains.
+bound of `tune`, crosses mark runs that failed or were refused, squares those that have no value, such as a settling
+time of a run that never settles; a line marks the stability limit of the gains.
 """
 
 from pathlib import Path
@@ -64,14 +65,14 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
         drawn = axes.pcolormesh(_edges(first), _edges(second), np.ma.masked_invalid(cells), **shades)
     else:
         drawn = axes.scatter(x[known], y[known], c=values[known], s=22, **shades)
-    failed = ~study.done
-    axes.plot(x[failed], y[failed], "x", color=PALETTE[1], markersize=5)
-    for limit in study.limits:
-        _draw_limit(axes, study, limit)
+    for runs, look in _without_value(study, metric):
+        axes.plot(x[runs], y[runs], **look)
     if first.log:
         log_scale(axes)
     if second.log:
         log_scale(axes, "y")
+    for limit in study.limits:  # on the axes' final scales, since its label cuts a gap of its own width into the line
+        _draw_limit(axes, study, limit)
     axes.set_xlabel(_label(study, study.paths[0]), parse_math=False)
     axes.set_ylabel(_label(study, study.paths[1]), parse_math=False)
     _mark_best(axes, study, metric, x, y)
@@ -95,8 +96,9 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
     show_scale(axes, scale_of(values))
     if any(vary.log for vary in study.varies if vary.path == path):
         log_scale(axes)
-    for failed in x[~study.done]:
-        axes.plot(failed, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
+    for runs, look in _without_value(study, metric):
+        for number in x[runs]:
+            axes.plot(number, 0.02, transform=axes.get_xaxis_transform(), **look)
     lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]
     for row, (name, crossing) in enumerate(lines):
         axes.axvline(crossing, color=INK, linewidth=1.2)
@@ -107,17 +109,24 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
     axes.set_ylabel(_label(study, metric), color=QUIET, parse_math=False)
 
 
+def _without_value(study: Study, metric: str) -> list[tuple[Array, dict[str, Any]]]:
+    """The runs that failed, and those that lack the metric, each with its marker."""
+    failed = {"marker": "x", "color": PALETTE[1], "markersize": 5, "linestyle": "none"}
+    return [(~study.done, failed), (study.lacks(metric), failed | {"marker": "s", "color": QUIET, "fillstyle": "none"})]
+
+
 def _label(study: Study, name: str) -> str:
     """A path or a metric in words, with its unit."""
     return axis_title(name, study.units.get(name, ""))
 
 
 def _mark_best(axes: "Axes", study: Study, metric: str, x: Array, y: Array) -> None:
-    beyond = list(study.beyond)
+    beyond, said = list(study.beyond), []
     for best in (study.within or study.ranking(metric))[:1]:
         axes.plot(x[best], y[best], "*", color=PALETTE[4], markersize=13)
-        rings = "; rings: left out, beyond a bound of tune" if beyond else ""
-        axes.set_title(f"star: best run{rings}", loc="right", fontsize=8, fontweight="normal", color=QUIET)
+        said = ["star: best run", *(["rings: left out, beyond a bound of tune"] if beyond else [])]
+    said += ["squares: no value"] if study.lacks(metric).any() else []
+    axes.set_title("; ".join(said), loc="right", fontsize=8, fontweight="normal", color=QUIET)
     axes.plot(x[beyond], y[beyond], "o", color=PALETTE[4], markersize=5, fillstyle="none")
 
 
