@@ -63,6 +63,8 @@ def identify(
     if result.findings:
         say("next: mend `log` of the config as the findings say, and identify again")
         return
+    if result.objection is not None:
+        return
     over = [f"--set-file {quote(str(folder / name))}" for name in (IDENTIFIED, MACHINE) if name in files]
     say(f"next: servoctl run {quote(config or str(runs[0] / CONFIG))} {' '.join(over)}")
 

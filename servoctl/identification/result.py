@@ -218,12 +218,14 @@ class Identification:
     def good(self) -> bool:
         """Whether the values should be used."""
         share = self.validation_rms / self.torque_rms
-        return (
-            not self.findings
-            and self.unphysical is None
-            and share < USABLE
-            and self.validation_rms < self.torque_rms_before
-        )
+        return not self.findings and self.objection is None and share < USABLE
+
+    @property
+    def objection(self) -> str | None:
+        """Why the values should not be used, not even as the better ones; None: they may be."""
+        if self.unphysical is None and self.validation_rms >= self.torque_rms_before:
+            return "the values before explain the torque as well"
+        return self.unphysical
 
     @property
     def verdict(self) -> str:
@@ -233,10 +235,8 @@ class Identification:
         if self.findings:
             named = "; ".join(f"{kind} of {where}" for kind, where, _ in self.finding_groups)
             return f"do not use them until the log is mended: {named}; mended, {figures}"
-        if self.unphysical is not None:
-            return f"do not use them: {self.unphysical}; {figures}"
-        if self.validation_rms >= self.torque_rms_before:
-            return f"do not use them: the values before explain the torque as well; {figures}"
+        if self.objection is not None:
+            return f"do not use them: {self.objection}; {figures}"
         if share >= 100.0 * USABLE:
             return (
                 f"poor: {figures}; the machine does something that its model lacks (elasticity, cables, other friction)"

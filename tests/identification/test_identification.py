@@ -20,6 +20,7 @@ from servoctl.errors import ConfigError, PlantError
 from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.fit import fit
 from servoctl.identification.log import Log, read_logs
+from servoctl.identification.result import Identification
 from servoctl.identification.rows import bandwidth, cutoff_of, decimated
 from servoctl.identification.selection import select
 from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
@@ -400,6 +401,17 @@ def test_a_bad_log_is_refused_by_name_and_nothing_is_written(
     assert main(["identify", str(log), "--classes", str(arm_log.parent), "--out", str(out)]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_values_that_should_not_be_used_have_no_next_command(
+    arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Identification, "torque_rms_before", 1e-9)  # as if the values before explained all
+    with pytest.raises(SystemExit):
+        main(["identify", str(arm_log), "--classes", str(arm_log.parent), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert "do not use them: the values before explain the torque as well" in said
+    assert "written to" in said and "next:" not in said
 
 
 WHEEL = """<robot name="wheel"><link name="ground"/><link name="wheel"><inertial><mass value="1"/>
