@@ -77,6 +77,9 @@ def test_run_prints_tables_with_units_and_the_next_command(command: Servoctl, tm
     assert "task reachable at all times" in done.stdout and "rank" not in done.stdout
     weak = command("run", "cart.yaml", "--out", "weak", "--set", "law.limits={F: 0.01}").stdout
     assert "rank 1, residual at most " in weak and "reachable" not in weak
+    second = "task=[{name: a, holonomic: x}, {name: b, holonomic: x - 0.1*t**2, priority: 2}]"
+    both = command("run", "cart.yaml", "--out", "both", "--set", second, "--engine", "vm").stdout
+    assert "task of priority 1 reachable at all times; given up in part: b\n" in both, both
     assert done.stdout.endswith("written to first; next: servoctl report first\n")
     assert {"config.yaml", "summary.json", "trajectory.parquet"} <= {
         path.name for path in (tmp_path / "first").iterdir()
