@@ -162,9 +162,10 @@ def bus_states(healths: Mapping[str, Health]) -> dict[str, dict[str, Any]]:
 def bus_loads(run: Trajectory, buses: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float, float]]:
     """Bus -> its mean load in the loop, that of the loop's busiest window, and of the busiest one before the loop.
 
-    With the most stuff bits there can be. A run that ended before its first tick has none.
+    With the most stuff bits there can be. The loop begins when the drives are enabled; a run that
+    ended before has none.
     """
-    times = run.t[run["stage"] != Phase.OVER.number]
+    times = run.t[~np.isin(run["stage"], [phase.number for phase in (Phase.WAITING, Phase.ENABLING, Phase.OVER)])]
     if not len(times):
         return {}
     counts, loads = run.metadata.get("bus_bits", {}), {}

@@ -11,6 +11,9 @@ from hil.bus.load import BusLoad, BusRates, FrameTraffic, frame_bits, worst_load
 from hil.frame import BRS, EXTENDED, FD, REMOTE, SENT, Frame
 from hil.recorder.files import MOST, BusBits
 from hil.recorder.memory import FRAME
+from hil.safety.plan import Phase
+from hil.session.reporter import bus_loads
+from servoctl.run_folder.trajectory import Trajectory
 
 # Bits of one cycle of six axes: worst case of every frame, summed by hand (55 + 10 s, extended 80 + 10 s).
 CYCLES = [
@@ -108,6 +111,20 @@ def test_a_long_run_has_longer_windows_and_loses_no_bit() -> None:
     said = bits.as_dict()
     assert len(said["bits"][0]) <= MOST and np.sum(said["bits"]) == 3000 * 135
     assert said["window"] == 0.02 * 2**7
+
+
+def test_frames_that_enable_the_drives_are_not_the_loop() -> None:
+    """Else the end of a run said 77 %, where `check` and its start had said at most 68 %."""
+    t = np.arange(0.2, 0.4, 0.01)
+    stage = np.where(t < 0.255, Phase.ENABLING.number, Phase.ZERO.number)
+    stage[-3:] = Phase.OVER.number
+    bits = np.full(20, 0.6 * 0.02 * 1e6)
+    bits[5], bits[12] = 1.02 * 0.02 * 1e6, 0.77 * 0.02 * 1e6
+    columns = {"t": t, "stage": stage.astype(float)}
+    run = Trajectory(columns, {}, {"bus_bits": {"window": 0.02, "bits": [bits.tolist()]}})
+    assert bus_loads(run, {"main": {"bitrate": 1_000_000}})["main"] == pytest.approx((0.6, 0.6, 1.02))
+    stage[:] = Phase.ENABLING.number
+    assert bus_loads(Trajectory({"t": t, "stage": stage.astype(float)}, {}, run.metadata), {"main": {}}) == {}
 
 
 def test_bits_at_the_data_bit_rate_are_counted_apart() -> None:
