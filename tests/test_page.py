@@ -17,6 +17,7 @@ from servoctl.report.page import page, write
 from servoctl.report.source import READ, Blob, Thinner, bucket, read, thinned
 from servoctl.run_folder import RunFolder, load_run, save
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.types import Status
 from tests.faces import on_drives
 
 
@@ -58,7 +59,7 @@ def test_the_page_holds_the_numbers_of_the_run_at_three_instants(
     for i in (0, len(run) // 2, len(run) - 1):
         assert decoded(columns["t"], numbers)[i] == run.t[i]
         for column in wanted:  # single precision; ages of drives that are off are left out
-            value = run[column][i] if run.commanded[i] or not column.startswith("age.") else np.nan
+            value = run[column][i] if run.in_loop[i] or not column.startswith("age.") else np.nan
             np.testing.assert_equal(decoded(columns[column], numbers)[i], np.float32(value))
 
 
@@ -132,6 +133,28 @@ def test_a_blob_returns_the_arrays_that_were_added() -> None:
     assert all(place["at"] % 8 == 0 for place in places)
     for place, x in zip(places, [*arrays, np.array([1, 2, 3])], strict=True):
         np.testing.assert_array_equal(decoded(place, blob.text()), x)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_rows_without_a_command_say_nothing_about_the_law(calibrated: bool, tmp_path: Path) -> None:
+    """In a calibration, and when the drives are off at the end, their status is NON_FINITE and their rank is 0."""
+    t = np.arange(10) * 0.1
+    lawless = np.full(10, True) if calibrated else t > 0.65
+    law = {"rank": np.where(lawless, 0, 2), "status": np.where(lawless, Status.NON_FINITE.code, Status.OK.code)}
+    law |= {"residual": np.where(lawless, np.nan, 1e-15), "age.F": np.full(10, 1e-3)}
+    run = Trajectory(
+        {"t": t, "q.x": t, "v.x": t} | law, {}, {"stage": "calibrate"} if calibrated else {"loop_end": 0.7}
+    )
+    summary = run.summary()
+    assert summary["status_counts"] == ({} if calibrated else {"OK": 7})
+    assert summary["rank_min"] == (None if calibrated else 2)
+    save(run, tmp_path / "run")
+    data, numbers = content(write([tmp_path / "run"], tmp_path / "report.html"))
+    columns = data["runs"][0]["columns"]
+    assert ({"rank", "status", "residual"} & set(columns)) == (set() if calibrated else {"rank", "status", "residual"})
+    assert np.isfinite(decoded(columns["age.F"], numbers)).sum() == (10 if calibrated else 7)
+    if not calibrated:
+        np.testing.assert_array_equal(decoded(columns["status"], numbers), np.where(lawless, np.nan, Status.OK.code))
 
 
 def test_a_minute_on_drives_stays_below_5_megabytes(tmp_path: Path) -> None:

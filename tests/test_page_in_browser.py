@@ -146,7 +146,7 @@ def test_a_drive_that_may_be_on_is_in_red_and_a_long_event_ends_in_dots(browser:
     said, long = "u: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop", "too many words " * 40
     events = [
         {"t": 1.0, "event": "starved", "reaction": "stop", "text": long},
-        {"t": 2.0, "event": "not_confirmed", "reaction": "warn", "text": said},
+        {"t": 6.0, "event": "not_confirmed", "reaction": "warn", "text": said},  # after the last row, at 4.99 s
     ]
     t = np.arange(0, 5, 0.01)
     save(Trajectory({"t": t, "q.x": t, "v.x": 0 * t}, {}, {"events": events, "error": long}), tmp_path / "run")
@@ -155,6 +155,7 @@ def test_a_drive_that_may_be_on_is_in_red_and_a_long_event_ends_in_dots(browser:
         assert page.evaluate("[...document.querySelectorAll('.run .bad')].map(e => e.textContent)").count(said) == 1
         assert page.locator("tr.bad").count() == 2
         assert page.evaluate("window.page.group.plots[0].spec.marks.map(m => m.colour)") == ["--bad", "--bad"]
+        assert page.evaluate("window.page.group.plots[0].spec.marks.map(m => m.t)") == [1.0, t[-1]]
         room = 300.0
         shown = page.evaluate("x => fitting(window.page.group.plots[0].u.ctx, ...x)", [long, room])
         width = page.evaluate("x => window.page.group.plots[0].u.ctx.measureText(x).width", shown)

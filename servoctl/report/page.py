@@ -91,6 +91,10 @@ def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
     run = source.trajectory
     points = int(np.clip(share // max(len(run.columns), 1), 200, POINTS))
     shown = {name: x for name, x in run.columns.items() if not name.startswith("violation_rate.")}
+    for name in {"rank", "passive_rank", "residual", "pivot_min", "status"} & set(shown):
+        shown[name] = np.where(run.commanded, shown[name], np.nan)  # of the law, where there was one
+        if not np.isfinite(shown[name]).any():
+            del shown[name]
     for row, curve in funnel_curves(run).items():
         shown |= {f"funnel.{row}": curve.beta, f"funnel_width.{row}": curve.width}
     columns = {name: blob.add(thinned(x, points, ends=name == "t"), double=name == "t") for name, x in shown.items()}

@@ -74,7 +74,7 @@ def timing_groups(trajectory: Trajectory) -> dict[str, dict[str, Array]]:
     late = {"lateness": trajectory["lateness"]} if "lateness" in trajectory.columns else {}
     groups = {"Lateness": late, "Age of the samples": trajectory.group("age")}
     of_loop = {
-        title: {name: np.where(trajectory.commanded, x, np.nan) for name, x in lines.items()}
+        title: {name: np.where(trajectory.in_loop, x, np.nan) for name, x in lines.items()}
         for title, lines in groups.items()
     }
     known = {title: {name: x for name, x in lines.items() if np.isfinite(x).any()} for title, lines in of_loop.items()}

@@ -221,10 +221,15 @@ class Trajectory:
         return dict(plain(out))
 
     @property
+    def in_loop(self) -> Array:
+        """Whether each row is of the loop: on drives the rows go on when the drives are off."""
+        in_loop: Array = self.t < self.metadata.get("loop_end", np.inf)
+        return in_loop
+
+    @property
     def commanded(self) -> Array:
-        """Whether there was a command in each row: on drives the rows go on when the drives are off."""
-        commanded: Array = self.t < self.metadata.get("loop_end", np.inf)
-        return commanded
+        """Whether the law was evaluated in each row: in a calibration there is none."""
+        return self.in_loop & (self.metadata.get("stage") != "calibrate")
 
     def _evidence(self) -> dict[str, Any]:
         """Extremes of what the law says about its ranks and residuals."""

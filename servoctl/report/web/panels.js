@@ -171,7 +171,7 @@ function floored(tables, floor) {
 function evidence(box, group, runs, { floor, statuses }) {
   const bands = [...stageBands(runs), ...(runs.length === 1 ? statusBands(runs[0], statuses) : [])];
   const single = (names) => (run) => names.filter((name) => name in run.columns).map((name) => [name.replace("_", " "), run.columns[name]]);
-  const met = [...new Set(runs.flatMap((run) => [...(run.columns.status ?? [])]))].sort((a, b) => a - b);
+  const met = [...new Set(runs.flatMap((run) => [...(run.columns.status ?? [])].filter(Number.isFinite)))].sort((a, b) => a - b);
   const sentences = met.map((code) => (statuses[code] ?? [`status ${code}`, ""]).join(": ") + (met.length === 1 ? ", all the time" : ""));
   const ranks = overlay(runs, single(["rank", "passive_rank"]), { step: true });
   if (ranks.lines.length) {
@@ -296,10 +296,11 @@ function marksOf(runs, all = false) {
   const banded = ["stage", "status", "rank", "passive_rank"];
   const marks = new Map();
   for (const run of runs) {
+    const end = run.columns.t?.[run.columns.t.length - 1] ?? Infinity; // an event after the last row stands at the end
     for (const event of run.events.filter(({ event: kind }) => all || !banded.includes(kind)).slice(0, 200)) {
       const key = `${event.t} ${event.event} ${event.reaction} ${run.name}`, before = marks.get(key);
       if (before) before.more++;
-      else marks.set(key, { t: event.t, colour: alarming(event) ? "--bad" : "--quiet", more: 0,
+      else marks.set(key, { t: Math.min(event.t, end), colour: alarming(event) ? "--bad" : "--quiet", more: 0,
         sentence: eventText(event), run: runs.length > 1 ? ` · ${run.name}` : "" });
     }
   }
