@@ -301,6 +301,19 @@ def test_timing_counts_every_tick_and_marks_every_event(tmp_path):
     assert "None" not in texts(drawn)
 
 
+def test_a_machine_at_rest_stands_on_no_supports():
+    """Every joint and every corner was drawn as one, in shadow for example."""
+
+    def supports(run):
+        (axes,) = figure(run, "path").axes
+        return sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == 6)
+
+    run = two_arms()
+    assert supports(run) == 2  # the feet of the arms
+    run.drawing.update({name: x[:1].repeat(len(x), axis=0) for name, x in run.drawing.items() if name != "t"})
+    assert supports(run) == 0
+
+
 def test_ages_of_drives_that_are_off_at_the_end_do_not_count():
     run = on_drives()
     run.columns["age.axle1"] = np.where(run.t < 2.0, 1e-3, run.t - 2.0)

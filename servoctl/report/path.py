@@ -170,11 +170,13 @@ def _beside(axes: "Axes", line: int, text: str, colour: str) -> None:
 
 
 def draw_stands(axes: "Axes", lines: list[Array]) -> None:
-    """Draws a small support under every point that never moves."""
+    """Draws a small support under every point that never moves; none if nothing does: the machine is at rest."""
     reach = max(float(np.max(np.abs(points))) for points in lines)
-    for points in lines:
-        still = np.max(np.ptp(points, axis=0), axis=-1) <= 1e-9 * reach
-        axes.plot(*points[0, still].T, marker=6, linestyle="", color=INK, markersize=9, zorder=2.5)
+    still = [np.max(np.ptp(points, axis=0), axis=-1) <= 1e-9 * reach for points in lines]
+    if all(rests.all() for rests in still):
+        return
+    for points, rests in zip(lines, still, strict=True):
+        axes.plot(*points[0, rests].T, marker=6, linestyle="", color=INK, markersize=9, zorder=2.5)
 
 
 def _draw_directions(axes: "Axes", matrix: Array, paper: dict[str, Array]) -> None:

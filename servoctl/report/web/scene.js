@@ -365,11 +365,13 @@ class Scene {
   }
 }
 
-/** The points of polylines that never move. */
+/** The points of polylines that never move; none if nothing does, since a machine at rest shows no supports. */
 function groundOf(lines, extent) {
   const still = [];
+  let all = 0;
   for (const { x, shape: [frames, count, d] } of lines) {
     for (let k = 0; k < count && count > 1; k++) {
+      all++;
       const travel = Array.from({ length: d }, (_, axis) => {
         let [low, high] = [Infinity, -Infinity];
         for (let i = 0; i < frames; i++) {
@@ -383,7 +385,7 @@ function groundOf(lines, extent) {
       if (Math.max(...travel) <= 1e-5 * extent && frames > 1) still.push(point);
     }
   }
-  return still;
+  return still.length < all ? still : [];
 }
 
 /** The least of 1, 2, 5 times a power of ten that is at least x. */
