@@ -391,6 +391,7 @@ def test_the_command_prints_share_and_margin_with_their_bounds_and_its_whole_tim
     with pytest.raises(SystemExit):
         main([*words, "6"])
     said = capsys.readouterr().out
+    assert re.search(r"^masses: 6 trials, 3 runs each, ", said, re.MULTILINE), said
     assert re.search(r"gain_share \(at most 40\) +% +10 +\d", said), said
     assert re.search(r"gain_margin \(at least 2\) +10 +\d", said), said
     assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said

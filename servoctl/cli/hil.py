@@ -263,9 +263,10 @@ def replay(
     tolerance: Annotated[
         float | None,
         typer.Option(
+            metavar="X",
             min=0.0,
             help="Allowed difference, relative to the largest |u| of each actuator.",
-            show_default="0 (equal to the bit) on the engine of the run; 1e-9 on another",
+            show_default="0, equal to the bit, on the engine of the run; 1e-9 on another",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -290,12 +291,13 @@ def replay(
 
 
 def _say_result(result: "Replay") -> None:
-    skipped = f" ({result.skipped} more rows did not use the law)" if result.skipped else ""
+    skipped = f" ({counted(result.skipped, 'more row')} did not use the law)" if result.skipped else ""
     engine = f"engine {result.engine}"
     if result.engine != result.logged_engine:
         engine += f", the run used {result.logged_engine}"
     measure = f"within {result.tolerance:g} of the largest |u|" if result.tolerance else "to the bit"
-    comparison = f"{result.differing} rows differ" if result.differing else "all rows are equal"
+    verb = "differs" if result.differing == 1 else "differ"
+    comparison = f"{counted(result.differing, 'row')} {verb}" if result.differing else "all rows are equal"
     say(f"{result.rows} rows compared{skipped}; {engine}; {comparison}, {measure}")
     if result.missing:
         say(

@@ -236,7 +236,7 @@ def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
     part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
     rate = "" if speed is None else f", {speed:.3g} runs per second"
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
-    say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
+    say(f"{study.name}: {counted(runs, 'run')}{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
     _say_best_runs(study, metric)
     if lacking := int(study.lacks(metric).sum()):
         say(f"\nno value of {metric}: {counted(lacking, 'run')}")
@@ -288,10 +288,10 @@ def _say_tuning(tuning: "Tuning", summary: dict[str, Any], phases: Phases) -> No
 def _headline(tuning: "Tuning", total: float) -> str:
     counts = [f"{count} {status}" for status, count in tuning.counts().items() if count and status != "done"]
     planned = "" if tuning.status == "done" else f" of {tuning.problem.tune.trials}, {tuning.status}"
-    several = f"{len(tuning.problem.scenarios) + len(tuning.problem.tune.sensitivity)} runs each, "
+    several = f"{counted(len(tuning.problem.scenarios) + len(tuning.problem.tune.sensitivity), 'run')} each, "
     engine = f" by engine {tuning.engine}" if tuning.engine else ""
     return (
-        f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
+        f"{tuning.problem.run.name}: {counted(len(tuning.trials), 'trial')}{planned}, {several}"
         f"{', '.join([*counts, '']) if counts else ''}in {total:.3g} s{engine}"
     )
 

@@ -160,7 +160,7 @@ def test_the_command_ends_with_0_if_equal_and_4_if_different(
         main(words)
     assert end.value.code == 4
     said = capsys.readouterr().out.splitlines()
-    assert said[1] == "11 rows compared; engine vm; 1 rows differ, to the bit"
+    assert said[1] == "11 rows compared; engine vm; 1 row differs, to the bit"
     assert said[4] == "F      N                      1"
     assert said[-1].startswith("first difference in row 3, t = 0.03 s: F was ")
     with pytest.raises(SystemExit) as end:

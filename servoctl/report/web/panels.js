@@ -101,7 +101,7 @@ function inputs(box, group, runs) {
     const far = values.filter((value) => !near.includes(value) && !near.includes(-value));
     const sideOf = (value) => limits.find((limit) => limit.value === value).side;
     const drawnLimits = alike ? near.map((value) => ({ value, side: sideOf(value) })) : limits.filter((limit) => limit.near);
-    const list = (some) => some.map((x) => shown(x)).join(" and ");
+    const list = (some) => some.map((x) => shown(x)).join(some.length > 2 ? ", " : " and ");
     if (near.length) notes.push(`hatched: ${alike ? `limits ${list(near)}` : "limits in the colour of their input"}`);
     if (far.length) notes.push(`limits far from the inputs: ${list(far)}`);
     return { limits: drawnLimits, notes };
