@@ -356,8 +356,9 @@ def _coarse_torques(setup: RigSetup) -> Iterator[str]:
         worst = int(np.argmax(held))
         if held[worst] > tolerance:
             drive, unit = setup.drives[worst].settings.name, setup.model.row_units[1].get(row.name, "")
+            torque = f"{steps[worst] / 2:.3g} {dict(setup.model.plant.actuators)[drive]}".rstrip()
             yield (
-                f"task {row.name}: half a step of the torque of {drive}, {steps[worst] / 2:.3g}, holds it off by up to "
+                f"task {row.name}: half a step of the torque of {drive}, {torque}, holds it off by up to "
                 f"{held[worst]:.3g} {unit}".rstrip()
                 + f", beyond engage_tolerance {tolerance:g} (a drive with finer "
                 "torques, higher gains, or the inertia of its rotor in plant.armature)"

@@ -197,9 +197,9 @@ def refuse_shaking(setup: RigSetup) -> None:
 
 
 def in_words(setup: RigSetup, state: State) -> str:
-    """The pose of a state."""
+    """The pose of a state, without its rounding."""
     coordinates = setup.plant.coordinates
-    values = zip(coordinates, state.q.tolist(), coordinates.values(), strict=True)
+    values = zip(coordinates, (np.round(state.q, 12) + 0.0).tolist(), coordinates.values(), strict=True)
     return ", ".join(f"{name} = {value:.4g} {unit or '1'}" for name, value, unit in values)
 
 

@@ -135,7 +135,7 @@ def test_limits_beyond_those_of_the_file_of_a_robot_are_named() -> None:
 def test_a_row_that_steps_of_torque_hold_off_is_named_with_the_error_that_its_correction_leaves() -> None:
     """Half a step of joint6 turns the last link, of 1.296e-4 kg m^2 by its file, against (15/s)^2."""
     (note,) = [note for note in load("arm_on_drives", engine="vm").notes if "half a step" in note]
-    assert "task tool.rz: half a step of the torque of joint6, 0.003, " in note
+    assert "task tool.rz: half a step of the torque of joint6, 0.003 N m, " in note
     assert f"holds it off by up to {0.003 / 1.296e-4 / 15**2:.3g} rad, beyond engage_tolerance 0.01" in note
     rotor = load("arm_on_drives", ["plant.armature.joint6=0.02"], "vm")
     assert not any("half a step" in note for note in rotor.notes)

@@ -175,3 +175,9 @@ def test_every_shipped_config_on_drives_passes_check(config: str, capsys: pytest
         main(["check", config])
     assert ended.value.code == 0, capsys.readouterr().err
     assert "stop of" in capsys.readouterr().out
+
+
+def test_a_pose_is_named_without_its_rounding() -> None:
+    """The object of two robots stays level: theta3 was 3.223e-18 rad."""
+    drops = describe_drops(load("coordinated_robots_moteus", engine="vm"))
+    assert len(drops) == 6 and all("theta3 = 0 rad" in said for said in drops), drops
