@@ -148,9 +148,9 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
     sound = set(counts) <= {"OK"} and summary["status"] == "done"
     lines = []
     if summary.get("rank_min") and sound:
-        wishes = [task for task, most in summary.get("given_up", {}).items() if (most or 0.0) >= ROUND_OFF]
-        reached = f"task of priority 1 reachable at all times; given up in part: {', '.join(wishes)}"
-        lines.append(reached if wishes else "task reachable at all times")
+        missed = [task for task, most in summary.get("given_up", {}).items() if (most or 0.0) >= ROUND_OFF]
+        reached = f"task of priority 1 reachable at all times; given up in part: {', '.join(missed)}"
+        lines.append(reached if missed else "task reachable at all times")
     if summary.get("rank_min") is not None and not sound:
         low, high = summary["rank_min"], summary["rank_max"]
         rank = f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -71,17 +71,18 @@ def _read(path: Path, keep: Keep) -> tuple[dict[str, Array], dict[str, Any], dic
     try:
         schema, column = _of_parquet(path) if path.name == TABLE else _of_stream(path)
         for name in schema.names:
-            if (kept := keep(name, from_arrow(column(name)))) is not None:
+            values = from_arrow(column(name))
+            if values.dtype.kind not in "iuf":
+                what = f"column {name}: expected numbers, got {values.dtype}"
+                raise RunFolderError(f"{path}: {what} (restore it from a copy, or run again)")
+            if (kept := keep(name, values)) is not None:
                 columns[name] = kept
+    except RunFolderError:
+        raise
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         has_stream = path.name == TABLE and path.with_name(STREAM).exists()
         remedy = f"delete it to load {STREAM} instead" if has_stream else "restore it from a copy, or run again"
         raise RunFolderError(f"{path}: is damaged: {str(error).splitlines()[0]} ({remedy})") from error
-    for name, values in columns.items():
-        if values.dtype.kind not in "iuf":
-            raise RunFolderError(
-                f"{path}: column {name}: expected numbers, got {values.dtype} (restore it from a copy, or run again)"
-            )
     if columns and "t" not in columns:
         raise RunFolderError(f"{path}: column t is missing (restore it from a copy, or run again)")
     parts = schema.metadata or {}
