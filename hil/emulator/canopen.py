@@ -63,8 +63,11 @@ class CanOpenNode(EmulatedNode):
     def reset(self) -> None:
         """Called on a reset of the node, not of its communication alone."""
 
-    def measure(self) -> None:
-        """Updates all measured objects; an invalid measurement leaves them: there is no NaN."""
+    def measure(self, everything: bool = True) -> None:
+        """Updates all measured objects, or position and velocity alone, which most frames carry.
+
+        An invalid measurement leaves them: there is no NaN.
+        """
         position, velocity = self.encoder.read(self.world.now)
         if polarity := self.values.get(POLARITY):
             position = -position if polarity & objects.TURNED_POSITION else position
@@ -211,7 +214,7 @@ class CanOpenNode(EmulatedNode):
                 pdo.counter = 0
                 due.append(pdo)
         if due:
-            self.measure()
+            self.measure(any([pdo.more for pdo in due]))
         for pdo in due:
             self.send(pdo.identity, pdo.packed(self.values))
         told = False

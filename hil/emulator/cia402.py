@@ -133,9 +133,10 @@ class CiA402(CanOpenNode, EmulatedDrive):
             self.emergency(0, 0)
             self._enter(Cia402State.SWITCH_ON_DISABLED)
 
-    def measure(self) -> None:
-        """Updates position, velocity, torque, gauges and statusword."""
+    def measure(self, everything: bool = True) -> None:
         super().measure()
+        if not everything:
+            return
         values = self.values
         share = self.motor.torque() / self.torque_table / self._rated if self.motor.enabled else 0.0
         values[0x6079, 0] = round(1000 * self.voltage(48.0))

@@ -123,6 +123,7 @@ class Pdo:
         self.size = self._form.size  # bytes of the frame
         self.unpack = self._form.unpack_from  # bytes of the frame, or more -> values
         self.valid = not identity & INVALID and bool(self.keys)  # whether it is on
+        self.more = not {POSITION, VELOCITY}.issuperset(self.keys)  # whether it carries other objects
         self.counter = 0
         self.pending: bytes | None = None
 

@@ -69,6 +69,7 @@ class Station:
         self.ids = ids  # keys of the frames that it receives; None: all
         self.receive = receive
         self.queue: deque[Frame] = deque()  # frames that wait to be sent, the next one first
+        self.rank = 0  # priority of that frame
         self.handed_over = 0  # [ns] when the host handed over the last frame that was sent
         self.tec = 0  # transmit error count
         self.rec = 0  # receive error count
@@ -96,5 +97,12 @@ class Station:
             return False
         queue.append(frame)
         if len(queue) == 1:
+            self.rank = priority(frame)
             self._wire.pending(self)
         return True
+
+    def shift(self) -> None:
+        """Removes the frame that was sent from the queue."""
+        self.handed_over = self.queue.popleft().time
+        if self.queue:
+            self.rank = priority(self.queue[0])

@@ -29,7 +29,7 @@ from hil.bus.base import (
 )
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance
-from hil.emulator.station import Medium, Station, key, priority
+from hil.emulator.station import Medium, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND, World
 
@@ -106,21 +106,28 @@ class EmulatedWire(Medium):
             length = self.frame_time(senders[0].queue[0])
             self._free = max(now, senders[0].ready) + length
             self.busy += length
-            frames = {station: station.queue[0] for station in senders}
+            frames: dict[Station, Frame] = {}
+            for station in senders:
+                frames[station] = station.queue[0]
             self.world.at(self._free - self._interframe, partial(self._finish, frames))
 
     def _next_senders(self, start: int) -> list[Station]:
         """Who wins the arbitration at a time [ns], or as soon as a station is ready: several with the same id."""
-        waiting = [station for station in self.stations if station.queue]
-        for station in waiting:
-            if not station.connected:
-                self._unheard(station)
-        waiting = [station for station in waiting if station.connected]
-        start = max(start, min([station.ready for station in waiting], default=start))
-        ready = [(priority(station.queue[0]), station) for station in waiting if station.ready <= start]
-        first = min([rank for rank, _ in ready], default=None)
-        senders = [station for rank, station in ready if rank == first]
-        if senders and not self._heard(senders[0]):
+        senders: list[Station] = []
+        for station in self.stations:
+            if station.queue:
+                if station.connected:
+                    senders.append(station)
+                else:
+                    self._unheard(station)
+        if not senders:
+            return senders
+        if len(senders) > 1:
+            start = max(start, min([station.ready for station in senders]))
+            senders = [station for station in senders if station.ready <= start]
+            first = min([station.rank for station in senders])
+            senders = [station for station in senders if station.rank == first]
+        if not self._heard(senders[0]):
             self._unheard(senders[0])
             return []
         return senders
@@ -134,18 +141,21 @@ class EmulatedWire(Medium):
 
     def _end_frame(self, frames: Mapping[Station, Frame]) -> None:
         """Ends a frame that these stations sent: all others receive it, or an error flag destroys it."""
-        senders = [s for s, frame in frames.items() if s.queue and s.queue[0] is frame and s.connected]
+        senders: list[Station] = []
+        for sender, frame in frames.items():
+            if sender.queue and sender.queue[0] is frame and sender.connected:
+                senders.append(sender)
         if not senders:
             return
         frame = frames[senders[0]]
         # where data differ, each sender reads a bit that it did not send
-        clash = any(other.data != frame.data or other.fd is not frame.fd for other in frames.values())
-        if clash or any(each.corrupts(frame, senders[0]) for each in self.disturbances):
+        clash = len(frames) > 1 and any(f.data != frame.data or f.fd is not frame.fd for f in frames.values())
+        if clash or (self.disturbances and any(each.corrupts(frame, senders[0]) for each in self.disturbances)):
             self._void(senders)
             return
         self.frames += 1
         for sender in senders:
-            sender.handed_over = sender.queue.popleft().time
+            sender.shift()
             if sender.tec:
                 self.count(sender, tec=sender.tec - 1)
             if sender.link is Link.PASSIVE:
@@ -164,15 +174,18 @@ class EmulatedWire(Medium):
             except Exception as error:
                 failure = failure or error
         for station in self.stations:
-            if (station.ids is None or number in station.ids) and station not in senders and station.online:
+            if (station.ids is None or number in station.ids) and station.online and station not in senders:
                 try:
-                    self._give(timed, senders[0], station)
+                    if self.disturbances:
+                        self._disturbed(timed, senders[0], station)
+                    else:
+                        station.receive(timed)
                 except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:
             raise failure
 
-    def _give(self, frame: Frame, sender: Station, receiver: Station) -> None:
+    def _disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
         """Lets a station receive a frame, as the disturbances have it."""
         delays = [0]
         for each in self.disturbances:
@@ -196,7 +209,10 @@ class EmulatedWire(Medium):
                 self.count(station, rec=station.rec + 1)
 
     def _heard(self, station: Station) -> bool:
-        return any(each.online for each in self.stations if each is not station)
+        for each in self.stations:  # noqa: SIM110 - once a frame, where a generator takes twice as long
+            if each is not station and each.online:
+                return True
+        return False
 
     def _unheard(self, station: Station) -> None:
         """Counts a frame without acknowledgement.
@@ -328,7 +344,7 @@ class EmulatedBus(Bus):
             frame = inbox.popleft()
             if not frame.error:
                 self._received += 1
-                return frame.at(frame.time + self.clock_step)
+                return frame.at(frame.time + self.clock_step) if self.clock_step else frame
             self.report_error(frame)
         return None
 
