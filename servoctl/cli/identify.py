@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import Announcer, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, say, say_json, say_table
 from servoctl.cli.options import AsJson, Classes, Config, Out, Overrides, SetFiles, changes_of, fresh_folder
 
 if TYPE_CHECKING:
@@ -78,13 +78,8 @@ def _say(result: "Identification") -> None:
     for titles, rows in values:
         say_table(titles, rows, numbers=3)
         say()
-    alone = [group[0] for group in result.unidentifiable if len(group) == 1]
-    if alone:
-        say(f"no effect in these logs: {', '.join(alone)}")
-    for name, why in result.left_out.items():
-        say(f"not identified: {name}: {why}")
-    if result.not_significant:
-        note(f"not significant, so taken as 0: {', '.join(result.not_significant)}")
+    for line in result.without_value:
+        say(line)
     late = ", ".join(dict.fromkeys(f"{1e3 * delay:.2g}" for delay in result.fit.delays))
     say(f"\ntorques act {late} ms after their rows; positions are filtered at {result.bandwidth:.3g} Hz")
     say("\nrms of the torque, and of what the model does not explain")

@@ -53,7 +53,7 @@ def _torques(result: Identification) -> "Figure":
         ):
             above.plot(time, _cut(y, rows.log), color=colour, linewidth=width, label=which)
         above.set_ylabel(axis_label(name, result.plant.actuators[name]), parse_math=False)
-        above.legend(fontsize=7, ncols=3, loc="upper right")
+        above.legend(fontsize=7, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)  # above it
         below.plot(time, _cut(errors["after"][:, j], rows.log), color=PALETTE[0], linewidth=1.0)
         below.axhline(0.0, color=INK, linewidth=0.5)
         below.set_ylabel("error after", fontsize=7)
@@ -182,6 +182,7 @@ def _page(result: Identification, drawn: Mapping[str, bytes]) -> str:
         f"<h2>Verdict</h2><p>{html.escape(result.verdict)}</p>",
         "<h2>What the log determines</h2>",
         *(_table(*one) for one in values),
+        f"<ul>{''.join(f'<li>{html.escape(line)}</li>' for line in result.without_value)}</ul>",
         "<h2>Rms of the torque, and of what the model does not explain</h2>",
         _table(*torques),
         *images,

@@ -215,6 +215,15 @@ class Identification:
         return [(kind, ", ".join(places), text) for (kind, text), places in groups.items()]
 
     @property
+    def without_value(self) -> list[str]:
+        """Which parameters got no value from the logs, and why, one line each."""
+        alone = [group[0] for group in self.unidentifiable if len(group) == 1]
+        lines = [f"no effect in these logs: {', '.join(alone)}"] if alone else []
+        lines += [f"not identified: {name}: {why}" for name, why in self.left_out.items()]
+        none = ", ".join(self.not_significant)
+        return [*lines, f"not significant, so taken as 0: {none}"] if none else lines
+
+    @property
     def good(self) -> bool:
         """Whether the values should be used."""
         share = self.validation_rms / self.torque_rms

@@ -1,5 +1,6 @@
 """Parameters and friction from logs: the regressor, what it can tell apart, the fit, and logs of simulated runs."""
 
+import html
 import json
 import shutil
 import sys
@@ -353,6 +354,12 @@ def test_identified_values_lie_over_the_config_and_the_error_of_the_law_falls(ar
     assert {path.name for path in folder.iterdir()} == {
         "identified.yaml", "machine.yaml", "identification.json", "torque.png", "parameters.png", "report.html",
     }  # fmt: skip
+    page, without = (
+        (folder / "report.html").read_text(),
+        written["left_out"] | dict.fromkeys(written["not_significant"]),
+    )
+    assert without and all(name in page for name in without)  # what has no value, and why
+    assert all(html.escape(f"not identified: {name}: {why}") in page for name, why in written["left_out"].items())
     # the machine as it was: the law's new numbers must not move it
     values = {"m1": 2.6, "m2": 1.2, "I1": 0.39, "I2": 0.12}
     errors = [f"realism.parameter_error.{n}={v / written['parameters'][n]['value'] - 1}" for n, v in values.items()]
