@@ -21,8 +21,9 @@ from servoctl.errors import ClusterError, ConfigError, RunFolderError
 from servoctl.study.batch import run_all
 from servoctl.study.evaluator import Evaluator
 from servoctl.study.problem import SearchProblem, read_problem
-from servoctl.study.result import Tuning, save
+from servoctl.study.result import Tuning
 from servoctl.study.search import tune
+from servoctl.study.search_files import save
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
 CONFIG = f"""

@@ -30,12 +30,12 @@ from servoctl.errors import in_one_line, suggestion
 EMULATOR = 0x1FFF5E50  # id of the frames between loop and emulator, 29 bits
 
 VERSION = 3  # changes with what loop and emulator must agree on
-_PAYLOAD = struct.Struct("<2sBBI")  # mark, version, word, time [microseconds]
+_PAYLOAD = struct.Struct("<2sBBI")  # mark, version, message, time [microseconds]
 _MARK = b"sc"
 
 
-class Word(IntEnum):
-    """What loop and emulator say to each other; some words have a time."""
+class EmulatorMessage(IntEnum):
+    """The messages between loop and emulator; some have a time."""
 
     ARE_YOU_FREE = 0  # of the loop
     FREE = 1
@@ -46,34 +46,36 @@ class Word(IntEnum):
     HAND = 6  # of the loop: it asks for a hand that moves the machine for a time
 
 
-def saying(word: Word, time: float = 0.0) -> Frame:
-    """The frame that says a word, with a time [s]."""
+def emulator_frame(message: EmulatorMessage, time: float = 0.0) -> Frame:
+    """The frame of a message, with a time [s]."""
     microseconds = min(round(1e6 * time), 0xFFFF_FFFF)
-    return Frame(EMULATOR, _PAYLOAD.pack(_MARK, VERSION, word, microseconds), extended=True)
+    return Frame(EMULATOR, _PAYLOAD.pack(_MARK, VERSION, message, microseconds), extended=True)
 
 
-def said(frame: Frame) -> tuple[Word, float] | None:
-    """The word in a frame, and its time [s]; None for every other frame, those of other versions too."""
+def emulator_message(frame: Frame) -> tuple[EmulatorMessage, float] | None:
+    """The message in a frame, and its time [s]; None for every other frame, those of other versions too."""
     if frame.id != EMULATOR or not frame.extended or frame.remote or len(frame.data) != _PAYLOAD.size:
         return None
-    mark, version, word, microseconds = _PAYLOAD.unpack(frame.data)
-    known = (mark, version) == (_MARK, VERSION) and word < len(Word)
-    return (Word(word), microseconds / 1e6) if known else None
+    mark, version, number, microseconds = _PAYLOAD.unpack(frame.data)
+    known = (mark, version) == (_MARK, VERSION) and number < len(EmulatorMessage)
+    return (EmulatorMessage(number), microseconds / 1e6) if known else None
 
 
-def _answers(bus: Bus, clock: Clock, word: Word, timeout: float) -> Iterator[tuple[Word, float]]:
-    """Says a word on a loopback bus; what is answered within a time [s]. Other frames are discarded."""
-    bus.send(saying(word))
+def _answers(
+    bus: Bus, clock: Clock, message: EmulatorMessage, timeout: float
+) -> Iterator[tuple[EmulatorMessage, float]]:
+    """Sends a message on a loopback bus; the answers within a time [s]. Other frames are discarded."""
+    bus.send(emulator_frame(message))
     until = clock.now() + nanoseconds(timeout)
     while (frame := bus.receive(until)) is not None:
-        if (answer := said(frame)) is not None:
+        if (answer := emulator_message(frame)) is not None:
             yield answer
 
 
 def emulator_lateness(bus: Bus, clock: Clock, timeout: float) -> float | None:
     """The largest lateness of the emulator on a loopback bus [s]; None if it does not answer in time [s]."""
-    answers = _answers(bus, clock, Word.HOW_LATE, timeout)
-    return next((time for word, time in answers if word is Word.LATENESS), None)
+    answers = _answers(bus, clock, EmulatorMessage.HOW_LATE, timeout)
+    return next((time for answer, time in answers if answer is EmulatorMessage.LATENESS), None)
 
 
 def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
@@ -84,10 +86,10 @@ def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
 
     Raises BusError if the bus is down, or another loop uses the emulated drives.
     """
-    for word, _ in _answers(bus, clock, Word.ARE_YOU_FREE, timeout):
-        if word is Word.FREE:
+    for answer, _ in _answers(bus, clock, EmulatorMessage.ARE_YOU_FREE, timeout):
+        if answer is EmulatorMessage.FREE:
             return True
-        if word is Word.TAKEN:
+        if answer is EmulatorMessage.TAKEN:
             raise BusError(f"bus {bus.name}: another loop has the emulated drives (end it, or wait until they are off)")
     return False
 

@@ -271,7 +271,7 @@ class Loads:
         return float(torques[braking.index(index)])
 
     def _update(self, now: int) -> None:
-        """Takes the terms of this moment, in the metric of the mass matrix, without what the constraints bear.
+        """Takes the terms of this moment, in the metric of the mass matrix, projected onto what the constraints allow.
 
         All drives share them for `FRESH`: on the wall clock, terms for each of six drives in each of its periods take
         longer than the period.

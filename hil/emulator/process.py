@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from hil.bus import Bus, BusError
-from hil.bus.open import Word, is_loopback, open_buses, said, saying
+from hil.bus.open import EmulatorMessage, emulator_frame, emulator_message, is_loopback, open_buses
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import EmulatedRig, Emulator, Fault
 from hil.emulator.faults import KINDS
@@ -118,17 +118,17 @@ class EmulatorServer:
 
     def _answers(self, bus: Bus, frame: Frame) -> bool:
         """Obeys a frame of a loop that is for the emulator itself; returns whether it is one."""
-        message = said(frame)
-        if message is None:
+        known = emulator_message(frame)
+        if known is None:
             return False
-        word, time = message
-        if word is Word.ARE_YOU_FREE:
-            bus.send(saying(Word.TAKEN if self._asked() else Word.FREE))
-        elif word is Word.BEGUN:
+        message, time = known
+        if message is EmulatorMessage.ARE_YOU_FREE:
+            bus.send(emulator_frame(EmulatorMessage.TAKEN if self._asked() else EmulatorMessage.FREE))
+        elif message is EmulatorMessage.BEGUN:
             self._begun()
-        elif word is Word.HOW_LATE:
-            bus.send(saying(Word.LATENESS, self._latest / SECOND))
-        elif word is Word.HAND and self._hand is not None:
+        elif message is EmulatorMessage.HOW_LATE:
+            bus.send(emulator_frame(EmulatorMessage.LATENESS, self._latest / SECOND))
+        elif message is EmulatorMessage.HAND and self._hand is not None:
             self._motion = self._hand(time)
         return True
 
@@ -165,7 +165,9 @@ class EmulatorServer:
         if gap > LONGEST_GAP:
             self._lag += gap - LONGEST_GAP
         world.advance(now - self._lag)
-        self.emulator.plant.advance(world.now)  # nobody may read it for hours, and a loop then waits for no step
+        self.emulator.plant.advance(
+            world.now
+        )  # without a loop nothing reads it; a loop would then wait for all these steps
 
 
 def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vcan: bool = False) -> dict[str, Bus]:

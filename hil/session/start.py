@@ -10,7 +10,14 @@ from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_drops, refuse_fall, refuse_shaking, states_within_limits
 from hil.bus import BusError, close_all
-from hil.bus.open import Word, answers_as_emulator, emulator_lateness, is_loopback, open_buses, saying
+from hil.bus.open import (
+    EmulatorMessage,
+    answers_as_emulator,
+    emulator_frame,
+    emulator_lateness,
+    is_loopback,
+    open_buses,
+)
 from hil.loop import WallClock
 from hil.safety.plan import UNPOWERED, Stage
 from hil.session.by_hand import DURATION, check_recording, instructions, refuse_unreadable
@@ -143,14 +150,14 @@ def _on_buses(setup: RigSetup, request: Request) -> Environment:
         )
         first = next(iter(buses.values()))
         if emulated and request.calibrate:
-            first.send(saying(Word.HAND, request.duration or DURATION))
+            first.send(emulator_frame(EmulatorMessage.HAND, request.duration or DURATION))
             answers_as_emulator(first, clock, HAND_TIME)  # it answers when the hand is ready
     except BusError:
         close_all(buses.values())
         raise
     if not emulated:
         return Environment(buses, clock, emulated, lockstep=False)
-    begun = partial(first.send, saying(Word.BEGUN))
+    begun = partial(first.send, emulator_frame(EmulatorMessage.BEGUN))
     return Environment(
         buses, clock, emulated, lockstep=False, engaged=begun,
         emulator_lateness=partial(emulator_lateness, first, clock, LATENESS_TIME),

@@ -142,9 +142,9 @@ def tune(
     """Search a config's numbers for the best runs."""
     from servoctl.assembly import load
     from servoctl.study.problem import read_problem
-    from servoctl.study.result import save
     from servoctl.study.search import require_packages
     from servoctl.study.search import tune as run_tune
+    from servoctl.study.search_files import save
     from servoctl.study.trials import TrialStore
 
     require_packages()

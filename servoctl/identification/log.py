@@ -289,7 +289,7 @@ def read_tables(
     """The run of a config, the logs of all tables, and the column of each coordinate, each actuator and `time`.
 
     Args:
-        paths: CSV or Parquet files of one machine; those that are not there are looked for beside the config.
+        paths: CSV or Parquet files of one machine; a file that does not exist is looked for in the config's folder.
         config: Its config, with a section `log`.
         overrides: As after `--set`.
 
@@ -305,8 +305,8 @@ def read_tables(
     logs: list[Log] = []
     problems: list[str] = []
     for given in paths:
-        beside = run.loaded.folder / given
-        path = beside if beside.is_file() and not given.exists() else given
+        in_folder = run.loaded.folder / given
+        path = in_folder if in_folder.is_file() and not given.exists() else given
         try:
             logs += _of_table(path, values, columns)
         except ConfigError as error:

@@ -22,7 +22,7 @@ from servoctl.assembly.make import make_system
 from servoctl.config.hil import Emulation
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.system import System
-from servoctl.types import State
+from servoctl.types import Array, State
 from tests.hil.command_observer import CommandObserver
 from tests.small_plants import Masses
 
@@ -158,3 +158,16 @@ def served(server: EmulatorServer) -> Iterator[EmulatorServer]:
         thread.join()
         for outlet in server.outlets.values():
             outlet.bus.close()
+
+
+class Clockwork:
+    """A machine that never moves by itself and remembers for how long it has run."""
+
+    size, elapsed = 1, 0.0
+
+    def start(self, t: float, x: Array) -> Array:
+        return np.zeros(1)
+
+    def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
+        self.elapsed = float(rest[0]) + h
+        return x, rest + h

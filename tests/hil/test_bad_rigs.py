@@ -8,7 +8,7 @@ import can
 import pytest
 
 from hil.assembly.prepare import load
-from hil.bus.open import Word, saying
+from hil.bus.open import EmulatorMessage, emulator_frame
 from servoctl.config import shipped_configs
 from servoctl.errors import ConfigError
 from tests.faces import exit_code
@@ -43,7 +43,7 @@ def changed(folder: Path, config: str, changes: list[tuple[str, str]]) -> Path:
 
 def nothing_was_told(wire: can.BusABC, folder: Path) -> bool:
     """Whether no run began, and nothing but the question for an emulator was heard."""
-    question = saying(Word.ARE_YOU_FREE)
+    question = emulator_frame(EmulatorMessage.ARE_YOU_FREE)
     heard = set()
     while (frame := wire.recv(0.0)) is not None:
         heard.add((frame.arbitration_id, bytes(frame.data)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError, Link
-from hil.bus.open import EMULATOR, Word, open_bus, said, saying
+from hil.bus.open import EMULATOR, EmulatorMessage, emulator_frame, emulator_message, open_bus
 from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import SECOND, VirtualClock, WallClock
@@ -294,15 +294,18 @@ def test_an_error_of_the_driver_takes_the_bus_down_and_the_next_frame_is_tried_a
 
 
 def test_only_the_exact_question_counts_as_one() -> None:
-    data = saying(Word.ARE_YOU_FREE).data
-    assert said(Frame(EMULATOR, data, extended=True)) == (Word.ARE_YOU_FREE, 0.0)
-    assert said(saying(Word.HAND, 0.3)) == (Word.HAND, 0.3)
-    assert said(saying(Word.LATENESS, 1e6)) == (Word.LATENESS, 0xFFFF_FFFF / 1e6)
+    data = emulator_frame(EmulatorMessage.ARE_YOU_FREE).data
+    assert emulator_message(Frame(EMULATOR, data, extended=True)) == (EmulatorMessage.ARE_YOU_FREE, 0.0)
+    assert emulator_message(emulator_frame(EmulatorMessage.HAND, 0.3)) == (EmulatorMessage.HAND, 0.3)
+    assert emulator_message(emulator_frame(EmulatorMessage.LATENESS, 1e6)) == (
+        EmulatorMessage.LATENESS,
+        0xFFFF_FFFF / 1e6,
+    )
     for other in (data[:2] + b"\xff" + data[3:], data[:3] + b"\xff" + data[4:], data[:7], b"xx" + data[2:]):
-        assert said(Frame(EMULATOR, other, extended=True)) is None
-    assert said(Frame(EMULATOR, remote=True, extended=True, length=8)) is None
-    assert said(Frame(EMULATOR & 0x7FF, data)) is None
-    assert said(Frame(EMULATOR - 1, data, extended=True)) is None
+        assert emulator_message(Frame(EMULATOR, other, extended=True)) is None
+    assert emulator_message(Frame(EMULATOR, remote=True, extended=True, length=8)) is None
+    assert emulator_message(Frame(EMULATOR & 0x7FF, data)) is None
+    assert emulator_message(Frame(EMULATOR - 1, data, extended=True)) is None
 
 
 def message(frame: Frame, timestamp: float = 0.0, dlc: int | None = None) -> can.Message:

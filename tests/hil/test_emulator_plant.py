@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulation import Axes, drive_settings, system_of
+from emulation import Axes, Clockwork, drive_settings, system_of
 
 import servoctl as sc
 from hil.emulator.motor import Encoder
@@ -118,19 +118,6 @@ def test_brakes_on_every_motor_hold_a_falling_machine_exactly() -> None:
     q, v = plant.state(10_100 * MILLISECOND)  # five motors hold three freedoms as well
     assert plant.held
     assert np.array_equal(q, START.q) and not v.any()
-
-
-class Clockwork:
-    """A machine that never moves by itself and remembers for how long it has run."""
-
-    size, elapsed = 1, 0.0
-
-    def start(self, t: float, x: Array) -> Array:
-        return np.zeros(1)
-
-    def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
-        self.elapsed = float(rest[0]) + h
-        return x, rest + h
 
 
 def test_a_machine_with_a_memory_of_its_own_goes_on_while_it_rests() -> None:

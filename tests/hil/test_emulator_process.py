@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from canopen.profiles.p402 import BaseNode402
 from canopen_objects import node_dictionary
-from emulation import Axes, drive_settings, served, system_of, target
+from emulation import Axes, Clockwork, drive_settings, served, system_of, target
 from interfaces import EACH, keys_of
 from wall_clock import wait_until
 
 from hil.bus import BusError
-from hil.bus.open import Word, answers_as_emulator, emulator_lateness, open_bus, saying
+from hil.bus.open import EmulatorMessage, answers_as_emulator, emulator_frame, emulator_lateness, open_bus
 from hil.codecs.cia402 import Cia402State
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
@@ -71,7 +71,7 @@ def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -
             with pytest.raises(BusError, match="bus main: another loop has the emulated drives"):
                 answers_as_emulator(bus, clock, 5.0)
             assert server.emulator is first
-            bus.send(saying(Word.BEGUN))
+            bus.send(emulator_frame(EmulatorMessage.BEGUN))
             wait_until(lambda: server.emulator.nodes["a"].encoder.jump == 0.5)
             time.sleep(2.0 * QUIET / SECOND)
         bus.close()
@@ -87,12 +87,12 @@ def test_it_says_how_late_it_was_and_its_hand_moves_the_machine_from_the_beginni
         bus = open_bus("main", keys, clock)
         try:
             assert answers_as_emulator(bus, clock, 2.0)
-            bus.send(saying(Word.HAND, 0.3))
+            bus.send(emulator_frame(EmulatorMessage.HAND, 0.3))
             late = emulator_lateness(bus, clock, 2.0)
             assert late is not None
             assert 0.04 < late < 1.0
             assert server.emulator.plant.state(server.emulator.world.now)[0][0] == 0.5
-            bus.send(saying(Word.BEGUN))
+            bus.send(emulator_frame(EmulatorMessage.BEGUN))
             time.sleep(0.5)
             assert server.emulator.plant.state(server.emulator.world.now)[0][0] == pytest.approx(0.8)
         finally:
@@ -131,17 +131,7 @@ def test_the_machine_keeps_up_with_its_drives_that_nobody_asks() -> None:
             self.ticks += 1
             return self.ticks * SECOND // 500
 
-    class Still:
-        size, elapsed = 1, 0.0
-
-        def start(self, t: float, x: Any) -> Any:
-            return np.zeros(1)
-
-        def after(self, t: float, x: Any, rest: Any, u: Any, h: float) -> tuple[Any, Any]:
-            self.elapsed = float(rest[0]) + h
-            return x, rest + h
-
-    clock, machine = Ticking(), Still()
+    clock, machine = Ticking(), Clockwork()
     buses = open_for_emulation({"main": {"interface": "virtual", "channel": "idle", "bitrate": 1_000_000}}, clock)
     start, drives = State(0.0, np.array([0.5, 0.0]), np.zeros(2)), [drive_settings("mit")]
     system = replace(system_of(Axes(), start), machine=machine)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
-from hil.bus.open import Word, saying
+from hil.bus.open import EmulatorMessage, emulator_frame
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS, library
 from hil.core.constants import GIVEN_BACK
@@ -143,7 +143,7 @@ def run_on_sockets(
     config = str(write_config(folder.parent / "cart.yaml", "cia402", keys, duration, **hil))
     setup = load(config, sets)
     with on_pair(setup, config) as environment:
-        engaged = partial(environment.buses["main"].send, saying(Word.BEGUN))
+        engaged = partial(environment.buses["main"].send, emulator_frame(EmulatorMessage.BEGUN))
         run = kind(setup, replace(environment, engaged=engaged), stage, duration)
         return run, run.run(folder, lambda event: None)
 
