@@ -1,6 +1,7 @@
 """Where a number lies in a payload: read by Python's codecs and by the tick in C, so that its place is written once."""
 
 from collections.abc import Mapping
+from functools import cache
 from struct import Struct, pack_into, unpack_from
 from typing import Literal, NamedTuple
 
@@ -63,9 +64,15 @@ def bytes_of(frame: Frame) -> bytes:
     return frame.id.to_bytes(ID_BYTES, "big") + frame.data
 
 
+@cache
+def after_id(field: Field) -> Field:
+    """The field as it lies in `bytes_of` a frame."""
+    return field._replace(first=field.first + ID_BYTES)
+
+
 def bits_in(frame: Frame, field: Field) -> int:
     """The bits of a field in the id or in the payload of a frame, as an unsigned integer."""
-    return field._replace(first=field.first + ID_BYTES).read(bytes_of(frame))
+    return after_id(field).read(bytes_of(frame))
 
 
 _SINGLE, _WORD = Struct("<f"), Struct("<I")

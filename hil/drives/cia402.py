@@ -307,7 +307,9 @@ class Cia402Drive(Cia402Encoder, TableDrive):
     def _controlword(self, word: int) -> None:
         """Commands hold this controlword from now on."""
         frame = self.encoding.frame
-        self.encoding = self.encoding._replace(frame=frame._replace(data=codec.CONTROLWORD.written(frame.data, word)))
+        if word != self._controlword:
+            data = codec.CONTROLWORD.written(frame.data, word)
+            self.encoding = self.encoding._replace(frame=frame._replace(data=data))
 
     @property
     def feeds(self) -> Sequence[Feeds]:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from math import ceil, copysign, floor, isfinite, pi, trunc, ulp
 from typing import NamedTuple
 
-from hil.codecs.field import ID_BYTES, Field, bytes_of, single_towards_zero
+from hil.codecs.field import ID_BYTES, Field, after_id, bytes_of, single_towards_zero
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.frame import Frame
 
@@ -160,7 +160,7 @@ class Encoding(NamedTuple):
         """The frame that sends a torque at the joint; ValueError if it is not finite, or does not fit in the frame."""
         zero, number = self.frame, self._number(torque)
         bits = single_towards_zero(number) if self.rounding is Rounding.SINGLE else int(number)
-        data = self._place.written(bytes_of(zero), bits)
+        data = after_id(self.field).written(bytes_of(zero), bits)
         return zero._replace(id=int.from_bytes(data[:ID_BYTES], "big"), data=data[ID_BYTES:])
 
     def carried(self, torque: float) -> float:
@@ -171,7 +171,7 @@ class Encoding(NamedTuple):
 
     def torque_bits(self, frame: Frame) -> bytes | None:
         """The bits of the torque in a frame; None if anything else in it differs from the frame of zero torque."""
-        data, zero, place = bytes_of(frame), bytes_of(self.frame), self._place
+        data, zero, place = bytes_of(frame), bytes_of(self.frame), after_id(self.field)
         if len(data) != len(zero) or place.written(data, 0) != place.written(zero, 0):
             return None
         return place.read(data).to_bytes(place.size, "little")
@@ -180,10 +180,6 @@ class Encoding(NamedTuple):
     def hair(self) -> float:
         """How far a number may lie below an integer that it means [steps]."""
         return 0.0 if self.rounding is Rounding.SINGLE else HAIR
-
-    @property
-    def _place(self) -> Field:
-        return self.field._replace(first=self.field.first + ID_BYTES)
 
     def _number(self, torque: float) -> float:
         """The number that goes into the frame; a float is not in single precision yet."""

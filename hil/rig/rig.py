@@ -202,11 +202,10 @@ class CanRig(DriveRig):
                 return
             in_c.store()
         mute = self._drop_waiting()
-        gets = [
-            not self.off and self.ladder.holds(number) and drive.settings.bus not in mute
-            for number, drive in enumerate(self.drives)
-        ]
-        in_c.torques[:], in_c.carried[:] = np.where(gets, [command, self.carried(command)], 0.0)
+        for number, drive in enumerate(self.drives):
+            gets = not self.off and self.ladder.holds(number) and drive.settings.bus not in mute
+            in_c.torques[number] = torque = command.item(number) if gets else 0.0
+            in_c.carried[number] = drive.carried(torque) if gets else 0.0
         in_c.written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled, asked = self._dispatch.send, Condition.ENABLED, set[str]()

@@ -160,9 +160,11 @@ class PoseHold:
     def _free_others(self) -> None:
         """Gives the usable motors the inertia that they see while the others move freely."""
         usable, inertia = self.struct.arrays["usable"].astype(bool), self._inertia
-        sees = np.linalg.pinv(inertia)[np.ix_(usable, usable)]
+        free = inertia.copy()
         inertia[:] = 0.0
-        inertia[np.ix_(usable, usable)] = np.linalg.pinv(sees)
+        if usable.any():
+            places = np.ix_(usable, usable)
+            inertia[places] = np.linalg.pinv(np.linalg.pinv(free)[places])
 
     def require(self, answer: int) -> None:
         """Raises what the model raised, or that it has no equations of motion at the pose of this tick."""
