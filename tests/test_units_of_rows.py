@@ -73,6 +73,7 @@ run: {{duration: 0.01, integrator: {{method: rk4, step: 0.001}}}}
 def test_columns_and_metrics_of_a_run_have_the_units_of_the_rows(tmp_path: Path) -> None:
     run = sc.load(config(tmp_path, 'holonomic: "x2 - x1 - l"'), engine="vm").simulate()
     assert (run.units["violation.distance"], run.units["violation_rate.distance"]) == ("m", "m/s")
+    assert run.units["disturbance.distance"] == "m/s^2"
     silent = sc.load(config(tmp_path, 'holonomic: "k*(x2 - x1 - l)"'), engine="vm").simulate()
     assert "violation.distance" not in silent.units
 

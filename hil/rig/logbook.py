@@ -18,6 +18,7 @@ from hil.loop.timing import COUNTS, PARTS, TickStatistics
 from hil.rig.machine import CompiledTick
 from hil.safety.plan import Phase
 from hil.safety.stages import Stages
+from servoctl.config.problems import unit_of
 from servoctl.expression import per_second
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns
@@ -67,7 +68,7 @@ class Logbook:
         self.units: Mapping[str, str] = {
             **{column.name: column.unit for column in columns},
             **(truth if emulated else {}),
-            **{f"{LIVE}.{gain.path}": "" for gain in self._live.gains},
+            **{f"{LIVE}.{gain.path}": unit_of(gain.path) for gain in self._live.gains},
         }
         self._row = np.zeros(len(self.units))  # of the last tick
         values = loop.log_call(state, self.command, self.values)
@@ -103,8 +104,9 @@ class Logbook:
         x, actuators = machine.arrays, dict(self._loop.system.model.plant.actuators)
         yield from shown({f"law.{name}": unit for name, unit in actuators.items()}, controller.row)
         yield from shown({f"age.{node.settings.name}": "s" for node in setup.nodes}, x["ages"])
-        yield from shown({f"position.{name}": "" for name in actuators}, x["position"])
-        yield from shown({f"speed.{name}": "" for name in actuators}, x["velocity"])
+        joints = list(zip(actuators, setup.units, strict=False))
+        yield from shown({f"position.{name}": unit for name, unit in joints}, x["position"])
+        yield from shown({f"speed.{name}": per_second(unit or "-") for name, unit in joints}, x["velocity"])
         yield from shown({f"torque.{name}": unit for name, unit in actuators.items()}, x["torque"])
         yield from shown({f"sent.{name}": unit for name, unit in actuators.items()}, x["carried"])
         yield Column("encoder_residual", "", machine.ffi.addressof(setup.sensing.struct.c[0], "residual"))

@@ -41,7 +41,7 @@ NO_SAMPLE = Sample(math.nan, math.nan, math.nan, NEVER)
 class FindingKind(NamedTuple):
     """What a finding of sensing says, and what it means for the drive."""
 
-    sentence: str  # with the numbers of the verdict, the unit of the channel and the cause
+    sentence: str  # with the numbers of the verdict, their unit and the cause
     motion: bool = False  # whether the machine does not move as its model predicts; if not, a sample is wrong
     by_model: bool = False  # whether only the model contradicts it
     torqueless: bool = False  # whether none of the drive's torque arrives
@@ -73,21 +73,23 @@ FINDINGS = {
         "encoders contradict each other: residual {0:+.3g} {unit}, at most {1:.3g} is possible"
     ),
     Found.LOST: _of_motion(
-        "its motion shows nothing of the {0:+.3g} that was sent (no power, safe torque off, a wrong mode, or a "
+        "its motion shows nothing of the {0:+.3g} {unit} that was sent (no power, safe torque off, a wrong mode, or a "
         "coupling that slips)",
         torqueless=True,
     ),
     Found.AGAINST: _of_motion(
-        "it moves against the {0:+.3g} that was sent, unless a load drives it; it was not proved before", reversed=True
+        "it moves against the {0:+.3g} {unit} that was sent, unless a load drives it; it was not proved before",
+        reversed=True,
     ),
     Found.NOT_MADE: _of_motion(
-        "it reports {0:+.3g} where {1:+.3g} was sent (no power, safe torque off, a wrong mode, or a wrong rated torque "
-        "or range table)"
+        "it reports {0:+.3g} {unit} where {1:+.3g} {unit} was sent (no power, safe torque off, a wrong mode, or a "
+        "wrong rated torque or range table)"
     ),
     Found.DISTURBANCE: _of_motion(
-        "its motion needs {0:+.3g} more than the torque sent, at most {1:.3g} is allowed: {cause}", remedy=REMEDY
+        "its motion needs {0:+.3g} {unit} more than the torque sent, at most {1:.3g} {unit} is allowed: {cause}",
+        remedy=REMEDY,
     ),
-    Found.CHANGE: _of_motion("its motion needs {0:+.3g} more than {1:g} s before: {cause}", remedy=REMEDY),
+    Found.CHANGE: _of_motion("its motion needs {0:+.3g} {unit} more than {1:g} s before: {cause}", remedy=REMEDY),
 }
 
 CAUSES = {
@@ -99,11 +101,14 @@ CAUSES = {
 }
 
 
-def implausibility(verdict: Any, names: Sequence[str], units: Sequence[str]) -> Implausibility:
-    """The finding of a `sense_verdict`; `names` and `units` are those of the channels."""
+def implausibility(
+    verdict: Any, names: Sequence[str], units: Sequence[str], actuators: Mapping[str, str]
+) -> Implausibility:
+    """The finding of a `sense_verdict`; `names` and `units` are those of the channels, `actuators` name -> unit."""
     kind, channel, stops = FINDINGS[Found(verdict.found)], verdict.channel, bool(verdict.stops)
     numbers = list(verdict.numbers)
-    cause, unit = CAUSES[Cause(verdict.cause)].format(*numbers), "" if kind.motion else units[channel]
+    cause = CAUSES[Cause(verdict.cause)].format(*numbers)
+    unit = actuators[names[channel]] if kind.motion else units[channel]
     reason = kind.sentence.format(*numbers, unit=unit, cause=cause)
     if stops and kind.remedy:
         reason += f": {kind.remedy}"
@@ -232,8 +237,8 @@ class Sensing:
     @property
     def findings(self) -> list[Implausibility]:
         """What was wrong in that tick."""
-        c, units = self.struct.c, self.displacements.units
-        return [implausibility(verdict, self._names, units) for verdict in c.verdict[0 : c.verdicts]]
+        c, units, actuators = self.struct.c, self.displacements.units, dict(self._model.plant.actuators)
+        return [implausibility(verdict, self._names, units, actuators) for verdict in c.verdict[0 : c.verdicts]]
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[tuple[str, str]]:
         """Checks the start pose; returns name and explanation of each channel that differs by more than its tolerance.

@@ -56,7 +56,8 @@ class Columns:
         units |= {f"passive.{name}": unit for name, unit in passive.items()}
         units |= {f"violation.{name}": unit for name, unit in task.items()}
         units |= {f"violation_rate.{name}": per_second(unit) for name, unit in task.items()}
-        units |= {f"given_up.{name}": unit for name, unit in accelerations(model.task_rows, task).items()}
+        for name, unit in accelerations(model.task_rows, task).items():
+            units |= {f"given_up.{name}": unit, f"disturbance.{name}": unit}
         lack, by_bound = accelerations(model.bound_rows, bounds), self._loop.system.by_bound
         units |= {f"bound_lack.{name}": unit for name, unit in by_bound(lack).items()}
         return units | {f"bound.{name}": unit for name, unit in by_bound(bounds).items()}

@@ -43,4 +43,4 @@ def judge(monitor: TrackingMonitor, t: float, elapsed: float, *arrays: Sequence[
     found = struct.functions.track_judge(struct.c, t, elapsed, *given)
     struct.raise_failure()
     names = [str(number) for number in range(len(monitor.limits))]
-    return implausibility(struct.c.verdict, names, names) if found else None
+    return implausibility(struct.c.verdict, names, names, dict.fromkeys(names, "N m")) if found else None

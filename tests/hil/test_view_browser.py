@@ -14,6 +14,8 @@ from wall_clock import Child, looping, summary_of
 
 pytestmark = pytest.mark.slow
 
+STROKE = "[{name: stroke, position: {x1: [-0.3, 0.3]}, acceleration: 8, rate: 40}]"
+
 
 @contextmanager
 def opened(browser: Any, loop: Child, scheme: str = "light") -> Iterator[Tab]:
@@ -49,7 +51,7 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         live.wrong = [said for said in live.wrong if "422" not in said]  # the browser's own note on the refusal
         field.fill("12")
         field.press("Enter")
-        live.until("document.querySelector('#gains .force').textContent === 'now 12'")
+        live.until("document.querySelector('#gains .force').textContent === 'now 12 1/s'")
         assert f"{ALPHA}: gain changed by the operator (8 -> 12 within 0.5 s)" in live.text("#events")
         live.shot("live-running")
         page.set_viewport_size({"width": 1400, "height": 600})
@@ -70,13 +72,15 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
 
 
 def test_old_data_are_marked_as_old_and_the_escape_key_stops_the_run(browser: Any, tmp_path: Path) -> None:
-    words = ["--view", "--duration", "600", "--set", "law.observer=auto"]
+    words = ["--view", "--duration", "600", "--set", "law.observer=auto", "--set", f"bounds={STROKE}"]
     with looping(tmp_path, Path("two_mass_spring_drive"), *words) as loop, opened(browser, loop, "dark") as live:
         live.until("document.querySelector('#stage').textContent === 'full'")
         live.until(
             "strips.some((strip) => strip.plot.root.parentNode.id === 'disturbance' && strip.table[1].some((d) => d))"
         )
         assert "Disturbance: what the model does not explain" in live.text("#unexplained")
+        assert re.search(r"distance\s*\S+ m/s\^2$", live.text("#disturbance"))
+        assert re.search(r"stroke\s+0\.\d+ m\s*$", live.text("#bounds"))
         loop.process.send_signal(signal.SIGSTOP)
         live.until("document.querySelector('#banner').textContent.startsWith('No data for')")
         assert live.page.evaluate("document.body.classList.contains('stale')")

@@ -17,16 +17,17 @@ const make = (tag, className, text) => {
   return made;
 };
 const least = (value) => value === undefined || value === null ? null : Math.max(LEAST, value);
+const withUnit = (column) => `${shown(last.row[column], 3)} ${about.units[column] ?? ""}`.trim();
 const milli = (value) => value === null || value === undefined ? "–" : (1e3 * value).toFixed(2);
 let about = null, last = null, heard = 0, ending = null, stopFailed = "";
 const plots = new PlotGroup(), strips = [];
 
 /* a plot over the last seconds, one point per picture */
 class Strip {
-  constructor(id, names, take, spec, group = "") {
+  constructor(id, names, take, spec, columns = names) {
     this.take = take;
     this.table = [[], ...names.map(() => [])];
-    const lines = names.map((name, i) => ({ name, colour: `--c${i % 8}`, unit: about.units[group + name] }));
+    const lines = names.map((name, i) => ({ name, colour: `--c${i % 8}`, unit: about.units[columns[i]] }));
     this.plot = plots.add($(id), { tables: [this.table], lines, points: false, ...spec });
     strips.push(this);
   }
@@ -51,16 +52,18 @@ function begin() {
     ? ", virtual time at the pace of the wall clock" : ""}, ${(1 / about.period).toFixed(0)} Hz, last stage ${about.stage}`;
   const rows = named("violation."), inputs = Object.keys(about.torque_limits), coordinates = named("q.").slice(0, SHOWN);
   new Strip("violation", rows, (p) => rows.map((name) => least(p.peak[`violation.${name}`])),
-    { log: true, least: LEAST }, "violation.");
+    { log: true, least: LEAST }, rows.map((name) => `violation.${name}`));
   new Strip("torque", inputs, (p) => inputs.map((name) => 100 * p.row[`u.${name}`] / about.torque_limits[name]),
     { unit: "%", height: 140, limits: [{ value: 100, colour: "--bad" }, { value: -100, colour: "--bad" }] });
-  new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {}, "q.");
+  new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {},
+    coordinates.map((name) => `q.${name}`));
   const unexplained = ["disturbance.", "estimate.disturbance."].flatMap((group) => named(group).map((name) => [name, group + name])).slice(0, SHOWN);
   $("unexplained").hidden = !unexplained.length;
-  if (unexplained.length) new Strip("disturbance", unexplained.map(([name]) => name), (p) => unexplained.map(([, column]) => p.row[column]), {});
+  if (unexplained.length) new Strip("disturbance", unexplained.map(([name]) => name), (p) => unexplained.map(([, column]) => p.row[column]), {},
+    unexplained.map(([, column]) => column));
   if (named("estimate.sigma.").length) head($("sigmas"), ["disturbance of", "now", "sigma"]);
   $("bounds").hidden = !named("bound.").length;
-  head($("bounds").querySelector("table"), ["bound", "h", "holds the inputs; tasks give up [unit/s²]"]);
+  head($("bounds").querySelector("table"), ["bound", "h", "holds the inputs; tasks give up"]);
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
   $("lateness").closest("section").hidden = about.lockstep; // virtual time: lateness does not apply
   for (const name of inputs) addGauge($("torques"), name);
@@ -209,13 +212,13 @@ function paint() {
     line.lastChild.textContent = `${shown(u, 3)} of ${limit} ${about.units[`u.${name}`] ?? ""}`;
   }
   fill($("sigmas"), named("estimate.sigma.").map((name) => [
-    name, shown(row[`estimate.disturbance.${name}`]), shown(row[`estimate.sigma.${name}`])]));
+    name, withUnit(`estimate.disturbance.${name}`), withUnit(`estimate.sigma.${name}`)]));
   paintBounds(row);
   fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
   $("late").textContent = `${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
   for (const label of $("gains").children) {
     const value = row[`live.${label.dataset.path}`], [slider, field] = label.querySelectorAll("input");
-    label.querySelector(".force").textContent = `now ${shown(value)}`;
+    label.querySelector(".force").textContent = `now ${withUnit(`live.${label.dataset.path}`)}`;
     if (!field.value) { slider.value = value; field.value = shown(value); }
   }
   if (!$("hand").hidden) paintHand(row, stage);
@@ -226,8 +229,8 @@ function paint() {
 const holds = (row, name) => row[`bound_active.${name}`] > 0.5;
 function paintBounds(row) {
   const table = $("bounds").querySelector("table"), names = named("bound.");
-  const given = named("given_up.").filter((task) => row[`given_up.${task}`] > LEAST).map((task) => `${task} gives up ${shown(row[`given_up.${task}`], 3)}`);
-  fill(table, names.map((name) => [name, shown(row[`bound.${name}`], 3), holds(row, name) ? ["yes", ...given].join(", ") : ""]));
+  const given = named("given_up.").filter((task) => row[`given_up.${task}`] > LEAST).map((task) => `${task} gives up ${withUnit(`given_up.${task}`)}`);
+  fill(table, names.map((name) => [name, withUnit(`bound.${name}`), holds(row, name) ? ["yes", ...given].join(", ") : ""]));
   names.forEach((name, i) => { table.tBodies[0].rows[i].className = holds(row, name) ? "holds" : ""; });
 }
 

@@ -279,13 +279,14 @@ class Scene {
       const [x] = this.at(k * step, 0, this.middle[2]);
       c.moveTo(x, 0);
       c.lineTo(x, height - 16);
-      c.fillText(shown(k * step), x, height - 1);
+      const half = c.measureText(shown(k * step)).width / 2;
+      if (x >= half && x + half <= width) c.fillText(shown(k * step), x, height - 1); // whole, or not at all
     }
     c.textAlign = "left";
     c.textBaseline = "middle";
     for (let k = Math.ceil(low / step); k * step < low + height / this.scale; k++) {
       const [, y] = this.at(0, k * step, this.middle[2]);
-      if (y > height - 22) continue;
+      if (y < 6 || y > height - 22) continue;
       c.moveTo(28, y);
       c.lineTo(width, y);
       c.fillText(shown(k * step), 2, y);
