@@ -11,7 +11,7 @@ include/uapi/linux/can/error.h.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from hil.bus.base import (
@@ -98,58 +98,49 @@ class EmulatedWire(Medium):
             self.world.at(self._free, self._arbitrate)
 
     def _arbitrate(self) -> None:
-        """Begins the next frame, when the bus is free and a station that has one is ready."""
-        now = max(self.world.now, self._free)
-        senders = self._next_senders(now)
+        """Begins the next frame, when the bus is free and a station that has one is ready.
+
+        Whoever is ready first wins, and of several the smallest id: several stations with the same one.
+        """
+        now = self._free if self._free > self.world.now else self.world.now
+        first, senders = (0, 0), list[Station]()
+        for station in self.stations:
+            if not station.queue:
+                continue
+            if not station.connected:
+                self._unheard(station)
+                continue
+            order = (station.ready if station.ready > now else now), station.rank
+            if not senders or order < first:
+                first, senders = order, [station]
+            elif order == first:
+                senders.append(station)
+        if senders and not self._heard(senders[0]):
+            self._unheard(senders[0])
+            senders = []
         self._active = bool(senders)
         if senders:
             length = self.frame_time(senders[0].queue[0])
-            self._free = max(now, senders[0].ready) + length
+            self._free = first[0] + length
             self.busy += length
-            frames: dict[Station, Frame] = {}
-            for station in senders:
-                frames[station] = station.queue[0]
+            frames = [(station, station.queue[0]) for station in senders]
             self.world.at(self._free - self._interframe, partial(self._finish, frames))
 
-    def _next_senders(self, start: int) -> list[Station]:
-        """Who wins the arbitration at a time [ns], or as soon as a station is ready: several with the same id."""
-        senders: list[Station] = []
-        for station in self.stations:
-            if station.queue:
-                if station.connected:
-                    senders.append(station)
-                else:
-                    self._unheard(station)
-        if not senders:
-            return senders
-        if len(senders) > 1:
-            start = max(start, min([station.ready for station in senders]))
-            senders = [station for station in senders if station.ready <= start]
-            first = min([station.rank for station in senders])
-            senders = [station for station in senders if station.rank == first]
-        if not self._heard(senders[0]):
-            self._unheard(senders[0])
-            return []
-        return senders
-
-    def _finish(self, frames: Mapping[Station, Frame]) -> None:
+    def _finish(self, frames: Sequence[tuple[Station, Frame]]) -> None:
         """Ends the frame on the wire; the next one follows the interframe space, whatever a station raises."""
         try:
             self._end_frame(frames)
         finally:
             self._arbitrate()
 
-    def _end_frame(self, frames: Mapping[Station, Frame]) -> None:
+    def _end_frame(self, frames: Sequence[tuple[Station, Frame]]) -> None:
         """Ends a frame that these stations sent: all others receive it, or an error flag destroys it."""
-        senders: list[Station] = []
-        for sender, frame in frames.items():
-            if sender.queue and sender.queue[0] is frame and sender.connected:
-                senders.append(sender)
-        if not senders:
+        still = [each for each in frames if each[0].queue and each[0].queue[0] is each[1] and each[0].connected]
+        if not still:
             return
-        frame = frames[senders[0]]
+        senders, frame = [sender for sender, _ in still], still[0][1]
         # where data differ, each sender reads a bit that it did not send
-        clash = len(frames) > 1 and any(f.data != frame.data or f.fd is not frame.fd for f in frames.values())
+        clash = len(frames) > 1 and any(each.data != frame.data or each.fd is not frame.fd for _, each in frames)
         if clash or (self.disturbances and any(each.corrupts(frame, senders[0]) for each in self.disturbances)):
             self._void(senders)
             return
