@@ -20,7 +20,7 @@ import numpy as np
 
 from servoctl.engine import cache, compiler
 from servoctl.engine.emit import emit, over_numbers
-from servoctl.engine.ops import declaration, template
+from servoctl.engine.ops import declaration
 from servoctl.engine.step import StepFunctions
 from servoctl.errors import CompileError
 from servoctl.types import Array
@@ -145,14 +145,12 @@ class Program(CSource):
             emitted = [*kernels, *([] if step is None else step.kernels)]
             text = emit([kernel.function for kernel in emitted], {} if step is None else step.leading)
             text += "".join(_entry(name, *counts) for name, counts in called.items())
-            text += "" if step is None else step.source()
-            return text + ("" if step is None or step.substeps is not None else template("dop853.h"))
+            return text + ("" if step is None else step.source())
 
         if step is not None:
             if step.delays is None:
                 self._functions[STEP] = (4, 2)
             declarations.append(declaration("stretches.h", "steps"))
-            declarations += [declaration("dop853.h", "dop853")] if step.substeps is None else []
         declarations += [ENTRY.format(name) for name in self._functions]
         super().__init__(write, declarations, content=content)
 

@@ -1,8 +1,7 @@
 """Runs with adaptive steps by SciPy's solvers.
 
-Design: on generated C, the steps of DOP853 are taken in C by SciPy's own rules (`AdaptiveSteps`). Where C stops
-at a problem, SciPy repeats the step in Python and reports the reason. Where the loop projects, a step is accepted first
-and projected onto the passive constraints then: the change by projection is below the error that the method allows.
+Design: SciPy takes the steps, compiled functions give the rates. Where the loop projects, a step is accepted first and
+projected onto the passive constraints then: the change by projection is below the error that the method allows.
 
 SciPy's own differences increase the change of a coordinate that has no effect until it overflows, and the run ends on
 infinities. In `jacobian_of` the changes have a fixed size and the result is always finite: a Jacobian only directs
@@ -13,8 +12,7 @@ Source: Hairer, Lubich, Wanner 2006, IV.4, for the projection of one-step method
 """
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,9 +21,6 @@ from servoctl.engine.step import rk4_steps
 from servoctl.errors import IntegrationError, ServoctlError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import (
-    CHUNK_TIME,
-    FIRST_STRETCH,
-    LONGEST_STRETCH,
     Chunk,
     Grid,
     RowCollector,
@@ -33,74 +28,6 @@ from servoctl.simulation.rows import (
 )
 from servoctl.simulation.settings import Integrator
 from servoctl.types import Array
-
-
-class AdaptiveSteps:
-    """A run of adaptive steps, some steps at a time.
-
-    Attributes:
-        position: Number of outputs done.
-        evaluations: Number of evaluations of the rates so far.
-    """
-
-    def __init__(self, loop: Loop, solver: Any, collector: RowCollector, outputs: Array | None, done: int = 0) -> None:
-        """Starts where SciPy's solver would take its next step.
-
-        Args:
-            loop: One on C, whose law acts continuously.
-            solver: SciPy's DOP853; gives time, state, the next step, the tolerances and the coefficients.
-            outputs: Times of the rows [s]; None: a row at every step.
-            done: Number of outputs that the solver has passed.
-        """
-        library = loop.c_library(None)
-        assert library is not None
-        self._library, self._end = library, float(solver.t_bound)
-        self._tolerances = float(solver.rtol), float(solver.atol)
-        # t: time reached [s]
-        # x: state at t, shape (size,)
-        self.t, self.x, self._every_step = float(solver.t), np.array(solver.y, dtype=float), outputs is None
-        self._progress = np.array(
-            [solver.h_abs, 0.0, float(done)]
-        )  # next step, evaluations, outputs done; C updates it
-        tableau = (solver.A, solver.B, solver.C, solver.E5, solver.E3, solver.A_EXTRA, solver.C_EXTRA, solver.D)
-        self._coefficients = np.concatenate([np.ravel(part) for part in tableau])
-        self._parameters, self._status = loop.parameters, collector.status
-        self._stops = np.array(sorted(collector.stops), dtype=float)
-        self._outputs = np.zeros(0) if outputs is None else np.ascontiguousarray(outputs, dtype=float)
-        self._taken = library.room(len(self._outputs))
-
-    @property
-    def position(self) -> int:
-        return int(self._progress[2])
-
-    @property
-    def evaluations(self) -> int:
-        return int(self._progress[1])
-
-    @property
-    def done(self) -> bool:
-        """Whether the end is reached."""
-        return self.t >= self._end
-
-    def go(self, most: int) -> tuple[int, Sequence[Array]]:
-        """Takes up to `most` steps.
-
-        Returns:
-            Number of steps taken, fewer than `most` if the caller must look at the next one; times, states and rows of
-            the outputs.
-        """
-        times, (states, rows), before = np.empty(most + 1), self._library.room(most + 1), self.position
-        times[0], states[0] = self.t, self.x
-        good = self._library.call(
-            "dop853", most, self._end, *self._tolerances, self._coefficients, self._parameters, self._status,
-            len(self._stops), self._stops, self._progress, times, states, rows, len(self._outputs), self._outputs,
-            *self._taken,
-        )  # fmt: skip
-        self.t, self.x = float(times[good]), states[good].copy()
-        if self._every_step:
-            return good, [part[1 : good + 1] for part in (times, states, rows)]
-        return good, [part[before : self.position] for part in (self._outputs, *self._taken)]
-
 
 WINDOW = 10_000  # progress is checked after this many steps
 MOST_STEPS = 1e9  # a run that needs more steps of the last size to reach its end makes no progress
@@ -279,24 +206,12 @@ def adaptive(
     jacobian = jacobian_of(loop, loop.derivative, integrator)
     progress = Progress(start, end, integrator.method)
 
-    def restart(t: float, x: Array) -> Any:
-        return solver_of(integrator, rates, t, x, end, jacobian)
-
     def projected(t: float, x: Array) -> Array:
         return plant.projected(t, x) if loop.projects else x
 
-    solver, plant = restart(start, x), loop.simulated()
-    in_c = loop.c_library(None) is not None
+    solver, plant = solver_of(integrator, rates, start, x, end, jacobian), loop.simulated()
     while solver.status == "running":
-        if integrator.method == "dop853" and in_c:
-            in_c = False
-            if collector.filled:
-                yield collector.chunk()
-            steps = AdaptiveSteps(loop, solver, collector, output, position)
-            yield from _steps_in_c(loop, steps, progress)
-            if steps.done:
-                return
-            position, solver = steps.position, restart(steps.t, steps.x)
+        loop.goes_over(solver.t, None)
         t, rates.at = solver.t, None
         message = take_step(solver)
         if solver.status == "failed" or not np.isfinite(solver.y).all():
@@ -314,29 +229,12 @@ def adaptive(
         progress.count(solver.t)
         if collector.due():
             yield collector.chunk()
-        in_c = loop.goes_over(solver.t, None)
     yield collector.chunk()
 
 
 def _reached(times: Array, t: float) -> list[float]:
     """The first of these times, which rise, up to t."""
     return [float(s) for s in times[: np.searchsorted(times, t, side="right")]]
-
-
-def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Iterator[Chunk]:
-    """Yields the rows of adaptive steps in C, up to a step that C cannot take."""
-    length = FIRST_STRETCH
-    while not steps.done:
-        began, before = time.monotonic(), steps.evaluations
-        good, (times, states, rows) = steps.go(length)
-        loop.evaluations += steps.evaluations - before
-        if len(times):
-            yield Chunk(times, states, rows)
-        progress.count(steps.t, good)
-        if good < length:
-            return
-        if time.monotonic() - began < CHUNK_TIME / 2:
-            length = min(2 * length, LONGEST_STRETCH)
 
 
 def hold(

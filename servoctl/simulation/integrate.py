@@ -19,8 +19,6 @@ from servoctl.simulation.adaptive import adaptive
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import (
     CHUNK_TIME,
-    FIRST_STRETCH,
-    LONGEST_STRETCH,
     Chunk,
     Grid,
     RowCollector,
@@ -30,6 +28,7 @@ from servoctl.simulation.settings import Settings
 from servoctl.simulation.steps import Step, step_of
 from servoctl.types import Array
 
+FIRST_STRETCH, LONGEST_STRETCH = 64, 8192  # steps that generated C takes in one call: at first, and at most
 MOST_STEPS = 1e10  # largest number of steps of a run: at a million a second they take three hours
 MOST_ROWS = 1e8  # largest number of rows of a run: more do not fit into memory
 STEPS_PER_SECOND = 1e6  # steps per second of generated C for a small plant, in order of magnitude

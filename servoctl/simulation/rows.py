@@ -11,7 +11,6 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, Status
 
 CHUNK_TIME = 0.2  # [s] longest wall time between two chunks, if single steps are shorter
-FIRST_STRETCH, LONGEST_STRETCH = 64, 8192  # steps that generated C takes in one call: at first, and at most
 
 
 @dataclass(frozen=True)
