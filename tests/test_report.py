@@ -13,7 +13,7 @@ from PIL import Image
 import servoctl as sc
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report import DPI, FIGURES, PRINTED, figure, gives, plot, report
-from servoctl.report.film import RATE, film
+from servoctl.report.film import RATE, _Machine, _scene, film
 from servoctl.report.path import frames, view
 from servoctl.report.source import Thinner
 from servoctl.report.style import NAMED, chosen, colours, envelope, spread
@@ -174,6 +174,13 @@ def test_a_point_that_never_moves_has_a_support():
     axes = figure(two_arms(), "path").axes[0]
     stands = [tuple(point) for line in axes.get_lines() if line.get_marker() == 6 for point in line.get_xydata()]
     assert stands == [(0.0, 0.0), (3.0, 0.0)]
+
+
+def test_a_support_that_drifts_as_constraints_do_is_one_as_on_the_page():
+    run = two_arms()
+    run.drawing["left"] = run.drawing["left"] + 1e-7 * run.t[:, None, None]
+    axes = figure(run, "path").axes[0]
+    assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == 6) == 2
 
 
 def test_a_drawing_that_is_flat_in_space_keeps_its_true_axes():
@@ -475,6 +482,16 @@ def test_without_ffmpeg_an_mp4_is_an_error_with_a_remedy(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingPackageError, match=r"ffmpeg is not installed \(.* or use --gif\)"):
         film(swinging(1.0), tmp_path / "film.mp4")
+
+
+def test_a_film_in_space_has_directions_and_a_length() -> None:
+    run = swinging(0.1)
+    run.drawing["arm"] = np.random.default_rng(0).normal(size=(len(run.drawing["t"]), 3, 3))
+    _, axes = _scene(run, _Machine(run))
+    assert [text.get_text() for text in axes.texts] == ["x", "y", "z", "each 1 m"]
+    assert all(
+        axes.get_xlim()[0] < text.xy[0] < axes.get_xlim()[1] and axes.get_ylim()[0] < text.xy[1] for text in axes.texts
+    )
 
 
 def test_a_run_without_drawing_has_no_film(tmp_path: Path) -> None:

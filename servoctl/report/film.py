@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
-from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
+from servoctl.report.path import calm_frames, draw_directions, draw_stands, draw_task, frames, view
 from servoctl.report.shapes import (
     OWN,
     STRONG,
@@ -180,6 +180,8 @@ def _scene(trajectory: Trajectory, machine: _Machine) -> tuple[Any, "Axes"]:
             *(outline(shape[i], matrix) for shape in machine.shapes for i in instants),
         ]
     )
+    if labels is None:
+        corners = np.vstack([corners, draw_directions(axes, matrix, corners)])
     low, high = corners.min(axis=0), corners.max(axis=0)
     margin = 0.08 * max(float(np.max(high - low)), 1e-9)
     axes.set_xlim(low[0] - margin, high[0] + margin)

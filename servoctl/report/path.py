@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 INSTANTS = 8  # number of poses of the mechanism in one picture
 POINTS = 4000  # largest number of points of a curve
+STILL = 1e-5  # share of the drawing's size by which a support may drift; that of a mechanism's constraints does
 AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)  # [rad] view direction of a drawing in space
 
 
@@ -117,7 +118,10 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
     if projection.labels is None:
-        _draw_directions(axes, projection.matrix, paper)
+        draw_directions(axes, projection.matrix, np.concatenate([points.reshape(-1, 2) for points in paper.values()]))
+        axes.tick_params(length=0, labelbottom=False, labelleft=False)
+        axes.spines[:].set_visible(False)
+        axes.grid(False)
     else:
         axes.set_xlabel(projection.labels[0])
         axes.set_ylabel(projection.labels[1])
@@ -172,23 +176,25 @@ def _beside(axes: "Axes", line: int, text: str, colour: str) -> None:
 def draw_stands(axes: "Axes", lines: list[Array]) -> None:
     """Draws a small support under every point that never moves; none if nothing does: the machine is at rest."""
     reach = max(float(np.max(np.abs(points))) for points in lines)
-    still = [np.max(np.ptp(points, axis=0), axis=-1) <= 1e-9 * reach for points in lines]
+    still = [np.max(np.ptp(points, axis=0), axis=-1) <= STILL * reach for points in lines]
     if all(rests.all() for rests in still):
         return
     for points, rests in zip(lines, still, strict=True):
         axes.plot(*points[0, rests].T, marker=6, linestyle="", color=INK, markersize=9, zorder=2.5)
 
 
-def _draw_directions(axes: "Axes", matrix: Array, paper: dict[str, Array]) -> None:
-    """The directions of space with a length to compare with, instead of axes that paper does not have."""
-    cloud = np.concatenate([points.reshape(-1, 2) for points in paper.values()])
+def draw_directions(axes: "Axes", matrix: Array, cloud: Array) -> Array:
+    """Draws the directions of space with a length to compare with, instead of axes that paper does not have.
+
+    They stand below and left of the points `cloud`, shape (points, 2); returns their ends, in the same shape.
+    """
     low = np.min(cloud, axis=0)
     wanted = 0.2 * float(np.max(np.ptp(cloud, axis=0))) or 1.0
     power = 10.0 ** np.floor(np.log10(wanted))
     length = power * max(step for step in (1.0, 2.0, 5.0) if step * power <= wanted)
     corner = low - 0.3 * length
-    for name, direction in zip("xyz", matrix.T, strict=True):
-        tip = corner + length * direction
+    tips = corner + length * matrix.T
+    for name, direction, tip in zip("xyz", matrix.T, tips, strict=True):
         axes.plot(*np.transpose([corner, tip]), color=QUIET, linewidth=1.0, zorder=1.0)
         axes.annotate(name, tip, 6 * direction, textcoords="offset points", color=QUIET, ha="center", va="center")
     axes.annotate(
@@ -201,6 +207,4 @@ def _draw_directions(axes: "Axes", matrix: Array, paper: dict[str, Array]) -> No
         ha="center",
         va="top",
     )
-    axes.tick_params(length=0, labelbottom=False, labelleft=False)
-    axes.spines[:].set_visible(False)
-    axes.grid(False)
+    return np.vstack([corner, tips])
