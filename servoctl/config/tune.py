@@ -150,7 +150,11 @@ class Tune(Ruled):
                 yield ("search", path), "has a list among its values (write the field by name, and search its entries)"
 
     @rule
-    def _each_path_once(self) -> Broken:
+    def _each_once(self) -> Broken:
+        metrics = self.objective.minimise if isinstance(self.objective.minimise, tuple) else ()
+        for name in dict.fromkeys(metrics):
+            if metrics.count(name) > 1:
+                yield ("objective", "minimise"), f"has {name} twice (leave one out)"
         for path in self.uncertainty:
             if path in self.search:
                 yield ("uncertainty", path), "is in search already (leave one out)"
