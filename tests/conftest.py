@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import chromium
 from hypothesis import HealthCheck, settings
+
+from tests.chromium import chromium
 
 os.environ.setdefault("SERVOCTL_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "servoctl"))
 # No compiler works on when the tests are over.

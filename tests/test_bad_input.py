@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from config_texts import CART as CONFIG
-from config_texts import CART_PLANT as PLANT
 
 import servoctl as sc
 from servoctl.cli import main
@@ -21,6 +19,8 @@ from servoctl.config.load import load_config
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.laws.observer import Observer
 from servoctl.run_folder import load_run
+from tests.config_texts import CART as CONFIG
+from tests.config_texts import CART_PLANT as PLANT
 from tests.faces import exit_code
 from tests.refused import table
 from tests.small_plants import Masses

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rail_mass import RAIL_MASS
-from small_robot import SMALL, small_urdf
 
 import servoctl as sc
 from servoctl.check.report import check
@@ -14,6 +12,8 @@ from servoctl.errors import ConfigError
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.metrics import metric_unit
 from tests.config_texts import plant_text
+from tests.rail_mass import RAIL_MASS
+from tests.small_robot import SMALL, small_urdf
 
 LIFT = plant_text(  # a driven support carries a mass on a rope
     "Lift", "m1: float = 2.0; m2: float = 1.0; g: float = 9.8", {"z1": "m", "z2": "m"}, {"F": "N"},

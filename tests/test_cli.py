@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from config_texts import CART_PLANT as CART
 from typer.main import get_command
 
 import servoctl
@@ -23,6 +22,7 @@ from servoctl.cli.console import CLEAR, Announcer, ExitCode, outcome_of, outcome
 from servoctl.cli.doctor import lacks
 from servoctl.errors import ConfigError, PlantError, RunFolderError, WriteError
 from servoctl.run_folder import load_run
+from tests.config_texts import CART_PLANT as CART
 from tests.faces import exit_code
 
 Servoctl = Callable[..., subprocess.CompletedProcess[str]]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from config_texts import CORRECTION, GRAMMAR, LAW_FIELD
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from servoctl.config import (
 from servoctl.config.schema import LawConfig
 from servoctl.config.yaml_loader import NotYamlError, read_value
 from servoctl.errors import ConfigError
+from tests.config_texts import CORRECTION, GRAMMAR, LAW_FIELD
 from tests.refused import Base, Case, assert_refused, cases
 
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from config_texts import CART, CART_PLANT, GRAMMAR, HEAD, HIL, REALISM, ROBOT, SHAPES
-from small_robot import SMALL, small_urdf
 
 from servoctl.config import shipped_configs
+from tests.config_texts import CART, CART_PLANT, GRAMMAR, HEAD, HIL, REALISM, ROBOT, SHAPES
 from tests.estimation.test_estimator import CONFIG as ESTIMATED
 from tests.laws.test_observer import CONFIG as OBSERVED
 from tests.laws.test_uncertainty import CONFIG as UNCERTAIN
 from tests.laws.test_uncertainty import PLANT as UNCERTAIN_PLANT
 from tests.rail_mass import RAIL_MASS
 from tests.refused import Base, Case, assert_refused, cases
+from tests.small_robot import SMALL, small_urdf
 
 CART_FILE = {"cart.py": CART_PLANT}
 MORE = """

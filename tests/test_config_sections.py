@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from config_texts import HEAD, HIL, ROBOT
 
 import servoctl as sc
 from hil.assembly.prepare import load as load_drives
@@ -12,7 +11,7 @@ from hil.session.replay import replay
 from servoctl.config import LoadedConfig, dump, load_config
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
-from tests.config_texts import plant_text
+from tests.config_texts import HEAD, HIL, ROBOT, plant_text
 from tests.refused import Base, Case, assert_refused, cases
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from textbook import Textbook
 
 import servoctl as sc
 from servoctl.types import Status
+from tests.textbook import Textbook
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])

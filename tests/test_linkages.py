@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import cumulative_simpson
-from textbook import Textbook
 
 import servoctl as sc
 from plants.four_bar import FourBar
@@ -23,6 +22,7 @@ from servoctl.mechanics.motors import motor_positions
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 from tests.benchmarks.parallelogram import pendulum
+from tests.textbook import Textbook
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_robot import SMALL, small_urdf
 
 import servoctl as sc
 from hil.emulator.plant import SimulatedPlant
@@ -13,6 +12,7 @@ from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.types import Array, State
+from tests.small_robot import SMALL, small_urdf
 
 pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
 

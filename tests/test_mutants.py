@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-import mutants
 import pytest
 
 import servoctl as sc
 from servoctl.config.load import find_config
+from tests import mutants
 from tests.faces import answer
 
 MUTANTS = int(os.environ.get("SERVOCTL_MUTANTS", "24"))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import caught, decoded, simulated
 
 from servoctl.errors import RunFolderError
 from servoctl.report.page import page, write
@@ -19,6 +18,7 @@ from servoctl.run_folder import RunFolder, load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 from tests.faces import on_drives
+from tests.report_runs import caught, decoded, simulated
 
 
 def content(path: Path) -> tuple[dict[str, Any], str]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chromium import Tab, tab
-from report_runs import caught, simulated
 
 from servoctl.report.page import write
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
+from tests.chromium import Tab, tab
+from tests.report_runs import caught, simulated
 
 pytestmark = pytest.mark.slow
 

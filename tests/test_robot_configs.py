@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_robot import SMALL, small_urdf
 
 import servoctl as sc
 from hil.assembly.settings import hil_settings
@@ -15,6 +14,7 @@ from servoctl.config.load import find_config, moved, named_files
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 from tests.faces import exit_code
+from tests.small_robot import SMALL, small_urdf
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """Every shipped config is of the kind that `shipped.py` says."""
 
 import pytest
-from shipped import CONSTRAINT_FOLLOWING, LOADED, REFUSED
 
 import servoctl
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.simulation.closed_loop import Loop
+from tests.shipped import CONSTRAINT_FOLLOWING, LOADED, REFUSED
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

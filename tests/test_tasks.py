@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_robot import small_urdf
 
 import servoctl as sc
 from servoctl.run_folder.trajectory import Trajectory
@@ -12,6 +11,7 @@ from servoctl.study.metrics import metric_names, metrics_of
 from tests.config_texts import plant_text
 from tests.faces import exit_code
 from tests.small_plants import Masses
+from tests.small_robot import small_urdf
 
 LAW = sc.ConstraintFollowing(correction=sc.Baumgarte(alpha=5, beta=5))
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from config_texts import RAIL_CART
 
 import servoctl as sc
 from servoctl.cli import main
@@ -24,6 +23,7 @@ from servoctl.study.problem import SearchProblem, read_problem
 from servoctl.study.result import Tuning
 from servoctl.study.search import tune
 from servoctl.study.search_files import save
+from tests.config_texts import RAIL_CART
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
 CONFIG = f"""

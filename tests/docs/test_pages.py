@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from pages import DOCS, blocks, equations, made, shown
+
+from tests.docs.pages import DOCS, blocks, equations, made, shown
 
 PAGES = {made.name_of(page): page for page in made.pages()}
 SLOW = (

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from pages import blocks
 from PIL import Image
 
 from servoctl.config import load_config
 from servoctl.report.film import images
 from servoctl.run_folder import load_run
+from tests.docs.pages import blocks
 from tests.report_runs import simulated
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pages import DOCS, blocks, config_types, python_reference
 
 import servoctl
 from hil.drives.options import expected_of
@@ -16,6 +15,7 @@ from hil.emulator.faults import KINDS, TARGETS
 from hil.protocols.registry import BUILT_IN
 from servoctl.config.problems import json_schema
 from servoctl.run_folder.metrics import METRICS
+from tests.docs.pages import DOCS, blocks, config_types, python_reference
 
 DOCUMENTS = ("config_examples.md", "python_examples.md")
 

@@ -114,10 +114,10 @@ def test_entries_that_are_no_files_neither_hang_nor_stop_a_run(tmp_path: Path, m
         paths[kind] = kept(folder)
         put(kind, paths[kind], monkeypatch)
     code = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); import test_cache_of_others as t\n"
-        "for folder in sys.argv[2:]: os.environ['SERVOCTL_CACHE'] = folder; print(t.value().tolist())"
+        "import os, sys; from tests.engine import test_cache_of_others as t\n"
+        "for folder in sys.argv[1:]: os.environ['SERVOCTL_CACHE'] = folder; print(t.value().tolist())"
     )
-    words = [sys.executable, "-c", code, str(Path(__file__).parent), *(str(path.parent) for path in paths.values())]
+    words = [sys.executable, "-c", code, *(str(path.parent) for path in paths.values())]
     found = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert found.stdout.splitlines() == ["[2.0, 4.0]"] * 4, found.stderr
     for kind, path in paths.items():

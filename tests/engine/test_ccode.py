@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shipped import RAISED
 
 import servoctl
 from plants.two_mass_spring import TwoMassSpring
@@ -23,6 +22,7 @@ from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note
 from servoctl.types import Array
+from tests.shipped import RAISED
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path")
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from emulation import MILLISECOND, bench
-
 from hil.drives.base import HandshakeStep, Node, Steps
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
@@ -15,6 +13,7 @@ from hil.protocols.registry import build
 from hil.rig.dispatch import Dispatch
 from hil.rig.handshake import Handshake
 from servoctl.mechanics.plant import Plant
+from tests.hil.emulation import MILLISECOND, bench
 
 PERIOD = 0.002  # [s]
 

@@ -12,13 +12,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # where `interfaces` is, as for the tests of this folder
-
-from interfaces import keys_of
-from wall_clock import WATCHDOG, Child, emulated, looping, summary_of, wait_until, write_config
-
 from hil.recorder import read_events
 from servoctl.run_folder import load_run
+from tests.hil.interfaces import keys_of
+from tests.hil.wall_clock import WATCHDOG, Child, emulated, looping, summary_of, wait_until, write_config
 
 PROTOCOLS = {"cia402": "brakes", "odrive": "torque off", "mit": "torque off"}
 """Protocol -> what its drive does when its watchdog has run out."""

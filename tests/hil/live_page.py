@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from wall_clock import PATIENCE, Child
+from tests.hil.wall_clock import PATIENCE, Child
 
 LIVE = "{law.correction.baumgarte.alpha: [1, 20]}"
 ALPHA = "law.correction.baumgarte.alpha"

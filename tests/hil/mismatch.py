@@ -2,22 +2,17 @@
 
 import argparse
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))  # `rigs`, as in the tests beside this file
-
-from rigs import Played, Rig, play
 
 from hil.assembly.prepare import load
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from servoctl.config.load import load_config
+from tests.hil.rigs import Played, Rig, play
 
 CONFIGS = (
     "arm_on_drives", "scara_drive", "two_mass_spring_drive", "coordinated_robots", "coordinated_robots_moteus",

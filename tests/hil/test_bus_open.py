@@ -7,12 +7,12 @@ from typing import Any
 import can
 import pytest
 import yaml
-from interfaces import keys_of
 
 from hil.bus import BusError, socketcan
 from hil.bus import open as opening
 from hil.bus.open import is_loopback, key_problems, open_bus
 from hil.loop.clock import VirtualClock
+from tests.hil.interfaces import keys_of
 from tests.refused import table
 
 VIRTUAL = {"interface": "virtual", "channel": "main", "bitrate": 1_000_000}

@@ -11,13 +11,13 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interfaces import EACH, keys_of
 
 from hil.bus import BusError, Link
 from hil.bus.open import EMULATOR, EmulatorMessage, emulator_frame, emulator_message, open_bus
 from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import SECOND, VirtualClock, WallClock
+from tests.hil.interfaces import EACH, keys_of
 
 ENOUGH = 5 * SECOND
 """Time in which a frame certainly arrives [ns]."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interfaces import absent, keys_of
 
 from hil.bus import BusError, Link
 from hil.bus.open import open_bus
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, WallClock
+from tests.hil.interfaces import absent, keys_of
 
 pytestmark = pytest.mark.vcan
 

@@ -11,9 +11,6 @@ from typing import Any
 
 import canopen
 import pytest
-from canopen_objects import node_dictionary
-from drive_host import Host
-from emulation import MILLISECOND, Bench, bare_drive, bench, drive_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +22,9 @@ from hil.drives.table import TableDrive
 from hil.emulator.cia402 import CiA402, following
 from hil.emulator.objects import communication_objects, drive_objects
 from hil.frame import Frame
+from tests.hil.canopen_objects import node_dictionary
+from tests.hil.drive_host import Host
+from tests.hil.emulation import MILLISECOND, Bench, bare_drive, bench, drive_settings
 
 NODE, PERIOD = 1, 0.002
 I16, I32, U16 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**16 - 1)

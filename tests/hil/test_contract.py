@@ -20,10 +20,6 @@ from typing import Any
 
 import pytest
 import yaml
-from drive_host import Host
-from emulation import TURN, drive_settings
-from fuzz import frames
-from packages import Install, install  # noqa: F401
 from test_own_protocol import acme  # noqa: F401
 
 import hil.codecs
@@ -40,6 +36,10 @@ from hil.protocols.registry import build, node_class
 from servoctl.errors import ConfigError
 from tests.hil import command_observer
 from tests.hil.command_observer import READERS, CommandFindings
+from tests.hil.drive_host import Host
+from tests.hil.emulation import TURN, drive_settings
+from tests.hil.fuzz import frames
+from tests.hil.packages import Install, install  # noqa: F401
 from tests.refused import table
 
 PERIOD = 0.002  # [s]

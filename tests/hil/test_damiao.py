@@ -5,11 +5,7 @@ from pathlib import Path
 
 import can
 import pytest
-from drive_host import Host
-from emulation import Axes, Bench, bench, drive_settings
-from interfaces import BITRATE, EACH, keys_of
 from test_emulator_process import serving
-from wall_clock import wait_until
 
 from hil.codecs import mit as codec
 from hil.emulator.mit import Mit
@@ -17,6 +13,10 @@ from hil.frame import Frame
 from hil.session.start import Request, start
 from tests.faces import on_drives
 from tests.hil.command_observer import observed
+from tests.hil.drive_host import Host
+from tests.hil.emulation import Axes, Bench, bench, drive_settings
+from tests.hil.interfaces import BITRATE, EACH, keys_of
+from tests.hil.wall_clock import wait_until
 
 NODE, HOST = 4, 0x14
 OPTIONS = {"motor": "dm4310", "status": "damiao", "host": HOST, "drive_watchdog": True}

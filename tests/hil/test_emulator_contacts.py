@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from emulation import MILLISECOND, Axes, bench, drive_settings, system_of
-from rigs import RACK, RIGS, lift, play
 
 from hil.assembly.emulation import make_emulator
 from hil.assembly.prepare import load
@@ -13,6 +11,8 @@ from hil.emulator.plant import SimulatedPlant
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError
 from servoctl.types import Array, State
+from tests.hil.emulation import MILLISECOND, Axes, bench, drive_settings, system_of
+from tests.hil.rigs import RACK, RIGS, lift, play
 
 
 def axes(coulomb: float = 0.0, viscous: float = 0.0, m: float = 2.0, g: float = 0.0, v: float = 1.0) -> SimulatedPlant:

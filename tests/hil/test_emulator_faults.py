@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from emulation import MILLISECOND, TURN, Bench, bench, drive_settings, target
-from rigs import RIGS, _setup, play
 
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import Emulator
@@ -17,6 +15,8 @@ from hil.frame import Frame
 from hil.protocols.registry import emulations
 from hil.safety.plan import Stage
 from tests.hil.command_observer import CommandObserver, MitReader
+from tests.hil.emulation import MILLISECOND, TURN, Bench, bench, drive_settings, target
+from tests.hil.rigs import RIGS, _setup, play
 from tests.refused import table
 
 NODE = 1

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulation import Axes, Clockwork, drive_settings, system_of
 
 import servoctl as sc
 from hil.emulator.motor import Encoder
@@ -19,6 +18,7 @@ from servoctl.mechanics.timing import Timing
 from servoctl.simulation.realism import Channels
 from servoctl.simulation.system import PassiveStabilisation
 from servoctl.types import Array, State
+from tests.hil.emulation import Axes, Clockwork, drive_settings, system_of
 
 MILLISECOND = 1_000_000
 START = State(0.0, np.array([1.0, -1.0, 0.0, 1.0, -1.0]) * np.pi / 3, np.zeros(5))

@@ -10,10 +10,6 @@ import canopen
 import numpy as np
 import pytest
 from canopen.profiles.p402 import BaseNode402
-from canopen_objects import node_dictionary
-from emulation import Axes, Clockwork, drive_settings, served, system_of, target
-from interfaces import EACH, keys_of
-from wall_clock import wait_until
 
 from hil.bus import BusError
 from hil.bus.open import EmulatorMessage, answers_as_emulator, emulator_frame, emulator_lateness, open_bus
@@ -27,6 +23,10 @@ from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
 from hil.protocols.registry import emulations
 from servoctl.types import State
+from tests.hil.canopen_objects import node_dictionary
+from tests.hil.emulation import Axes, Clockwork, drive_settings, served, system_of, target
+from tests.hil.interfaces import EACH, keys_of
+from tests.hil.wall_clock import wait_until
 
 NODE = 1
 

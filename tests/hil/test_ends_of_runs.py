@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rigs import RACK, Played, lift, play
 
 from hil.emulator.emulator import Emulator
 from hil.recorder import read_frames
 from hil.recorder.files import read_events
 from servoctl.cli import main
+from tests.hil.rigs import RACK, Played, lift, play
 
 
 @pytest.fixture(scope="module")

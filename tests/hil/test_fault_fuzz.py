@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fuzz import frames
 
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.assembly.setup import RigSetup
@@ -20,6 +19,7 @@ from hil.session.run import HilRun, RunResult
 from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.carts.run import SETTLING
 from tests.hil.faults.carts.scenario import PROTOCOLS, machine
+from tests.hil.fuzz import frames
 from tests.hil.rigs import renewed
 
 EVERY = 400_000

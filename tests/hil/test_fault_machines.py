@@ -3,14 +3,9 @@
 `python -m tests.hil.faults --count 5000 --seed 1` plays more of them.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
-import rigs
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from tests.hil import rigs
 from tests.hil.faults.judge import play
 from tests.hil.faults.scenarios import FAULTS, RIGS, Scenario, scenarios
 

@@ -9,8 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from drive_host import Host
-from emulation import MILLISECOND, Bench, bare_drive, bench, drive_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +22,8 @@ from hil.emulator.mit import Mit
 from hil.frame import Frame
 from hil.protocols.registry import build
 from servoctl.errors import ConfigError
+from tests.hil.drive_host import Host
+from tests.hil.emulation import MILLISECOND, Bench, bare_drive, bench, drive_settings
 
 RANGES = Ranges(12.5, 45.0, 18.0, 500.0, 5.0)
 TABLES = sorted(tables())

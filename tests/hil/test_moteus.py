@@ -11,8 +11,6 @@ import struct
 from typing import Any
 
 import pytest
-from drive_host import PERIOD, Host
-from emulation import MILLISECOND, Bench, bare_drive, bench, drive_settings
 
 from hil.assembly.prepare import load
 from hil.codecs import moteus as codec
@@ -23,6 +21,8 @@ from hil.drives.table import TableDrive
 from hil.emulator.moteus import Moteus
 from hil.frame import Frame, fd_size
 from hil.protocols.registry import build
+from tests.hil.drive_host import PERIOD, Host
+from tests.hil.emulation import MILLISECOND, Bench, bare_drive, bench, drive_settings
 
 pytest.importorskip("moteus", reason="the package moteus reads and writes the same frames")
 import moteus

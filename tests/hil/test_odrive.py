@@ -12,8 +12,6 @@ from importlib.resources import files
 import pytest
 from cantools.database import load_file
 from cantools.database.can import Database, Message
-from drive_host import PERIOD, Host
-from emulation import MILLISECOND, TURN, Bench, bare_drive, bench, drive_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +22,8 @@ from hil.drives.settings import SensorSettings
 from hil.emulator.odrive import ODrive
 from hil.frame import Frame
 from hil.protocols.registry import build
+from tests.hil.drive_host import PERIOD, Host
+from tests.hil.emulation import MILLISECOND, TURN, Bench, bare_drive, bench, drive_settings
 
 NODE = 3
 FLOAT32 = st.floats(width=32, allow_nan=False, allow_infinity=False)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packages import Install, install  # noqa: F401
 
 from hil.assembly.prepare import load
 from hil.frame import Frame
@@ -17,6 +16,7 @@ from hil.protocols.registry import entries
 from servoctl.errors import ConfigError
 from tests.faces import on_drives
 from tests.hil.command_observer import READERS, CommandReader, Violation, observed
+from tests.hil.packages import Install, install  # noqa: F401
 
 PAGE = Path(__file__).parents[2] / ".docs" / "pages" / "howto" / "own_protocol.md"
 DRIVE = "{actuator: F, bus: main, protocol: acme, node: 3, gear: 50, torque_limit: 5, torque_rate_limit: 1000, "

@@ -3,7 +3,6 @@
 from math import pi
 
 import pytest
-from packages import Install, install  # noqa: F401
 
 from hil.assembly.prepare import load
 from hil.drives.settings import SensorSettings
@@ -11,6 +10,7 @@ from hil.protocols.registry import BUILT_IN, emulations, entries, protocol
 from servoctl.cli.doctor import examine
 from servoctl.cli.listing import contents
 from servoctl.errors import ConfigError
+from tests.hil.packages import Install, install  # noqa: F401
 
 BELT = "two_mass_spring_drive"
 NAMES = "cia402, mit, moteus, odrive, robstride"

@@ -11,9 +11,6 @@ from typing import Any
 import can
 import numpy as np
 import pytest
-from emulation import served
-from interfaces import keys_of
-from wall_clock import OPTIONS, write_config
 
 import hil.session.start
 from hil.assembly.emulation import emulated_rig
@@ -28,6 +25,9 @@ from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.errors import ConfigError
 from tests.faces import on_drives
+from tests.hil.emulation import served
+from tests.hil.interfaces import keys_of
+from tests.hil.wall_clock import OPTIONS, write_config
 
 
 @pytest.fixture

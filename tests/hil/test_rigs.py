@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from emulation import Axes, bench, drive_settings
-from rigs import SCREW, Played, lift, play
+
+from tests.hil.emulation import Axes, bench, drive_settings
+from tests.hil.rigs import SCREW, Played, lift, play
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,6 @@ from typing import Any
 
 import can
 import pytest
-from drive_host import Host
-from emulation import Bench, bare_drive, bench, drive_settings
 
 from hil.codecs import robstride as codec
 from hil.drives.base import DriveError
@@ -19,6 +17,8 @@ from hil.drives.table import TableDrive
 from hil.emulator.robstride import RobStride
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
+from tests.hil.drive_host import Host
+from tests.hil.emulation import Bench, bare_drive, bench, drive_settings
 
 pytest.importorskip("robstride", reason="the package robstride reads and writes the same frames")
 from robstride import client

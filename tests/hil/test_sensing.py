@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from machines import parallelogram, rate, robots, three_rrr
 from scipy.linalg import null_space
 
 from hil.drives import Sample
@@ -22,6 +21,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+from tests.hil.machines import parallelogram, rate, robots, three_rrr
 from tests.hil.samples import sense
 from tests.small_plants import Masses
 

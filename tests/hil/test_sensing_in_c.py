@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machines import robots
 
 from hil.core.constants import Cause, Found
 from hil.drives import Feedback, Sample
@@ -22,6 +21,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 from tests.hil.fixed_observer import Fixed, judge
+from tests.hil.machines import robots
 from tests.hil.one_joint import OneJoint
 from tests.hil.opaque_code import Crank
 from tests.hil.samples import sense

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from machines import parallelogram, rate, robots
-from multipliers import multiplier_equation
 from scipy.integrate import solve_ivp
 from scipy.linalg import null_space
 
@@ -26,8 +24,10 @@ from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+from tests.hil.machines import parallelogram, rate, robots
 from tests.hil.one_joint import OneJoint
 from tests.hil.samples import measured
+from tests.multipliers import multiplier_equation
 
 T = 0.0025
 FREE = Channel("u1", 1e-9, leap=math.inf)

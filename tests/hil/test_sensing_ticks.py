@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from machines import rate, robots
 
 from hil.drives import Feedback, Sample
 from hil.loop.clock import nanoseconds
@@ -13,6 +12,7 @@ from hil.sensing.sensing import Sensing
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+from tests.hil.machines import rate, robots
 from tests.hil.samples import Measurement, sense
 
 FINE = 2 * np.pi / 2**16

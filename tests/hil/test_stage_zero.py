@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 
 from hil.assembly.prepare import load
 from hil.assembly.setup import QUARTER
@@ -24,6 +23,7 @@ from hil.session.start import Request, start
 from servoctl.engine.ccode import BoundCall
 from tests.hil.by_drivers import compare
 from tests.hil.mismatch import ACCUSED, Machine, machines, tried
+from tests.hil.rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 
 
 def zero(rig: str | Rig, *sets: str, **factors: float) -> Played:

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulation import drive_settings
-from interfaces import keys_of
-from wall_clock import write_config
 
 from hil.assembly.prepare import load
 from hil.drives.base import DriveError, HandshakeStep, Steps
@@ -21,9 +18,11 @@ from hil.safety.plan import Stage
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 from tests.faces import on_drives, on_rig
-from tests.hil.emulation import served
+from tests.hil.emulation import drive_settings, served
+from tests.hil.interfaces import keys_of
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
 from tests.hil.test_real_drives import rig_of
+from tests.hil.wall_clock import write_config
 
 
 def test_virtual_time_has_no_use_for_real_time_rights() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Tab, tab
-from live_page import ALPHA, LIVE, address_of
-from wall_clock import Child, looping, summary_of
+
+from tests.chromium import Tab, tab
+from tests.hil.live_page import ALPHA, LIVE, address_of
+from tests.hil.wall_clock import Child, looping, summary_of
 
 pytestmark = pytest.mark.slow
 

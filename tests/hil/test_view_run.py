@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interfaces import keys_of
-from live_page import ALPHA, LIVE, address_of, messages, post, viewer
-from wall_clock import PATIENCE, Child, emulated, looping, summary_of, wait_until, write_config
 
 from hil.recorder import read_events
 from servoctl.run_folder import load_run
+from tests.hil.interfaces import keys_of
+from tests.hil.live_page import ALPHA, LIVE, address_of, messages, post, viewer
+from tests.hil.wall_clock import PATIENCE, Child, emulated, looping, summary_of, wait_until, write_config
 
 pytestmark = pytest.mark.slow
 

@@ -10,11 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interfaces import absent, keys_of
-from wall_clock import WATCHDOG, emulated, looping, next_silence, silences, summary_of, wait_until, write_config
 
 from hil.recorder import read_events, read_frames
 from servoctl.run_folder import load_run
+from tests.hil.interfaces import absent, keys_of
+from tests.hil.wall_clock import (
+    WATCHDOG,
+    emulated,
+    looping,
+    next_silence,
+    silences,
+    summary_of,
+    wait_until,
+    write_config,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from packages import Install, install  # noqa: F401
 from test_own_protocol import DRIVE, block
 
 from hil.assembly.emulation import make_emulator
@@ -20,6 +19,7 @@ from servoctl.config import load_config, shipped_configs
 from servoctl.errors import RigError
 from tests.faces import exit_code, on_rig
 from tests.hil.faults.carts.scenario import machine
+from tests.hil.packages import Install, install  # noqa: F401
 from tests.hil.rigs import renewed
 
 CONFIGS = {

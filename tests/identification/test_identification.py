@@ -3,7 +3,6 @@
 import html
 import json
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -28,14 +27,10 @@ from servoctl.identification.solution import _eta, _moments, base, is_physical, 
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
 from servoctl.types import Array
 from tests.config_texts import plant_text
+from tests.identification.arm import Arm, LinearArm
 from tests.small_plants import Masses
 
-FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER))
-
-from arm import Arm, LinearArm  # noqa: E402
-
-ARM7 = FOLDER.parents[1] / "configs/robots/arm7.urdf"
+ARM7 = Path(__file__).parents[2] / "configs/robots/arm7.urdf"
 
 
 def random_motion(plant: sc.Plant, rows: int = 60) -> Motion:
@@ -163,7 +158,7 @@ realism:
 def arm_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 10 s of an arm with friction, encoders of 14 bits, and other masses than the law knows."""
     folder = tmp_path_factory.mktemp("arm")
-    shutil.copy(FOLDER / "arm.py", folder)
+    shutil.copy(Path(__file__).with_name("arm.py"), folder)
     (folder / "arm.yaml").write_text(ARM_CONFIG)
     sc.load(folder / "arm.yaml").simulate(folder / "run")
     return folder / "run"

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import recorded
-from arm import LinearArm
 from scipy.signal import lfilter
 
 import servoctl as sc
@@ -19,6 +17,8 @@ from servoctl.cli import main
 from servoctl.errors import ConfigError
 from servoctl.identification.log import read_tables
 from servoctl.types import Array
+from tests.identification import recorded
+from tests.identification.arm import LinearArm
 from tests.refused import table
 from tests.small_plants import Masses
 

@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, start
 
 import servoctl as sc
 from servoctl.errors import TaskError
@@ -17,6 +16,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
+from tests.laws.bounded_arm import CIRCLE, CLEAR, LAW, LONG_CIRCLE, Arm, LongArm, error, start
 from tests.small_plants import Masses
 
 CIRCLE_ONCE = 4.0

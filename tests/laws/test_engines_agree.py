@@ -4,12 +4,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from shipped import LOADED
-from textbook import Textbook
 
 import servoctl
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
+from tests.shipped import LOADED
+from tests.textbook import Textbook
 
 RELATIVE = 1e-9
 """Rounding times the conditions of these plants, below 1e5."""

@@ -9,9 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from multipliers import multiplier_equation
 from scipy.linalg import null_space
-from shipped import CONSTRAINT_FOLLOWING, LOWER_PRIORITY
 
 import servoctl
 from servoctl.errors import ConfigError, TaskError
@@ -24,6 +22,8 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status
 from tests.faces import command_at
+from tests.multipliers import multiplier_equation
+from tests.shipped import CONSTRAINT_FOLLOWING, LOWER_PRIORITY
 
 STATES = 5
 MET = [name for name in CONSTRAINT_FOLLOWING if name not in LOWER_PRIORITY]

@@ -11,8 +11,17 @@ from pathlib import Path
 import casadi as ca
 import numpy as np
 import pytest
-from bounded_arm import CIRCLE, CLEAR, LAW, Arm, start
-from limit_problems import (
+from scipy.linalg import null_space
+from scipy.optimize import linprog
+
+import servoctl as sc
+from servoctl.engine.decomposition import decompose
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.laws import limits
+from servoctl.laws.limits import SearchSize, Start, most_steps, search_function, step_function
+from servoctl.run_folder.trajectory import Trajectory
+from tests.laws.bounded_arm import CIRCLE, CLEAR, LAW, Arm, start
+from tests.laws.limit_problems import (
     OF_LIMITS,
     OF_ROWS,
     Family,
@@ -24,15 +33,6 @@ from limit_problems import (
     with_rows,
     within_limits,
 )
-from scipy.linalg import null_space
-from scipy.optimize import linprog
-
-import servoctl as sc
-from servoctl.engine.decomposition import decompose
-from servoctl.engine.kernel import Kernel, inputs
-from servoctl.laws import limits
-from servoctl.laws.limits import SearchSize, Start, most_steps, search_function, step_function
-from servoctl.run_folder.trajectory import Trajectory
 
 
 @pytest.mark.parametrize("family", [*OF_LIMITS, *OF_ROWS])

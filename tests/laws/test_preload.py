@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from robot_trees import arm7, built
 
 import servoctl as sc
 from plants.coordinated_robots import CoordinatedRobots
@@ -20,6 +19,7 @@ from servoctl.mechanics.spatial.pose_solver import solve_poses
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State, Status
 from tests.faces import passive_rows_of
+from tests.robot_trees import arm7, built
 
 COMPONENTS = ("x", "y", "z", "rx", "ry", "rz")
 TASK = {"box": sc.Pose("box", (0.5, 0.0, "0.4 + 0.1*(1 - cos(t))"), rpy=(0.0, 0.0, 0.0))}

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from free_bodies import FreeBodies
-from robot_trees import arm7, built
 from scipy.spatial.transform import Rotation
 
 import servoctl as sc
@@ -18,7 +16,9 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.placement import rotation_rpy
 from servoctl.mechanics.spatial.task import EulerZYZ, FrameConstraint
 from servoctl.types import Array, State
+from tests.mechanics.free_bodies import FreeBodies
 from tests.refused import table
+from tests.robot_trees import arm7, built
 from tests.small_plants import Masses
 
 PLANT = FreeBodies()

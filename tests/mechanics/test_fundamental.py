@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from multipliers import multiplier_equation
 
 import servoctl
 from servoctl.assembly.evaluate import fundamental_acceleration
@@ -14,6 +13,7 @@ from servoctl.mechanics.constraint import Constraint, Nonholonomic, Rows
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 from tests.mechanics.equations import fundamental_equation, terms_of
+from tests.multipliers import multiplier_equation
 
 ROUNDING = 1e-10
 """Conditions below 1e4 for M and for the independent rows: 1e-16 times their squares, with a margin."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multipliers import multiplier_equation
 
 from servoctl.errors import PlantError
 from servoctl.mechanics import hierarchy
 from servoctl.mechanics.hierarchy import Enforced, Level, free_motion
 from servoctl.types import Array
+from tests.multipliers import multiplier_equation
 
 CASE = json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text())["case6_recursive_kalman_3RRR"]
 MASS, FORCE = np.diag(CASE["mass_diag"]), np.array(CASE["force"])

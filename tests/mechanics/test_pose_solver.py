@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from robot_trees import arm7, built, random_tree
 from scipy.spatial.transform import Rotation
 
 import servoctl as sc
@@ -18,6 +17,7 @@ from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.types import Array, State
+from tests.robot_trees import arm7, built, random_tree
 
 
 def at(robot: Robot, q: Any = 0.0) -> State:

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from robot_trees import arm7, built, random_state, random_tree, urdf
 
 from servoctl.mechanics.spatial.description import Description
 from servoctl.mechanics.spatial.dynamics import quaternion_rotation, spin_columns
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
+from tests.robot_trees import arm7, built, random_state, random_tree, urdf
 
 pin = pytest.importorskip("pinocchio", reason="Pinocchio is not installed")
 

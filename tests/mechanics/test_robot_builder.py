@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from robot_trees import arm7, built, random_state, random_tree
 
 import servoctl
 from servoctl.engine.parameters import parameter_names, structure
@@ -17,6 +16,7 @@ from servoctl.mechanics.spatial.description import Description, JointDescription
 from servoctl.mechanics.spatial.placement import Inertial, Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.types import State
+from tests.robot_trees import arm7, built, random_state, random_tree
 
 ROD = Inertial(1.0, (0.0, 0.0, 0.2), (0.01, 0.01, 0.001, 0.0, 0.0, 0.0))
 OFFSET = Placement.at((0.0, 0.0, 0.3))

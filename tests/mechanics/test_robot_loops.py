@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from robot_trees import arm7, random_state
 
 import servoctl
 from servoctl.mechanics.constraint import Holonomic
@@ -14,6 +13,7 @@ from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.types import Array, State
 from tests.faces import passive_rows_of
+from tests.robot_trees import arm7, random_state
 
 
 def two_arms(kind: str, base: str = "fixed") -> Robot:

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from robot_trees import arm7, built, random_state, random_tree
 from scipy.integrate import solve_ivp
 
 import servoctl
@@ -14,6 +13,7 @@ from servoctl.mechanics.spatial.description import Description, LinkDescription
 from servoctl.mechanics.spatial.placement import Inertial
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
+from tests.robot_trees import arm7, built, random_state, random_tree
 
 ROBOTS = {
     "arm": built(arm7()),

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from free_bodies import FreeBodies
 from scipy.optimize import lsq_linear
 
 import servoctl
@@ -31,6 +30,7 @@ from servoctl.report.source import RunSource, read
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
+from tests.mechanics.free_bodies import FreeBodies
 
 RNG = np.random.default_rng(3)
 

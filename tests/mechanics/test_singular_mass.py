@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from multipliers import multiplier_equation
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import PlantError
 from servoctl.mechanics.terms import null_direction, regular_form, require_unique
 from servoctl.types import Array
 from tests.mechanics.equations import singular_mass_equation, terms_of
+from tests.multipliers import multiplier_equation
 
 AGREEMENT = 1e-11
 """Conditions of the problems lie below 100."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chromium import Tab, tab
-from robots import TASK, moving_arms, two_arms
 
 from hil.view.scene import MachineDrawing
 from hil.view.server import Broadcast, PageServer
 from servoctl.report.page import write
 from servoctl.report.surfaces import task_frames
 from servoctl.run_folder import save
+from tests.chromium import Tab, tab
+from tests.spatial.robots import TASK, moving_arms, two_arms
 
 pytestmark = pytest.mark.slow
 

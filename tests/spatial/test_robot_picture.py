@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from robots import TASK, moving_arms, quadruped, two_arms
 
 from hil.view.scene import MachineDrawing
 from servoctl.errors import RunFolderError
@@ -20,6 +19,7 @@ from servoctl.report.surfaces import asked_paths, poses, surfaces, task_frames
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from tests.report_runs import decoded
+from tests.spatial.robots import TASK, moving_arms, quadruped, two_arms
 
 MIMIC = """<robot name="hand">
   <link name="palm"/>

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from robots import two_arms
 
 from servoctl.mechanics.spatial.description import Shape
 from servoctl.mechanics.spatial.placement import IDENTITY, Placement
 from servoctl.report.surfaces import MOST_FACES, SIDES, Solid, joined, read_stl, solid_of, solids
 from servoctl.types import Array
+from tests.spatial.robots import two_arms
 
 SPIN = Placement.at((1.0, -2.0, 3.0), (0.3, -0.5, 0.7))
 

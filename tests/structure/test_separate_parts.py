@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from textbook import Textbook
 
 import servoctl as sc
 from servoctl.assembly.make import make_system
@@ -15,6 +14,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, Status
 from tests.small_plants import Masses
+from tests.textbook import Textbook
 
 
 @dataclass(frozen=True)

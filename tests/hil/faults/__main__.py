@@ -6,12 +6,8 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # `rigs`, as in the tests beside this folder
-
-import rigs
-
+from tests.hil import rigs
 from tests.hil.by_drivers import TICKS
 from tests.hil.faults.carts.run import FaultResult, play_on
 from tests.hil.faults.carts.scenario import Scenario as CartScenario

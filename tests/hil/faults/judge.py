@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import rigs
 
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.drives.base import Drive
@@ -16,6 +15,7 @@ from hil.safety.plan import ENDING, Stage
 from hil.session.run import HilRun
 from servoctl.config.hil import Emulation
 from servoctl.types import Array
+from tests.hil import rigs
 from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.truth import TruthMonitor
 from tests.hil.rigs import renewed
