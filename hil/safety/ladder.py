@@ -46,6 +46,7 @@ class OwnBraking:
 
     speed: float  # [joint unit/s] of the joint when it began
     judged: int  # [ns] time of the last sample
+    last: float = 0.0  # [joint unit/s] in that sample
     faster: int = 0  # samples in a row that were faster than when it began
 
 
@@ -171,8 +172,9 @@ class Ladder:
             return False
         # speeds from here on look alike: a brake, where there is one, stops such a joint sooner
         end = END * abs(limits.joint_rate(drive.ends(limits).speed)) if limits.brake else inf
-        faster = abs(speed) > min(began.speed + GROWTH * limits.speed_limit, end)
-        began.judged, began.faster = sample.time, began.faster + 1 if faster else 0
+        # one that a neighbour has thrown, whose brake has closed, is faster too, but slows down
+        faster = abs(speed) > min(began.speed + GROWTH * limits.speed_limit, end) and abs(speed) >= min(began.last, end)
+        began.judged, began.last, began.faster = sample.time, abs(speed), began.faster + 1 if faster else 0
         return began.faster >= STILL_TICKS
 
     def stands(self, number: int) -> bool:

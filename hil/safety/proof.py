@@ -52,6 +52,7 @@ HIDDEN_BELOW = 0.75  # a filter of the speeds that leaves less of a round's moti
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
+BLOCKED = 0.1  # an axis that moves less than this share of what the model says stands still
 FRICTION = 2.0  # a torque of the test below so many times the dry friction of the model shows nothing
 POSITION_SCALE = 2.0  # positions and speeds may differ by this factor over the small motion of the test
 ROUNDED = 3.0  # speeds that differ by fewer of their steps are not compared with positions
@@ -222,9 +223,12 @@ class TorqueProof:
         """The finding of a drive that does not act as it should while its axis moves."""
         functions = self.struct.functions
         if answer == functions.SHOWS_MOTION:
-            unit, x = self._plan.units[index], self.struct.arrays
-            moved, allowed = x["travel"][index], x["most_travel"][index]
-            detail = f"it has moved by {moved:+.3g} {unit}, at most {allowed:g} {unit} is allowed"
+            moved, x = self.struct.c.moved, self.struct.arrays
+            travel, allowed, unit = x["travel"][moved], x["most_travel"][moved], self._plan.units[moved]
+            which = "it" if moved == index else self._drives[moved].name
+            detail = f"{which} has moved by {travel:+.3g} {unit}, at most {allowed:g} {unit} is allowed"
+            if moved != index:
+                detail += f"; this joint drives it: {response:.2g} of the torque sent to it acts"
             return Finding(index, EventKind.UNSTEADY, detail)
         kinds = {functions.SHOWS_REVERSED: EventKind.REVERSED, functions.SHOWS_EXCESS: EventKind.RESPONSE}
         return self._disproved(index, kinds.get(answer, EventKind.TORQUELESS), response)._replace(driven=True)
@@ -274,6 +278,7 @@ class TorqueProof:
         self._first, c, x = len(self.motion.v) - 1, self.struct.c, self.struct.arrays
         c.round_tick, c.quarter = 0, quarter
         x["test"][:], x["pushed"][:] = test, self.motion.P @ test  # torque, and acceleration that it causes
+        self._expected_speed = np.abs(x["pushed"]) * time * self._left  # largest speed that it causes
         # the motion that it causes goes on from that of the rounds before
         x["ahead"][:], x["ahead_speed"][:] = x["away"], x["away_speed"]
 
@@ -316,6 +321,8 @@ class TorqueProof:
         size = np.abs(response) if over else response
         seen = np.ptp(momentum, axis=0) > CERTAIN * self.motion.noise
         shows = (seen | ((size > SMALLEST) & (size < LARGEST))) & (self._most >= FRICTION * self._plan.dry)
+        # W v of an axis that is blocked is what the others push it by
+        shows &= np.ptp(self.motion.v[self._first :], axis=0) >= BLOCKED * self._expected_speed
         # where a motor seems to act as none does, friction or an error of the model moves the machine
         impossible = bool((np.abs(response) - 3.0 * error > LARGEST).any())
         error = np.where(shows, error, np.maximum(error, np.abs(response)))

@@ -229,7 +229,10 @@ class Stages:
         elif self.mode is Phase.WAITING:
             self._enter(Phase.DISABLING, now)
         elif self.mode is Phase.ENABLING and not self._corrects:
-            self._close_brakes(now)
+            if moving(self._rig.drives):  # a brake that closes on a moving axis throws the next one
+                self._enter(Phase.QUICK_STOP, now)
+            else:
+                self._close_brakes(now)
         elif worst >= Reaction.DISABLE or self.ladder.left:
             self._enter(Phase.QUICK_STOP, now)
         elif self.mode is not Phase.STOPPING:

@@ -105,6 +105,22 @@ def test_a_joint_of_the_wrong_polarity_is_named_and_held_within_20_mrad(joint: i
     assert moved(played, "over").max() < 0.02
 
 
+@pytest.mark.parametrize(("joint", "limit"), [("joint2", 0.1), ("joint3", 0.2)])
+def test_a_weak_joint_is_named_and_braked_not_the_wrist_that_it_throws(joint: str, limit: float) -> None:
+    """The wrist was braked; the shoulder went on with half of its torque and fell by 2.3 rad, at up to 5 rad/s."""
+    played = zero("A", **{joint: 0.5})
+    first = next(event for event in played.events if event.kind.reaction >= Reaction.STOP)
+    assert (first.kind, first.subject, played.exit_code) == (EventKind.UNSTEADY, joint, 3)
+    assert "joint4 has moved by" in first.detail and "of the torque sent to it acts" in first.detail
+    assert moved(played, "over").max() < limit
+
+
+@pytest.mark.parametrize("joint", [1, 2, 3])
+def test_a_joint_whose_brake_does_not_open_is_not_proved_by_the_motion_of_the_others(joint: int) -> None:
+    stuck = [{"kind": "brake_stuck", "drive": f"joint{joint}", "since": "power_on"}]
+    assert named(play("A", faults=stuck, stage=Stage.ZERO, duration=0.3)) == [("unproved", f"joint{joint}")]
+
+
 @pytest.mark.parametrize("drive", ["tau1", "tau3", "F4"])
 def test_an_axis_that_carries_nothing_is_proved_too_though_its_speeds_are_coarse(drive: str) -> None:
     played = zero("S", **{drive: -1.0})
@@ -348,7 +364,7 @@ def test_friction_that_gives_way_in_the_first_quarter_of_a_round_turns_no_torque
     ended = begun.run(None, lambda event: None)
     assert ended.exit_code == 0 and not [event for event in ended.events if event.kind is EventKind.REVERSED]
     speeds = [ended.trajectory[f"true_v.joint{joint}"] for joint in range(1, 7)]
-    assert np.abs(speeds).max() < 0.2
+    assert np.abs(speeds).max() < 0.3  # joint5, which friction holds, is tried with more torque
 
 
 def test_an_unproved_axis_that_moves_against_its_torque_is_stopped_by_both_ticks_alike() -> None:

@@ -16,6 +16,8 @@ static const double MOST_REVERSED = 2.0; /* largest response of the wrong polari
 static const double BLAMED = 0.8;    /* share of the squares of what is not explained that one drive must explain */
 static const double BEFORE_OTHERS = 1.5;    /* how much more it must explain than any other where motors act together */
 
+enum { POWERED = 8 };                /* ticks over which the power of what is not explained is judged */
+
 static const double SIGNS[] = {1.0, -1.0, -1.0, 1.0}; /* of the torque in each quarter of a round */
 
 enum { POSITION_AT, SPEED_AT, HELD_AT, SENT_AT, MEASURED_AT }; /* parts of a row, after the time since the tick before */
@@ -147,7 +149,8 @@ static void find_shares(proof *p, long long now, int ticks, int late)
     }
     rest = acting + time * p->means[i] - pushed;
     size = own * fabs(p->impulses[i]);
-    p->driven[i] = rest * speed > 0.0 && moves(p, i, now) && p->impulses[i] != 0.0;
+    p->power[i] = rest * speed;
+    p->driven[i] = p->power[i] > 0.0 && moves(p, i, now) && p->impulses[i] != 0.0;
     p->explained[i] = ratio(rest * rest, own);
     p->share[i] = 1.0 + ratio(rest * sign_of(p->impulses[i]), size);
     p->doubt[i] = ratio(p->certain * p->noise[i] / sqrt(few) + p->lag * p->spreads[i] + 2.0 * turned * turning, size);
@@ -210,17 +213,24 @@ static int find_driven(proof *p, long long now)
   return 0;
 }
 
-/* An axis that has left the pose by more than the test explains. */
+/* An axis that has left the pose by more than the test explains. Axes push each other: the one that is named, and leaves the
+   loop, is the one that gets most power from what is not explained. A light wrist moves farther than the arm that falls. */
 static int find_moved(proof *p, long long now)
 {
-  int worst = 0;
+  int worst = 0, blamed;
   double most = -INFINITY;
   for (int i = 0; i < p->m; ++i) {
     p->travel[i] = past(p, now, POSITION_AT)[i] - past(p, 0, POSITION_AT)[i];
     if (fabs(p->travel[i]) / p->most_travel[i] > most) worst = i;
     most = larger(most, fabs(p->travel[i]) / p->most_travel[i]);
   }
-  return fabs(p->travel[worst]) > p->most_travel[worst] ? shows(p, SHOWS_MOTION, worst) : 0;
+  if (!(most > 1.0)) return 0;
+  blamed = worst;
+  if (now > POWERED) find_shares(p, now, POWERED, 0);
+  for (int i = 0; i < p->m && now > POWERED; ++i)
+    if (p->power[i] > larger(0.0, p->power[blamed])) blamed = i;
+  p->moved = worst;
+  return shows(p, SHOWS_MOTION, blamed);
 }
 
 /* Whether the present round contradicts the model, as Python finds it. */

@@ -205,7 +205,7 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   double period, lag, *rows;                      /* lag: after which speeds show a torque [s]; rows of hil.safety.axis_motion */
   double reversed, certain;                       /* hil.safety.proof.REVERSED and CERTAIN */
   tick_call round;                                /* -> whether the present round contradicts the model */
-  int shows, drive;                               /* the last finding, and the drive */
+  int shows, drive, moved;                        /* the last finding, the drive, and the axis that has left the pose */
   double response;                                /* of that drive: the share of its torque that acts */
   double *inertia, *projector;      /* [m m] W at the first pose, and W W^+; row by row */
   double *position_step, *rough;    /* [m] steps of the positions that speeds follow from; squares of third differences */
@@ -223,6 +223,7 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   double *explained;                /* [m] what this drive alone explains of the squares of what is not explained */
   double *share, *doubt;            /* [m] torque that acts as a share of that sent, and its doubt */
   double *late_doubt;               /* [m] the same where the torque may act late */
+  double *power;                    /* [m] power that the rest gives the axis [W s] */
   int *driven;                      /* [m] whether the rest drives the axis */
 } proof;
 
