@@ -289,6 +289,8 @@ def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
             batch(run, {ALPHA: [1.0, bad]})  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=f"expected lists of one length, got {ALPHA} 1, {X2} 2"):
         batch(run, {ALPHA: [1.0], X2: [1.0, 1.1]})
+    with pytest.raises(ConfigError, match="batch: expected a mapping of paths to lists of values, got"):
+        batch(run, [{ALPHA: 1.0}])  # type: ignore[arg-type]
     bare = sc.Run("bare", run.loop, run.start, run.settings)
     with pytest.raises(ConfigError, match=r"this run has no config \(take one from servoctl.load\)"):
         list(run_all(bare, [{ALPHA: 1.0}]))

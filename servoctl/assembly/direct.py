@@ -33,7 +33,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
-from servoctl.simulation.settings import ADAPTIVE, Integrator
+from servoctl.simulation.settings import Integrator
 from servoctl.tree.per_name import one_per_name
 from servoctl.tree.rules import FieldPath
 from servoctl.types import State
@@ -190,11 +190,10 @@ def _check_start(loop: Loop, start: State, task_map: TaskMap | None, context: Co
 
 
 def _section(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """The section `run` with these leaves, without those of an integrator of another kind."""
-    other = ("step",) if leaves.get("method") in ADAPTIVE else ("rtol", "atol")
-    of_integrator = [field.name for field in dataclasses.fields(Integrator) if field.name in leaves]
+    """The section `run` with these leaves, those of its integrator in their own section."""
+    of_integrator = {field.name for field in dataclasses.fields(Integrator)}
     run = {name: value for name, value in leaves.items() if name not in of_integrator}
-    return run | {"integrator": {name: leaves[name] for name in of_integrator if name not in other}}
+    return run | {"integrator": {name: value for name, value in leaves.items() if name in of_integrator}}
 
 
 def _written(argument: Any) -> Any:

@@ -196,7 +196,11 @@ def identify(
         RunFolderError: A folder cannot be read.
         PlantError: The plant's code cannot be differentiated.
     """
-    paths = [Path(path) for path in ([runs] if isinstance(runs, str | PathLike) else runs)]
+    paths = []
+    for path in [runs] if isinstance(runs, str | PathLike) else runs:
+        if not isinstance(path, str | PathLike):
+            raise ConfigError(f"identify: expected paths of run folders or tables, got {path!r}")
+        paths.append(Path(path))
     run, logs, columns = _read(paths, None if classes is None else Path(classes), config, overrides)
     machine = run.system.model.plant
     cutoff, highest = cutoff_of(logs) if bandwidth is None else bandwidth, max(highest_of(log.h) for log in logs)

@@ -44,6 +44,8 @@ def batch(
         ConfigError: The run was not loaded from a config, or the lists differ in length.
         ClusterError: The connection to the cluster is lost.
     """
+    if not isinstance(parameters, Mapping):
+        raise ConfigError(f"batch: expected a mapping of paths to lists of values, got {parameters!r}")
     lengths = {path: len(values) for path, values in parameters.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{path} {length}" for path, length in lengths.items())

@@ -115,6 +115,11 @@ def test_what_enters_nonlinearly_or_through_constraints_is_left_out_by_name() ->
         select(CoordinatedRobots(), ["mm"])
 
 
+def test_a_log_is_named_by_its_path() -> None:
+    with pytest.raises(ConfigError, match=r"identify: expected paths of run folders or tables, got 3\.0"):
+        sc.identify([3.0])  # type: ignore[list-item]
+
+
 def test_every_free_vector_is_a_body_and_its_slope_is_that_of_differences() -> None:
     moments = moments_of(2.0, (0.1, -0.2, 0.3), (0.2, 0.25, 0.15, 0.01, 0.02, -0.01))
     eta = _eta(moments)

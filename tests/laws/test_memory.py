@@ -81,10 +81,10 @@ def affine(system: Array, constant: Array, h: float, x: Array) -> Array:
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
-@pytest.mark.parametrize("method", ["rk4", "dop853"])
-def test_a_memory_is_integrated_with_the_motion_where_the_law_is_continuous(engine: str, method: str) -> None:
+@pytest.mark.parametrize("how", [{"step": 0.001}, {"method": "dop853"}], ids=str)
+def test_a_memory_is_integrated_with_the_motion_where_the_law_is_continuous(engine: str, how: dict[str, Any]) -> None:
     closed = np.array([[0, 1, 0], [-LAW.p / PLANT.m, -PLANT.d - LAW.d / PLANT.m, -LAW.i / PLANT.m], [1, 0, 0]])
-    t, *x, u = simulated(duration=2.0, method=method, step=0.001, output_step=0.5, engine=engine)
+    t, *x, u = simulated(duration=2.0, output_step=0.5, engine=engine, **how)
     constant = np.array([0.0, PLANT.load / PLANT.m, 0.0])
     for k, time in enumerate(t):
         expected = affine(closed, constant, time, START)
@@ -93,10 +93,10 @@ def test_a_memory_is_integrated_with_the_motion_where_the_law_is_continuous(engi
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
-@pytest.mark.parametrize("method", ["rk4", "dop853"])
-def test_a_memory_takes_one_step_per_hold_where_the_law_is_sampled(engine: str, method: str) -> None:
+@pytest.mark.parametrize("how", [{"step": 0.001}, {"method": "dop853"}], ids=str)
+def test_a_memory_takes_one_step_per_hold_where_the_law_is_sampled(engine: str, how: dict[str, Any]) -> None:
     period = 0.02
-    t, *x, u = simulated(duration=1.0, method=method, step=0.001, period=period, engine=engine)
+    t, *x, u = simulated(duration=1.0, period=period, engine=engine, **how)
     expected = START
     free = np.array([[0.0, 1.0], [0.0, -PLANT.d]])
     for k in range(len(t)):
