@@ -94,9 +94,12 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     run = _with_noise(run, values, (*drives, *sensors), sensing)
     rules = rules_of(drives, sensors, SafetyBounds(values.period, values.safety), sensing.displacements.units)
     rules += assumption_rules(drives, _real_buses(settings))
-    setup = RigSetup(run, settings, start, drives, sensors, sensing, prediction, compensation, rules, live_gains)
+    setup = RigSetup(
+        run, settings, start, drives, sensors, sensing, prediction, compensation, rules, live_gains, warnings
+    )
     _check_limits(setup)
-    setup = replace(setup, notes=(*warnings, *(note for notes in NOTES for note in notes(setup))))
+    for notes_on in NOTES:  # into the list of this setup: a new one would compute all its values again
+        warnings += notes_on(setup)
     refuse_fall(setup, setup.task_states, "the task leads")
     return setup
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
+from hil.assembly.setup import RigSetup
 from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
 from hil.loop.clock import VirtualClock, World
@@ -15,6 +16,7 @@ from hil.protocols.registry import build
 from hil.rig.handshake import Handshake
 from hil.safety import EventKind, stages
 from hil.safety.plan import Stage
+from hil.session.notes import preflight
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 from tests.faces import on_drives, on_rig
@@ -82,6 +84,13 @@ def test_a_duration_beyond_that_of_the_config_is_looked_through_to_its_end() -> 
     for duration, stage, leads_out in ((40.0, None, True), (40.0, "zero", False), (20.0, "full", False)):
         notes = start(Request("scara_drive", duration=duration, stage=stage, engine="vm")).notes
         assert any("F4 is beyond its position_limits" in note for note in notes) == leads_out
+
+
+def test_the_task_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    through, usual = [], RigSetup._later_states
+    monkeypatch.setattr(RigSetup, "_later_states", lambda setup: through.append(setup) or usual(setup))
+    preflight(start(Request(BELT, engine="vm")).setup, Stage.FULL, ())
+    assert len(through) == 1
 
 
 def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_named_and_the_run_ends_there() -> None:
