@@ -343,6 +343,17 @@ def test_a_folder_without_rows_opens_in_the_browser(browser: Any, tmp_path: Path
         assert "the run has no rows" in page.locator("#top").inner_text()
 
 
+def test_a_run_that_ends_at_its_first_row_has_a_short_time_axis(browser: Any, tmp_path: Path) -> None:
+    save(
+        Trajectory({"t": np.zeros(1), "q.x": np.ones(1)}, {"t": "s", "q.x": "m"}, {"status": "stopped"}),
+        tmp_path / "run",
+    )
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        assert "0 s · 1 row" in found.page.locator("#top").inner_text().replace("\n", " ")
+        low, high = found.page.evaluate("(({ min, max }) => [min, max])(window.page.group.plots[0].u.scales.x)")
+        assert low < 0 < high <= 1  # not the 100 s of an axis that knows no better
+
+
 def test_what_the_model_does_not_explain_has_a_section(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     run = load_run(runs["robots"])
     columns = dict(run.columns) | {"disturbance.object_x": np.sin(run.t)}

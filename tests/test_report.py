@@ -484,6 +484,16 @@ def test_without_ffmpeg_an_mp4_is_an_error_with_a_remedy(tmp_path: Path, monkeyp
         film(swinging(1.0), tmp_path / "film.mp4")
 
 
+def test_a_spring_has_no_joints_and_one_row_is_singular() -> None:
+    drawn = figure(
+        sc.load("two_mass_spring", ["run.duration=0.01", "run.output_step=0.01"], engine="vm").simulate(), "path"
+    )
+    last = {line.get_gid(): line.get_marker() for line in drawn.axes[0].get_lines()}
+    assert (last["spring"], last["mass1"]) == ("None", "o")
+    run = two_arms(rows=1)
+    assert figure(run, "overview").texts[-1].get_text() == "0 s, 1 row, engine c, completed"
+
+
 def test_a_film_in_space_has_directions_and_a_length() -> None:
     run = swinging(0.1)
     run.drawing["arm"] = np.random.default_rng(0).normal(size=(len(run.drawing["t"]), 3, 3))

@@ -111,7 +111,7 @@ def _write_facts(drawn: "Figure", trajectory: Trajectory) -> None:
 
     metadata = trajectory.metadata
     facts = [f"{trajectory.t[-1] - trajectory.t[0]:.4g} s"] if len(trajectory.t) else []
-    facts += [f"{len(trajectory):,} rows".replace(",", " ")]
+    facts += [f"{len(trajectory):,} {'row' if len(trajectory) == 1 else 'rows'}".replace(",", " ")]
     facts += [f"engine {metadata['engine']}"] if metadata.get("engine") else []
     stop = first_stop(trajectory)
     facts += (

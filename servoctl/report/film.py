@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
-from servoctl.report.path import calm_frames, draw_directions, draw_stands, draw_task, frames, view
+from servoctl.report.path import calm_frames, draw_directions, draw_stands, draw_task, frames, line_style, view
 from servoctl.report.shapes import (
     OWN,
     STRONG,
@@ -154,7 +154,7 @@ class _Machine:
         for name, points in {} if self._painter else self.lines.items():
             several = points.shape[1] > 1
             artists += axes.plot(
-                *points[i].T, "o-" if several else "o", color=shades[name], linewidth=2.2, markersize=4.5,
+                *points[i].T, line_style(points), color=shades[name], linewidth=2.2, markersize=4.5,
                 markerfacecolor="white" if several else shades[name], markeredgewidth=1.2,
             )  # fmt: skip
         return artists + [axes.add_patch(patch(shape[i], self.view.matrix, OWN, 3.2)) for shape in self.shapes]

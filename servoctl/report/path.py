@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 INSTANTS = 8  # number of poses of the mechanism in one picture
 POINTS = 4000  # largest number of points of a curve
+JOINTS = 8  # largest number of points of a polyline whose joints are drawn; one with more is a spring
 STILL = 1e-5  # share of the drawing's size by which a support may drift; that of a mechanism's constraints does
 AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)  # [rad] view direction of a drawing in space
 
@@ -109,7 +110,7 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
         last = number == len(instants) - 1
         for name, points in paper.items():
             axes.plot(
-                *points[instant].T, "o-" if points.shape[1] > 1 else "o", gid=name if last else f"{name} {number}",
+                *points[instant].T, line_style(points), gid=name if last else f"{name} {number}",
                 color=blend(shades[name], 0.14 + 0.86 * age**1.6), linewidth=2.2 if last else 1.3,
                 markersize=4.5 if last else 2.2, markerfacecolor="white" if last else None,
                 markeredgewidth=1.2 if last else 0.0, zorder=3.0 + age,
@@ -128,6 +129,11 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
     then = ", then it runs away" if count < frame_count else ""
     axes.set_title(f"Path (light to dark: t = {t[0]:.3g} to {t[-1]:.3g} s{then})")
     name_beside(axes, shades)
+
+
+def line_style(points: Array) -> str:
+    """Matplotlib's format for a polyline: dots for joints, and a line where there are several points."""
+    return "o" if points.shape[1] == 1 else "o-" if points.shape[1] <= JOINTS else "-"
 
 
 def draw_task(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:

@@ -131,7 +131,7 @@ class PlotGroup {
       height: spec.height ?? 190,
       padding: [(spec.bands ?? []).some(({ text }) => text) ? 17 : 6, 16, 0, 0],
       scales: {
-        x: { time: false },
+        x: { time: false, range: (u, low, high) => (low !== null && low === high ? [low - 0.5, high + 0.5] : [low, high]) },
         y: { distr: spec.log ? 3 : 1, range: (u, low, high) => yRange(spec, low, high, this.range === null) },
       },
       axes: [

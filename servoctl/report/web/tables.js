@@ -26,7 +26,7 @@ function headOf(run, r, count) {
   const { summary } = run, good = ["done", "completed"].includes(summary.status);
   const facts = [];
   if (run.columns.t?.length) facts.push(`${shown(run.columns.t[run.columns.t.length - 1] - run.columns.t[0])} s`);
-  facts.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows`);
+  facts.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} ${run.rows === 1 ? "row" : "rows"}`);
   if (summary.engine) facts.push(`engine ${summary.engine}`);
   if (summary.servoctl) facts.push(`servoctl ${summary.servoctl}`);
   const dash = DASHES[r % 4].join(" ");
