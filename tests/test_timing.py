@@ -1,6 +1,7 @@
 """Statistics of ticks, against NumPy."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,9 @@ def ticks(skips: list[int], overrun: int = 0) -> dict[str, Any]:
     ffi, functions = library()
     timing, now = TickStatistics(1000, ["j1"]), 0
     tick, log, when = (ffi.new(f"{kind} *") for kind in ("tick", "tick_log", "tick_times"))
+    age = ffi.new("double[]", [math.inf])  # no sample has come
+    tick.channels, tick.ages = 1, age
+    log.ages, log.block = ffi.from_buffer("unsigned long long[]", timing.counts[len(PARTS)]), COUNTS
     log.nominal, log.marks = timing.nominal, ffi.from_buffer("long long[]", timing.marks)
     for name, counts in zip(PARTS, timing.counts, strict=False):
         setattr(log, name, ffi.from_buffer("unsigned long long[]", counts))
@@ -72,6 +76,7 @@ def ticks(skips: list[int], overrun: int = 0) -> dict[str, Any]:
 def test_skipped_periods_and_runs_of_late_ticks_are_counted() -> None:
     figures = ticks([0, 2, 1, 0, 1, 1, 1, 0])
     assert figures["ticks"] == 8
+    assert figures["age_s"] == {"j1": {"n": 0}}  # a sample that never came has no age; it counted as 0
     assert figures["skipped_periods"] == 6
     assert figures["late_ticks"] == 5
     assert figures["longest_late_run"] == 3

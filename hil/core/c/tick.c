@@ -160,7 +160,7 @@ void log_count(unsigned long long *counts, long long duration)
   ++counts[HEAD_COUNTS + (shift << BITS) + (d >> shift)];
 }
 
-/* Counts the durations of a tick's parts, and periods that were skipped before it. */
+/* Counts the durations of a tick's parts, ages of the samples that have come, and periods skipped before the tick. */
 void log_times(const tick *k, tick_log *g, const tick_times *when)
 {
   long long slack = when->deadline + g->nominal - when->written;
@@ -174,7 +174,7 @@ void log_times(const tick *k, tick_log *g, const tick_times *when)
   g->marks[4] += when->skipped > 0;
   g->marks[5] += when->skipped;
   for (int i = 0; i < k->channels; ++i)
-    log_count(g->ages + i * g->block, is_finite(k->ages[i]) ? llrint(k->ages[i] * SECOND) : 0);
+    if (is_finite(k->ages[i])) log_count(g->ages + i * g->block, llrint(k->ages[i] * SECOND));
   log_count(g->read, when->read - when->began);
   log_count(g->law, when->decided - when->read);
   log_count(g->write, when->written - when->decided);

@@ -251,7 +251,7 @@ function timing(box, group, runs) {
 
 /** Load of each bus, from the recorded frames. */
 function busLoad(box, group, runs) {
-  const found = runs.flatMap((run, r) => run.buses.map((bus) => ({ ...bus, run, r })));
+  const found = runs.flatMap((run, r) => run.buses.filter(({ t }) => t.length > 1).map((bus) => ({ ...bus, run, r })));
   if (!found.length) return;
   const tables = found.map(({ t, x, run }) => { // only windows within the rows of the run
     const { t: rows } = run.columns, kept = [...t.keys()].filter((i) => t[i] >= rows[0] && t[i] + t[1] <= rows[rows.length - 1]);

@@ -103,6 +103,8 @@ class PlotGroup {
   #make(plot) {
     plot.u?.destroy();
     plot.u = new uPlot(this.#options(plot), plot.data, plot.root);
+    const [xs] = plot.data;
+    if (xs.length === 1) plot.u.setScale("x", { min: xs[0] - 0.5, max: xs[0] + 0.5 }); // not uPlot's 100 s
     plot.head = plot.u.over.appendChild(document.createElement("div"));
     plot.head.className = "playhead";
     this.#listen(plot);
@@ -131,7 +133,7 @@ class PlotGroup {
       height: spec.height ?? 190,
       padding: [(spec.bands ?? []).some(({ text }) => text) ? 17 : 6, 16, 0, 0],
       scales: {
-        x: { time: false, range: (u, low, high) => (low !== null && low === high ? [low - 0.5, high + 0.5] : [low, high]) },
+        x: { time: false },
         y: { distr: spec.log ? 3 : 1, range: (u, low, high) => yRange(spec, low, high, this.range === null) },
       },
       axes: [
@@ -316,7 +318,7 @@ function drawMarks(u, { marks = [], labels = false }) {
   ctx.textAlign = "left";
   for (const { t, colour, text: whole } of marks) {
     const x = Math.round(u.valToPos(t, "x", true)) + 0.5;
-    if (x < bbox.left || x > right) continue;
+    if (x < bbox.left || x > right + 1) continue; // an event at the end of the axis is on its last pixel
     ctx.strokeStyle = ctx.fillStyle = colourOf(colour);
     ctx.globalAlpha = labels || colour === "--bad" ? 1 : 0.35;
     ctx.beginPath();
