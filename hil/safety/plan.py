@@ -99,8 +99,11 @@ class RunPlan:
         # a row without a rate has NaN there, and fmax ignores NaN
         return [name for name, pair in errors.items() if not np.fmax(*np.abs(pair)) < self.safety.engage_tolerance]
 
-    def why_not_engaged(self, name: str, error: tuple[float, float]) -> str:
-        """Violation and rate of a row, the smallest steps that can be measured, and the remedy."""
+    def why_not_engaged(self, name: str, error: tuple[float, float], at_rest: tuple[float, float]) -> str:
+        """Violation and rate of a row, the smallest steps that can be measured, and the remedy.
+
+        `at_rest`: what they would be at this pose if the machine stood still.
+        """
         tolerance, resolved = self.safety.engage_tolerance, self.resolved.get(name, (0.0, 0.0))
         parts, coarsest = [], 0.0
         for word, value, step in zip(("error", "rate"), error, resolved, strict=True):
@@ -110,9 +113,17 @@ class RunPlan:
                 continue
             parts.append(f"{word} {size:.3g}" + (f", measured in steps of {step:.2g}" if step else ""))
             coarsest = max(coarsest, step if size >= tolerance else 0.0)
-        remedy = "the pose that is held is not a start of the task: check initial.q and the gains"
+        remedy = (
+            "the machine is held off the start of the task: check initial.q and the gains, torque constant and gear of "
+            "the drives, and load and friction in the model"
+        )
         if abs(error[0]) < tolerance:
             remedy = f"the machine stands, and the task starts in motion: {START_AT_REST}"
+            if abs(at_rest[1]) < tolerance:
+                remedy = (
+                    "the machine does not come to rest: check torque constant and gear of the drives, the gains, and "
+                    "load and friction in the model"
+                )
         if coarsest >= tolerance:
             remedy = (
                 f"the tolerance is finer than the measurement: set engage_tolerance to {coarsest:.2g} or more, "

@@ -334,8 +334,9 @@ class Stages:
         if self._engage_by is None:
             self._engage_by = now + nanoseconds(ENGAGE_TIME)
         elif now > self._engage_by:
+            at_rest = self.plan.errors(self.task_time, reading.q, np.zeros_like(reading.v))
             for name in too_large:
-                detail = self.plan.why_not_engaged(name, errors[name])
+                detail = self.plan.why_not_engaged(name, errors[name], at_rest[name])
                 self.monitor.report(now, EventKind.NOT_ENGAGED, name, detail)
         return False
 

@@ -331,3 +331,20 @@ def test_drives_whose_settings_cannot_be_read_back_are_on_the_list() -> None:
     only = "\n".join(ready.notes).partition("not tested, only the machine can show it:")[2]
     assert "cannot be read back" in only.partition("tau1: ")[2].splitlines()[0]
     assert "tau1, tau2, tau3, F4: no watchdog that is tested" in only
+
+
+@pytest.mark.parametrize(
+    ("error", "at_rest", "words"),
+    [
+        ((0.001, 0.2), (0.001, 0.2), "the task starts in motion"),
+        ((0.001, 0.2), (0.001, 0.0), "the machine does not come to rest: check torque constant and gear"),
+        ((0.1, 0.0), (0.1, 0.0), "the machine is held off the start of the task: check initial.q"),
+    ],
+)
+def test_a_task_that_does_not_begin_says_whether_the_machine_or_the_task_moves(
+    error: tuple[float, float], at_rest: tuple[float, float], words: str
+) -> None:
+    begun = start(Request("two_mass_spring_drive", engine="vm"))
+    plan = begun.setup.plan(begun.stage, None)
+    begun.close()
+    assert words in plan.why_not_engaged("distance", error, at_rest)

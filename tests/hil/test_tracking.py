@@ -204,6 +204,14 @@ def test_a_joint_that_needs_no_torque_is_not_taken_for_a_blocked_one(mass: float
     assert first.subject == "F4" and "a load on this joint alone, or torque that does not arrive" in str(first)
 
 
+@pytest.mark.parametrize("drive", ["tau1", "tau2"])
+def test_a_joint_whose_encoder_is_stuck_takes_no_torque_from_a_sound_motor(drive: str) -> None:
+    """`tau3`, which the stuck joint pushes, was said to make no torque."""
+    stuck = f"hil.faults=[{{kind: encoder_stuck, drive: {drive}, at: 0.6, since: engaged}}]"
+    first = next(e for e in on_drives("scara_drive", stuck, duration=1.2).events if e.kind.name == "TRACKING")
+    assert first.subject == drive and "the joint is blocked: it stands still" in str(first)
+
+
 MASS = ("hil.emulation.parameters.m=1.3", "hil.safety.engage_tolerance=0.1", "hil.safety.ramp_time=1.5")
 
 

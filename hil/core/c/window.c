@@ -223,6 +223,18 @@ static int arrival(tracking *w, int is_long, int i, double elapsed, const double
   return 0;
 }
 
+/* Whether the joint of another motor stands though more than friction takes should move it: it is blocked, or its encoder is
+   stuck. The others push it, so what the model says of their torques is wrong. */
+static int another_stands(const tracking *w, int motor, double elapsed, const double *sent, const double *speeds)
+{
+  for (int i = 0; i < w->m; ++i) {
+    double u = sent[i] / elapsed, p = w->disturbance.results[1][i], left = fabs(w->disturbance.results[0][i] / p + u);
+    int nothing = p > SHOWN && left <= NONE_LEFT * fabs(u) && fabs(u) > w->friction[i];
+    if (i != motor && nothing && fabs(speeds[i]) <= w->slow[i]) return 1;
+  }
+  return 0;
+}
+
 /* States of the motors after a window whose d was found, into `after`; returns the motor that is named, or -1. */
 static int track_arrivals(tracking *w, int is_long, double elapsed, const double *sent, const double *speeds)
 {
@@ -232,7 +244,7 @@ static int track_arrivals(tracking *w, int is_long, double elapsed, const double
   for (int i = 0; i < w->m; ++i) square += d[i] * d[i];
   for (int i = 0; i < w->m; ++i)
     if (arrival(w, is_long, i, elapsed, sent, speeds ? speeds[i] : 0.0, square)) named = i;
-  return named;
+  return named >= 0 && speeds && another_stands(w, named, elapsed, sent, speeds) ? -1 : named;
 }
 
 /* Judges which torques arrive in a window; returns whether it has a finding. */
