@@ -277,11 +277,13 @@ class ConstraintFollowing(Law):
     def _wrong_words(self) -> Iterator[str]:
         for key, word, words in (
             ("allocation", self.allocation, get_args(Kind)),
-            ("feedback_allocation", self.feedback_allocation or self.allocation, get_args(Kind)),
+            ("feedback_allocation", self.feedback_allocation, get_args(Kind)),
             ("on_infeasible", self.on_infeasible, get_args(OnInfeasible)),
         ):
-            if word not in words:
+            if word is not None and word not in words:
                 yield f"law.{key}: expected one of {', '.join(words)}, got {word!r}"
+        if self.weights and "weighted" not in (self.allocation, self.feedback_allocation):
+            yield f"law.weights: allocation {self.allocation} has none (use allocation weighted, or leave them out)"
 
     def _wrong_tasks(self, model: Model) -> Iterator[str]:
         task = dict.fromkeys([*model.plain.task, *(row.group for row in model.task_rows)])
