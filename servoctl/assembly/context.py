@@ -11,6 +11,7 @@ from typing import Any
 
 from servoctl.assembly.values import Problems
 from servoctl.config.hil import Hil
+from servoctl.config.plant import FlagOrAuto
 from servoctl.config.schema import Config
 from servoctl.errors import TaskError
 from servoctl.estimation.estimator import Estimator
@@ -22,7 +23,7 @@ from servoctl.reference.curve import Signal
 from servoctl.simulation.realism import Channels, Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
-from servoctl.tree.fields import Share
+from servoctl.tree.fields import Real, Share
 from servoctl.tree.rules import Ruled
 from servoctl.types import State
 
@@ -49,6 +50,8 @@ class Call(Ruled):
     """The sections of a config in a call from Python."""
 
     run: Settings
+    t: Real = 0.0
+    projection: FlagOrAuto = "auto"
     realism: Realism | None = None
     estimation: Estimator | None = None
     passive_rank_tolerance: Share | None = None

@@ -142,14 +142,14 @@ def simulate(
     """
     values = _written({
         "run": _section({"duration": duration, **run}), "realism": realism, "estimation": estimation,
-        "passive_rank_tolerance": passive_rank_tolerance,
+        "passive_rank_tolerance": passive_rank_tolerance, "t": t, "projection": projection,
     })  # fmt: skip
     problems = Problems(Arguments("simulate", values, {}, {}))
     _check_types(plant, {"task": task, "bounds": bounds, "inputs": inputs or {}}, law, engine, problems)
     if "integrator" in run:
         problems.add("unknown argument (give method, step, rtol or atol)", "integrator")
     q = build_coordinates(q, plant, problems, "q")
-    start = State(t, q, one_per_name(v, plant.coordinates, "coordinate", problems, "v"))
+    v = one_per_name(v, plant.coordinates, "coordinate", problems, "v")
     if inputs and law is not None:
         problems.add("cannot be used with a law, which computes the inputs (law=None is an open loop)", "inputs")
     equations = build_equations(inputs if isinstance(inputs, Mapping) else {}, plant, problems, "inputs")
@@ -157,7 +157,7 @@ def simulate(
     problems.extend(wrong)
     problems.check()
     assert sections is not None
-    settings = sections.run
+    settings, start = sections.run, State(sections.t, q, v)
     context = Context(plant, sections, problems)
     check_loop(context)
     following = law if isinstance(law, ConstraintFollowing) else ConstraintFollowing

@@ -256,6 +256,8 @@ class Bounds:
                 found.append(f"bounds.{name}.margin: expected a margin >= 0 [unit of h], or auto, got {bound.margin!r}")
             if bound.margin != 0.0 and isinstance(bound.of, ReactionBound):
                 found.append(f"bounds.{name}.margin: does not fit reaction (move its limit)")
+            if bound.acceleration is not None and not isinstance(bound.of, CoordinateRange):
+                found.append(f"bounds.{name}.acceleration: only a CoordinateRange brakes with it (leave it out)")
             known = [row.name for row in model.passive_rows]
             if isinstance(bound.of, ReactionBound) and bound.of.row not in known:
                 found.append(f"bounds.{name}.reaction: {no_such('mechanism row', bound.of.row, known)}")

@@ -360,7 +360,7 @@ def wrong_kinds(section: Any) -> Iterator[str]:
     kind: Any = type(section)
     for name, classes in _kinds(kind).items():
         value = getattr(section, name)
-        if not isinstance(value, classes):
+        if not isinstance(value, classes) or isinstance(value, str):  # no class here is text, a list of characters
             expected = " or ".join(WORDS.get(each, each.__name__) for each in classes)
             yield f"{name}: expected {expected}, got {in_words(value)}"
 
