@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_export import built, passes
 
 import servoctl as sc
 from servoctl.assembly.run import Run
@@ -24,6 +23,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.batch import batch
 from servoctl.study.metrics import metrics_of
 from tests.config_texts import plant_text
+from tests.test_export import built, passes
 
 CHAIN = plant_text(
     "Chain", "m1: float = 1.0; m2: float = 1.0; k: float = 1.0; d: float = 0.1", "x y", "F G",

@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from test_sweep_ends import BALL, CONFIG, begin
 
 from servoctl.assembly.classes import files_of
 from servoctl.cli import main
 from servoctl.config import load_config
 from servoctl.study.store import RowStore
 from tests.faces import exit_code
+from tests.test_sweep_ends import BALL, CONFIG, begin
 
 FILE = RowStore.file
 

@@ -15,19 +15,15 @@ from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.types import Array
 
-pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+pytestmark = [
+    pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"),
+    pytest.mark.usefixtures("own_cache"),
+]
 
 STRANGER = 65534
 """A user that is not us."""
 
 as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "cache"
-    monkeypatch.setenv("SERVOCTL_CACHE", str(place))
-    return place
 
 
 def doubled() -> Program:

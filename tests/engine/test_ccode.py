@@ -24,7 +24,10 @@ from servoctl.simulation.engine_choice import engine_note
 from servoctl.types import Array
 from tests.shipped import RAISED
 
-pytestmark = pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path")
+pytestmark = [
+    pytest.mark.skipif(compiler.compiler() is None or compiler.is_tcc(), reason="no C compiler on the path"),
+    pytest.mark.usefixtures("own_cache"),
+]
 
 COMMON_CACHE = os.environ["SERVOCTL_CACHE"]
 """The cache of all tests: other tests run the large machines in C too."""
@@ -51,13 +54,6 @@ FROM_FILES = ("arm_path", "quadruped_stand", "two_arms_box")
 """Robots from files, whose C is compiled without optimisation: it takes less time."""
 
 NAMES = [*(pytest.param(name, marks=pytest.mark.optimised) for name in OPTIMISED), *FROM_FILES]
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "cache"
-    monkeypatch.setenv("SERVOCTL_CACHE", str(place))
-    return place
 
 
 def assert_close(actual: Array, wanted: Array) -> None:

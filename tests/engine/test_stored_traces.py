@@ -34,10 +34,10 @@ run: {duration: 0.1, integrator: {method: rk4, step: 0.01}}
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "cache"))
+def own_cache(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Traces of every length are kept in it."""
     monkeypatch.setattr(stored, "WORTH", 0)
-    return tmp_path / "cache"
+    return own_cache
 
 
 def looped(config: str | Path, *changes: str) -> Loop:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.hil.packages import acme, install  # noqa: F401  fixtures of the tests in this folder
+
 ON_THE_WALL_CLOCK = {
     "test_bad_rigs",
     "test_bus_python_can",

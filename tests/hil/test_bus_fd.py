@@ -5,7 +5,6 @@ from typing import Any
 
 import can
 import pytest
-from test_bus_python_can import FRAMES
 
 from hil.bus import socketcan
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, frame_bits
@@ -14,6 +13,7 @@ from hil.emulator.wire import EmulatedBus, EmulatedWire
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, WallClock, World
 from tests.hil.interfaces import EACH, keys_of
+from tests.hil.test_bus_python_can import FRAMES
 
 ENOUGH = 5 * SECOND
 RATES = BusRates(1_000_000, 5_000_000, True)

@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 import yaml
-from test_own_protocol import acme  # noqa: F401
 
 import hil.codecs
 from hil.bus.load import FrameTraffic, worst_load
@@ -39,7 +38,6 @@ from tests.hil.command_observer import READERS, CommandFindings
 from tests.hil.drive_host import Host
 from tests.hil.emulation import TURN, drive_settings
 from tests.hil.fuzz import frames
-from tests.hil.packages import Install, install  # noqa: F401
 from tests.refused import table
 
 PERIOD = 0.002  # [s]

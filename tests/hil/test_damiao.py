@@ -5,7 +5,6 @@ from pathlib import Path
 
 import can
 import pytest
-from test_emulator_process import serving
 
 from hil.codecs import mit as codec
 from hil.emulator.mit import Mit
@@ -16,6 +15,7 @@ from tests.hil.command_observer import observed
 from tests.hil.drive_host import Host
 from tests.hil.emulation import Axes, Bench, bench, drive_settings
 from tests.hil.interfaces import BITRATE, EACH, keys_of
+from tests.hil.test_emulator_process import serving
 from tests.hil.wall_clock import wait_until
 
 NODE, HOST = 4, 0x14

@@ -14,7 +14,6 @@ from hil.safety.plan import Phase
 from hil.safety.rules import rules_of
 from servoctl.config.hil import Safety
 
-MS = 1_000_000
 PERIOD = 0.0025
 
 

@@ -10,7 +10,7 @@ from hil.protocols.registry import BUILT_IN, emulations, entries, protocol
 from servoctl.cli.doctor import examine
 from servoctl.cli.listing import contents
 from servoctl.errors import ConfigError
-from tests.hil.packages import Install, install  # noqa: F401
+from tests.hil.packages import Install
 
 BELT = "two_mass_spring_drive"
 NAMES = "cia402, mit, moteus, odrive, robstride"
@@ -30,7 +30,7 @@ def test_every_protocol_of_our_own_has_its_classes(name: str) -> None:
     assert entries()[name].origins == ("servoctl",)
 
 
-def test_an_unknown_protocol_lists_what_is_installed(install: Install) -> None:  # noqa: F811
+def test_an_unknown_protocol_lists_what_is_installed(install: Install) -> None:
     assert refusal("can_open") == f"no protocol 'can_open' (known: {NAMES})"
     install("acme-drive", "1.2", {"acme": "acme:PROTOCOL"}, {"acme.py": "PROTOCOL = 1"})
     assert refusal("can_open") == f"no protocol 'can_open' (known: acme, {NAMES})"
@@ -46,7 +46,7 @@ def test_an_unknown_protocol_lists_what_is_installed(install: Install) -> None: 
         ("PROTOCOL = 1", "acme:PROTOCOL is 1, not a hil.protocols.protocol.Protocol"),
     ],
 )
-def test_a_broken_package_is_named_with_its_version(install: Install, text: str, said: str) -> None:  # noqa: F811
+def test_a_broken_package_is_named_with_its_version(install: Install, text: str, said: str) -> None:
     install("acme-drive", "1.2", {"acme": "acme:PROTOCOL"}, {"acme.py": text})
     assert refusal("acme").startswith(f"acme-drive 1.2: {said}")
     assert refusal("acme").endswith("(repair the package, or uninstall it)")
@@ -65,7 +65,7 @@ def test_a_broken_package_is_named_with_its_version(install: Install, text: str,
         ('emulated_drive="hil.drives.mit:MitDrive"', "<class 'hil.drives.mit.MitDrive'> (expected a class derived"),
     ],
 )
-def test_a_class_that_does_not_fit_is_named(install: Install, field: str, said: str) -> None:  # noqa: F811
+def test_a_class_that_does_not_fit_is_named(install: Install, field: str, said: str) -> None:
     text = f"from dataclasses import replace\nfrom hil.protocols.registry import BUILT_IN\n" \
            f"PROTOCOL = replace(BUILT_IN['odrive'], {field})"  # fmt: skip
     install("acme-drive", "1.2", {"acme": "acme:PROTOCOL"}, {"acme.py": text})
@@ -76,7 +76,7 @@ def test_a_class_that_does_not_fit_is_named(install: Install, field: str, said: 
     assert said in examine()["broken_protocols"]["acme"]
 
 
-def test_an_encoder_node_without_an_emulation_is_named_before_a_run(install: Install) -> None:  # noqa: F811
+def test_an_encoder_node_without_an_emulation_is_named_before_a_run(install: Install) -> None:
     files = {"acme.py": "from dataclasses import replace\nfrom hil.protocols.registry import BUILT_IN\n"
                         "PROTOCOL = replace(BUILT_IN['odrive'], emulated_sensor='')"}  # fmt: skip
     install("acme-drive", "1.2", {"acme": "acme:PROTOCOL"}, files)
@@ -86,7 +86,7 @@ def test_an_encoder_node_without_an_emulation_is_named_before_a_run(install: Ins
         emulations([sensor])
 
 
-def test_a_protocol_that_two_packages_bring_is_refused(install: Install) -> None:  # noqa: F811
+def test_a_protocol_that_two_packages_bring_is_refused(install: Install) -> None:
     files = {"acme.py": "from hil.protocols.registry import BUILT_IN\nPROTOCOL = BUILT_IN['mit']"}
     install("acme-drive", "1.2", {"acme": "acme:PROTOCOL", "mit": "acme:PROTOCOL"}, files)
     install("acme-fork", "0.1", {"acme": "acme:PROTOCOL"}, {})
@@ -94,7 +94,7 @@ def test_a_protocol_that_two_packages_bring_is_refused(install: Install) -> None
     assert refusal("mit") == "servoctl and acme-drive 1.2 both bring protocol 'mit' (uninstall one)"
 
 
-def test_nothing_of_a_package_is_imported_before_a_config_names_it(install: Install) -> None:  # noqa: F811
+def test_nothing_of_a_package_is_imported_before_a_config_names_it(install: Install) -> None:
     install("acme-drive", "1.2", {"acme": "acme:PROTOCOL"}, {"acme.py": "raise SystemExit('imported')"})
     assert load(BELT, (), "vm").drives
 

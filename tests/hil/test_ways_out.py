@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from test_own_protocol import DRIVE, block
 
 from hil.assembly.emulation import make_emulator
 from hil.drives.base import DriveError
@@ -19,7 +18,7 @@ from servoctl.config import load_config, shipped_configs
 from servoctl.errors import RigError
 from tests.faces import exit_code, on_rig
 from tests.hil.faults.carts.scenario import machine
-from tests.hil.packages import Install, install  # noqa: F401
+from tests.hil.packages import DRIVE, QUICK, Install, block
 from tests.hil.rigs import renewed
 
 CONFIGS = {
@@ -118,32 +117,18 @@ AcmeDrive.{0} = _with_end(AcmeDrive.{0}, {1})
 
 @pytest.mark.parametrize(("method", "calls"), [("accept", 200), ("disable_frames", 0), ("disable_frames", 1)])
 def test_a_driver_that_ends_the_program_is_exit_3_with_its_line(
-    method: str,
-    calls: int,
-    install: Install,  # noqa: F811
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    method: str, calls: int, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = block("acme_drive.py") + ENDS.format(method, calls)
     install("acme-drive", "0.1", {"acme": "acme_drive:PROTOCOL"}, {"acme_drive.py": module})
     words = ("hil", "two_mass_spring_drive", "--engine", "vm", "--duration", "0.1", "--out", tmp_path / "run")
-    quick = (
-        "--set",
-        f"hil.drives=[{DRIVE}]",
-        "--set",
-        "hil.safety.zero_time=0.02",
-        "--set",
-        "hil.safety.ramp_time=0.02",
-    )
-    assert exit_code(*words, *quick) == 3
+    assert exit_code(*words, *(word for value in QUICK for word in ("--set", value))) == 3
     out, err = capsys.readouterr()
     assert "SystemExit: 0 (line" in err + out
 
 
 def test_a_module_that_ends_the_program_is_an_error_of_the_config(
-    install: Install,  # noqa: F811
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install("acme-drive", "0.1", {"acme": "acme_drive:PROTOCOL"}, {"acme_drive.py": "raise SystemExit(0)\n"})
     words = ("hil", "two_mass_spring_drive", "--set", f"hil.drives=[{DRIVE}]", "--out", tmp_path / "run")

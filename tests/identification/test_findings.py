@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_tables import config_of, done, rows, written
 
 import servoctl as sc
 from servoctl.types import Array
 from tests.identification import recorded
+from tests.identification.test_tables import config_of, done, rows, written
 
 LOGS = int(os.environ.get("SERVOCTL_LOGS", "1"))  # planted faults and clean logs that are tried, up to 20
 

@@ -64,7 +64,7 @@ def outcomes(found: System, x: Any = None, t: float = 0.0) -> list[dict[str, Arr
     return [{name: row[loop.layout.slices[name]] for name in names} for loop, row in zip(loops, rows, strict=True)]
 
 
-X1, X2, SUM = Holonomic("x1"), Holonomic("x2"), Holonomic("x1 + x2")
+X1, X2 = Holonomic("x1"), Holonomic("x2")
 MET = Status.OK.code
 
 

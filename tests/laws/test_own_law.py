@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_export import built, passes
 
 import servoctl as sc
 from servoctl.assembly.make import make_system
@@ -21,6 +20,7 @@ from servoctl.types import Array, State, Status
 from tests.faces import exit_code
 from tests.rail_mass import written
 from tests.small_plants import Masses
+from tests.test_export import built, passes
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

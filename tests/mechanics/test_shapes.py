@@ -140,7 +140,6 @@ def test_rows_are_the_derivatives_of_the_clearance_along_a_motion(plant: Plant, 
         assert second_rate(here, motion(n, t, 5)[2]) == pytest.approx(bend, rel=1e-5, abs=1e-5)
 
 
-REST = np.zeros(3)
 BAR = SweptSphere((-0.15, 0.0, 0.0), (0.15, 0.0, 0.0), 0.06)
 
 

@@ -11,6 +11,8 @@ from servoctl.errors import ConfigError, MissingPackageError
 from servoctl.mechanics.spatial.mjcf import read_mjcf
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 
+pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+
 ARM = """<mujoco model="arm">
   <compiler angle="radian" autolimits="true"/>
   <option gravity="0 0 -9.81"><flag contact="disable"/></option>
@@ -81,7 +83,6 @@ def test_a_file_that_is_no_mjcf_is_refused(tmp_path: Path, content: str, expecte
 
 
 def test_limits_and_efforts_are_read(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     joints = {joint.name: joint for joint in read_mjcf(written(tmp_path, ARM)).joints}
     assert (joints["lift"].lower, joints["lift"].upper, joints["lift"].damping) == (-1.0, 1.0, 0.3)
     assert (joints["turn"].kind, joints["turn"].lower, joints["turn"].effort) == ("continuous", None, None)
@@ -89,7 +90,6 @@ def test_limits_and_efforts_are_read(tmp_path: Path) -> None:
 
 
 def test_geoms_are_shapes(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     links = {link.name: link for link in read_mjcf(written(tmp_path, ARM)).links}
     assert [(shape.kind, shape.size) for shape in links["base"].shapes] == [("box", (0.2, 0.4, 0.6))]
     assert [shape.kind for shape in links["fore"].shapes] == ["cylinder", "sphere", "sphere"]
@@ -97,7 +97,6 @@ def test_geoms_are_shapes(tmp_path: Path) -> None:
 
 
 def test_a_free_joint_at_the_root_is_a_free_base(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     path = written(tmp_path, FLOATING)
     description = read_mjcf(path)
     assert (description.base, description.links[0].name) == ("free", "trunk")
@@ -122,7 +121,6 @@ LEFT_OUT = """<mujoco>
 
 
 def test_what_is_left_out_is_a_note(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     assert read_mjcf(written(tmp_path, LEFT_OUT)).notes == (
         "more: equality of joints is left out: its polynomial is not a line",
         "option: the file's gravity, [0, 0, -1.62], is not read (give it as `gravity`)",
@@ -144,7 +142,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("inside", REFUSED)
 def test_what_is_not_supported_is_refused_by_name(tmp_path: Path, inside: str) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     path = written(tmp_path, f"<mujoco><worldbody>{inside}</worldbody></mujoco>")
     with pytest.raises(ConfigError) as error:
         read_mjcf(path)
@@ -152,7 +149,6 @@ def test_what_is_not_supported_is_refused_by_name(tmp_path: Path, inside: str) -
 
 
 def test_what_mujoco_refuses_is_said_in_one_line(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     path = written(tmp_path, "<mujoco><worldbody><body><joint/></body></worldbody></mujoco>")
     with pytest.raises(ConfigError, match=r"robot\.xml: MuJoCo cannot read it: .*mass") as error:
         read_mjcf(path)
@@ -163,7 +159,6 @@ def test_what_mujoco_refuses_is_said_in_one_line(tmp_path: Path) -> None:
 def test_the_base_of_a_config_is_as_the_file_says_unless_the_config_says_more(
     tmp_path: Path, entry: str, count: int
 ) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     written(tmp_path, FLOATING)
     (tmp_path / "fall.yaml").write_text(
         f"plant: {{robot: {entry}}}\ninitial: {{v: 0}}\nlaw: none\nrun: {{duration: 0.1}}\n"
@@ -193,7 +188,6 @@ LINKED = """<mujoco>
 
 
 def test_equalities_of_a_file_are_loops_and_mimic_joints(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     description = read_mjcf(written(tmp_path, LINKED))
     follower = next(joint for joint in description.joints if joint.name == "follower")
     # MuJoCo: q - 0.3 = 0.1 - 2 q_drive
@@ -211,7 +205,6 @@ def test_equalities_of_a_file_are_loops_and_mimic_joints(tmp_path: Path) -> None
 
 
 def test_limits_of_a_robot_keep_both_ends_of_the_range_of_a_motor(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     written(tmp_path, LINKED)
     (tmp_path / "c.yaml").write_text(
         "plant: {robot: {mjcf: robot.xml, motors: [drive]}, friction: robot, armature: {drive: 0.3}}\n"
@@ -227,7 +220,6 @@ def test_limits_of_a_robot_keep_both_ends_of_the_range_of_a_motor(tmp_path: Path
 
 
 def test_a_range_of_an_mjcf_that_is_not_finite_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     path = written(tmp_path, ARM.replace('range="-1 1"', 'range="-1 inf"').replace('-2 2"/></act', '-inf 2"/></act'))
     with pytest.raises(ConfigError) as error:
         read_mjcf(path)
@@ -250,7 +242,6 @@ def test_rotors_of_a_robot_are_no_list_of_parameters(tmp_path: Path) -> None:
 
 
 def test_a_free_base_for_bodies_on_the_world_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
     arm = '<body><joint name="h" axis="0 1 0"/><geom type="sphere" size="0.1" mass="1"/></body>'
     written(tmp_path, f"<mujoco model='arm'><worldbody>{arm}</worldbody></mujoco>")
     config = tmp_path / "c.yaml"

@@ -14,8 +14,6 @@ RIGS = {
 DURATION = 0.8
 """Longest time of the task [s]."""
 
-ENDS = ("the task", "Ctrl-C")
-
 
 @dataclass(frozen=True)
 class Scenario:
