@@ -327,6 +327,8 @@ def test_the_star_is_on_the_best_run_within_the_bounds_and_rings_are_on_those_le
         assert [*rings.get_xdata()] == [of.columns[ALPHA][i] for i in of.beyond]
     assert examined.beyond == (first,) and examined.columns["gain_margin"][first] == 1.1
     assert draw(examined, "rms_violation").axes[0].get_title("right").endswith("left out, beyond a bound of tune")
+    beyond = found.examined([], {first: {"gain_margin": 1.1}})
+    assert draw(beyond, "rms_violation").axes[0].get_title("right") == "star: best run; all are beyond a bound of tune"
 
 
 def test_a_run_without_a_value_is_a_square() -> None:

@@ -158,7 +158,7 @@ class Replay:
     units: dict[str, str]  # actuator -> unit
     first: Difference | None  # first difference beyond the tolerance; None: no difference
     engine: str  # engine of the recomputation
-    logged_engine: str  # engine of the run
+    logged_engine: str  # engine of the run, or `vm, then c` where it changed during the run
     tolerance: float  # relative to the largest |u| of each actuator; 0: to the bit
     samples: int = 0  # number of drive positions decoded again from `can.blf`; 0 if the folder has no such file
     other_samples: int = 0  # number of those that differ from the logged positions
@@ -304,6 +304,8 @@ def _compared(
 ) -> Replay:
     """Evaluates the law as the run did."""
     plant, engine, logged_engine = loop.system.model.plant, loop.engine, str(run.metadata.get("engine"))
+    if "to" in run.metadata.get("engine_switch", {}):  # its rows come from two engines
+        logged_engine = f"vm, then {logged_engine}"
     actuators = list(plant.actuators)
     group = "law" if run.group("law") else "u"
     logged = np.column_stack([run[f"{group}.{name}"] for name in actuators])

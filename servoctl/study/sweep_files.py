@@ -124,7 +124,8 @@ def _mark_best(axes: "Axes", study: Study, metric: str, x: Array, y: Array) -> N
     beyond, said = list(study.beyond), []
     for best in (study.within or study.ranking(metric))[:1]:
         axes.plot(x[best], y[best], "*", color=PALETTE[4], markersize=13)
-        said = ["star: best run", *(["rings: left out, beyond a bound of tune"] if beyond else [])]
+        rings = "rings: left out, beyond a bound of tune" if study.within else "all are beyond a bound of tune"
+        said = ["star: best run", *([rings] if beyond else [])]
     said += ["squares: no value"] if study.lacks(metric).any() else []
     axes.set_title("; ".join(said), loc="right", fontsize=8, fontweight="normal", color=QUIET)
     axes.plot(x[beyond], y[beyond], "o", color=PALETTE[4], markersize=5, fillstyle="none")

@@ -77,6 +77,15 @@ def test_on_another_engine_a_tolerance_applies(tmp_path: Path, monkeypatch: pyte
     assert replay(changed(folder, {"u.F": u + 2 * OTHER_ENGINE * np.abs(u).max()})).differing == len(u)
 
 
+def test_a_run_that_changed_its_engine_differs_by_rounding_and_agrees(tmp_path: Path) -> None:
+    """Its rows before the compiler was done are those of the virtual machine."""
+    folder = simulated(tmp_path / "run")
+    u = load_run(folder)["u.F"]
+    folder = changed(folder, {"u.F": np.nextafter(u, np.inf)}, engine_switch={"t": 0.05, "to": "vm", "note": ""})
+    found = replay(folder)
+    assert (found.agrees, found.tolerance, found.logged_engine) == (True, OTHER_ENGINE, "vm, then vm")
+
+
 @pytest.mark.parametrize("engine", ["vm", "c"])
 def test_a_run_on_drives_is_replayed_at_its_task_time_with_the_output_of_the_law(tmp_path: Path, engine: str) -> None:
     run = servoctl.load("two_mass_spring", SAMPLED, engine=engine)
