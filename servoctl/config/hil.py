@@ -24,7 +24,7 @@ from servoctl.tree.fields import (
     fault,
     in_words,
 )
-from servoctl.tree.rules import Broken, Ruled, rule
+from servoctl.tree.rules import Broken, Ruled, Rules, rule
 
 NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole=True)]
 BitRate = Annotated[int, NumberField("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
@@ -130,7 +130,7 @@ class WarnAt(Section):
     load: Positive = Field(default=0.9, description="load (I2t), 1 is what the drive allows for long [-]")
 
 
-class DriveConfig(NodeConfig):
+class DriveConfig(NodeConfig, Rules):
     """A drive and its limits, all at the joint."""
 
     actuator: Name = Field(description="name of the plant's actuator")
@@ -145,6 +145,11 @@ class DriveConfig(NodeConfig):
         default=0.1, description="time that the brake takes to close; torque is held so long where the protocol can [s]"
     )
     warn_at: WarnAt = Field(default=WarnAt(), description="from where on temperatures, supply and load are reported")
+
+    @rule
+    def _brake_time_of_a_brake(self) -> Broken:
+        if "brake_time" in self.model_fields_set and "brake" not in self.model_fields_set:
+            yield ("brake_time",), "there is no brake (give brake: true where there is one)"
 
 
 class Sensor(NodeConfig):
