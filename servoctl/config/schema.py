@@ -193,6 +193,12 @@ class LawConfig(Ruled):
             yield ("parameters",), "needs law.class (gains of constraint following are law.correction)"
 
     @rule
+    def _damping_of_damp(self) -> Broken:
+        given = self.model_fields_set
+        if "damping" in given and "on_infeasible" not in given and self.damping is not WRONG:
+            yield ("damping",), "has no effect without on_infeasible: damp (that of task errors is law.correction)"
+
+    @rule
     def _fits_its_kind(self) -> Broken:
         for field, reason in NOT_INPUT_OUTPUT.items() if self.kind == "input_output" else ():
             if getattr(self, field) is not None:
