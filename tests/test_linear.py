@@ -255,6 +255,12 @@ def test_a_machine_of_the_box_that_is_unstable_is_named(capsys: pytest.CaptureFi
     assert (margins["gain"]["worst"], margins["phase"]["worst"]) == (1.0, 0.0)
 
 
+def test_an_oscillation_that_grows_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["analyse", "projectile", "--change", "0"])
+    assert capsys.readouterr().err.count("motion: unstable: grows by e every") == 1
+
+
 def test_of_a_box_with_many_corners_random_ones_are_compared_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     box = ", ".join(f"{name}: 0.1" for name in ("m1", "m2", "m3", "m4", "Iz1", "Iz2", "Iz3"))
     with pytest.raises(SystemExit):

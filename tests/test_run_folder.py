@@ -391,6 +391,10 @@ def test_the_error_for_another_folder_lists_the_files_of_a_run_folder(tmp_path):
         load_run(tmp_path)
     with pytest.raises(RunFolderError, match="is a file \\(give the run folder\\)"):
         load_run(tmp_path / "config.yaml")
+    for key, kind in (("vary", "sweep"), ("trials", "search")):  # `report` made an empty page of it
+        (tmp_path / "summary.json").write_text(json.dumps({"config": "cart", "status": "done", key: {}}))
+        with pytest.raises(RunFolderError, match=rf"the folder of a {kind}, .* \(give a run folder\)"):
+            load_run(tmp_path)
 
 
 def full(*arguments, **options):

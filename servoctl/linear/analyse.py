@@ -73,7 +73,7 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     margins = [margins_at(run, state, memory, timing, exact=exact) for timing in timings(run)]
     free = "internal dynamics" if run.system.following is not None else "motion"
     warnings = [*_given_up(run, state.t, x)]
-    warnings += [_grows(mode, free) for mode in found if mode.stable is False]
+    warnings += [_grows(mode, free) for mode in found if mode.stable is False and mode.pole.imag >= 0.0]  # pairs once
     warnings += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
                  if not one.actuators]  # fmt: skip
     shifted = robustness(run, state, memory, change) if change else []

@@ -46,6 +46,11 @@ def load_run(folder: str | PathLike[str], keep: Keep = lambda name, values: valu
                 f"{folder}: not a run folder (which has {SUMMARY} and {TABLE}, or {STREAM} while the run goes on)"
             )
         summary = read_summary(folder) if SUMMARY in present else {}
+        for key, kind in STUDIES.items():
+            if key in summary:
+                raise RunFolderError(
+                    f"{folder}: the folder of a {kind}, which has no rows of its runs (give a run folder)"
+                )
         values = {key: summary[key] for key in (*ALWAYS, *SOMETIMES, "events") if key in summary}
         if TABLE in present:
             columns, stored, units = _read(folder / TABLE, keep)
@@ -198,6 +203,9 @@ FITS: dict[str, Callable[[Any], bool]] = {
 
 Kind = str | dict[str, Any] | list[Any]
 """One of `FITS`; an object with kinds by key, where `*` is any key; or a list, of values of its one kind."""
+
+STUDIES = {"vary": "sweep", "trials": "search"}
+"""Key of the summary of a study, which no run has -> what wrote it."""
 
 METRICS: Kind = {"*": {"*": "a number or null"}}
 
