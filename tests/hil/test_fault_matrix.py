@@ -72,7 +72,10 @@ PARTS = {"at speed": 2, "standstill": 2, "floating": 1}
 
 
 def matrix() -> list[tuple[Scenario, str]]:
-    """All pairs of row, protocol, motion and tick: each row on each protocol, its motions and the ticks by turns."""
+    """All pairs of row, protocol, motion and tick: each row on each protocol, its motions by turns.
+
+    C decides the ticks of these protocols; so does Python, as for a protocol without a table, on one of them per row.
+    """
     names = list(dict.fromkeys(row for row, _, _ in rows()))
     played = []
     for scenario in scenarios(len(rows()), seed=20261120):
@@ -80,8 +83,8 @@ def matrix() -> list[tuple[Scenario, str]]:
         turn = names.index(scenario.row) + PROTOCOLS.index(scenario.protocol)
         of_one = ROWS.get(scenario.row, ((), PROTOCOLS))[1] != PROTOCOLS
         if of_one or motions[turn % len(motions)] == scenario.motion:
-            by_turns = motions.index(scenario.motion) if of_one else turn // len(motions)
-            played.append((scenario, TICKS[by_turns % 2]))
+            in_c = motions.index(scenario.motion) if of_one else turn % len(PROTOCOLS)
+            played.append((scenario, TICKS[min(1, in_c)]))
     return played
 
 
