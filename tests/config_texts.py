@@ -95,6 +95,14 @@ HIL = (
     f"  - {{{DRIVE}, counts_per_turn: 65536}}\n"
 )
 
+TWO_MASSES = """\
+plant: {class: "plants.two_mass_spring:TwoMassSpring"}
+initial: {q: {x1: 0, x2: 1.02}, v: 0}
+task: [{name: distance, holonomic: "x2 - x1 - 2*l"}]
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+"""
+"""A config for searches, without `run`."""
+
 REALISM = """\
 plant: {class: "plants.two_mass_spring:TwoMassSpring"}
 initial: {q: {x1: 0, x2: 0.5}}

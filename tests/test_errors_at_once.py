@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from servoctl.cli import main
+from tests.faces import exit_code
 
 WRONG = """\
 plant: {class: "plants.two_mass_spring:TwoMassSpring", parameters: {mm: 2, k: -x}}
@@ -225,9 +226,7 @@ def test_a_search_that_a_change_elsewhere_leaves_without_its_paths_is_a_warning(
     text = Path(sc.load("two_mass_spring", strict=False).loaded.path).read_text()  # type: ignore[union-attr]
     search = f"{{law.correction.baumgarte.{path}: {{low: 2, high: 20}}}}"
     (tmp_path / "c.yaml").write_text(text.split("\ntune:")[0] + f"\ntune: {{search: {search}}}\n")
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(tmp_path / "c.yaml"), *changes])
-    assert int(ended.value.code or 0) == code
+    assert exit_code("check", tmp_path / "c.yaml", *changes) == code
     said = capsys.readouterr().err
     assert f"{'error' if code else 'warning'}: {tmp_path}/c.yaml:" in said and "tune.search.law.correction" in said
     assert ("`tune` would refuse it with this --set" in said) is (code == 0)

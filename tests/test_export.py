@@ -32,6 +32,7 @@ from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, Command, Status
 from tests.config_texts import plant_text
+from tests.faces import exit_code
 
 CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-std=c99", "-Werror")
@@ -344,10 +345,9 @@ def test_the_derivative_of_a_decomposition_has_c_without_loops(tmp_path: Path) -
 
 def test_the_command_writes_its_files_and_prints_their_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "law"
-    with pytest.raises(SystemExit) as ended:
-        main(["export", "two_mass_spring", "--out", str(out), "--set", "plant.parameters.m1=1.5"])
+    code = exit_code("export", "two_mass_spring", "--out", out, "--set", "plant.parameters.m1=1.5")
     printed = capsys.readouterr()
-    assert (ended.value.code, printed.err) == (0, "")
+    assert (code, printed.err) == (0, "")
     names = [f"two_mass_spring_law{end}" for end in (".h", ".c", "_test.c")] + ["Makefile"]
     assert printed.out.splitlines()[:4] == [str(out / name) for name in names]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
@@ -358,9 +358,7 @@ def test_the_command_writes_its_files_and_prints_their_cost(tmp_path: Path, caps
 
 
 def test_json_carries_files_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["export", "two_mass_spring", "--out", str(tmp_path), "--json"])
-    assert ended.value.code == 0
+    assert exit_code("export", "two_mass_spring", "--out", tmp_path, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["files"][0] == str(tmp_path / "two_mass_spring_law.h")
     assert printed["cost"]["operations"] == 169

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import servoctl as sc
-from servoctl.cli import main
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
 from servoctl.study.batch import batch, run_all
@@ -19,7 +18,7 @@ from servoctl.study.points import points_of, read_varies
 from servoctl.study.series import run_at
 from servoctl.study.sweep import Study, plan, sweep
 from servoctl.study.sweep_files import draw
-from tests.config_texts import plant_text
+from tests.config_texts import TWO_MASSES, plant_text
 from tests.faces import exit_code
 from tests.refused import table
 
@@ -426,21 +425,15 @@ def test_the_folder_of_a_sweep_has_its_name(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_table_leaves_out_runs_at_the_edge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "masses.yaml"
-    path.write_text(
-        'plant: {class: "plants.two_mass_spring:TwoMassSpring"}\ninitial: {q: {x1: 0, x2: 1.02}, v: 0}\n'
-        'task: [{name: distance, holonomic: "x2 - x1 - 2*l"}]\n'
-        "law: {correction: {baumgarte: {alpha: 10, beta: 10}}}\nrun: {duration: 0.3, period: 0.01}\n"
-    )
+    path.write_text(f"{TWO_MASSES}run: {{duration: 0.3, period: 0.01}}\n")
     words = ["--vary", "law.correction.baumgarte.alpha=10:90:9", "--engine", "vm", "--out", str(tmp_path / "out")]
-    with pytest.raises(SystemExit):
-        main(["sweep", str(path), *words])
+    assert exit_code("sweep", path, *words) == 0
     said = capsys.readouterr().out
     rows = [line.split() for line in said.splitlines() if line[:1].isdigit() and len(line.split()) == 6]
     assert [row[0] for row in rows] == ["0", "1", "2"]  # alpha h of 0.1, 0.2, 0.3; 0.4 and above: no gain margin of 2
     assert "gain_share  overshoot  gain_margin" in said
     assert "left out: 6 runs beyond a bound of tune.share, tune.overshoot, tune.gain_margin" in said
-    with pytest.raises(SystemExit):
-        main(["sweep", str(path), *words, "--set", "tune={search: {run.period: [0.01]}, gain_margin: 50}"])
+    assert exit_code("sweep", path, *words, "--set", "tune={search: {run.period: [0.01]}, gain_margin: 50}") == 0
     said = capsys.readouterr().out
     rows = [line.split() for line in said.splitlines() if line[:1].isdigit() and len(line.split()) == 6]
     assert [row[0] for row in rows] == ["0", "1", "2", "3", "4"]  # no run has this margin: the best are shown

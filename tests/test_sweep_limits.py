@@ -8,10 +8,10 @@ import pytest
 
 import servoctl as sc
 from servoctl.assembly import context, make
-from servoctl.cli import main
 from servoctl.study.points import points_of, read_varies
 from servoctl.study.sweep import Limit, limits_of, sweep
 from servoctl.study.sweep_files import draw
+from tests.faces import exit_code
 
 ALPHA, P, PERIOD = "law.correction.baumgarte.alpha", "law.correction.p_feedback.P", "run.period"
 SHORT = ["run.duration=0.3", "run.integrator={method: rk4}", "run.output_step=", "initial.max_violation=1"]
@@ -93,10 +93,8 @@ def test_a_limit_that_depends_on_one_of_two_paths_is_a_straight_line() -> None:
 def test_the_command_prints_the_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = [part for setting in [*SHORT, CRITICAL, "run.period=0.02"] for part in ("--set", setting)]
     line = ["sweep", "two_mass_spring", "--vary", f"{ALPHA}=12:92:5", "--engine", "vm", *settings]
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--out", str(tmp_path)])
+    assert exit_code(*line, "--out", tmp_path) == 0
     said = capsys.readouterr().out
-    assert ended.value.code == 0
     assert f"\nstability limit: {ALPHA} = 50\n" in said  # alpha h < 1, whatever beta below alpha
     assert "5 runs, 3 failed" in said and "these gains are stable up to" in said
     table = pq.read_table(tmp_path / "sweep.parquet").to_pydict()

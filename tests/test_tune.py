@@ -23,15 +23,12 @@ from servoctl.study.problem import SearchProblem, read_problem
 from servoctl.study.result import Tuning
 from servoctl.study.search import tune
 from servoctl.study.search_files import save
-from tests.config_texts import RAIL_CART
+from tests.config_texts import RAIL_CART, TWO_MASSES
+from tests.faces import exit_code
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
 CONFIG = f"""
-plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
-initial: {{q: {{x1: 0, x2: 1.02}}, v: 0}}
-task: [{{name: distance, holonomic: "x2 - x1 - 2*l"}}]
-law: {{correction: {{baumgarte: {{alpha: 10, beta: 10}}}}}}
-run: {{duration: 0.3, period: 0.01}}
+{TWO_MASSES}run: {{duration: 0.3, period: 0.01}}
 tune:
   search:
     {ALPHA}: {{low: 2, high: 200, scale: log}}
@@ -235,10 +232,8 @@ def test_the_command_writes_a_config_that_runs_and_prints_the_result(
         "tune: {search: {" + ALPHA + ": {low: 5, high: 30}}, trials: 24, generation: 8}\n"
     )
     out = tmp_path / "deep" / "out"
-    with pytest.raises(SystemExit) as ended:
-        main(["tune", str(tmp_path / "cart.yaml"), "--out", str(out), "--engine", "vm"])
+    assert exit_code("tune", tmp_path / "cart.yaml", "--out", out, "--engine", "vm") == 0
     said = capsys.readouterr().out
-    assert ended.value.code == 0
     summary = json.loads((out / "summary.json").read_text())
     assert f"{summary['best']['at'][ALPHA]:.4g}" in said
     assert re.search(rf"{re.escape(ALPHA)} +1/s +10 ", said)
@@ -248,8 +243,7 @@ def test_the_command_writes_a_config_that_runs_and_prints_the_result(
     assert rows["rms_violation"][summary["best"]["trial"]] == min(feasible) == summary["best"]["values"][0]
     assert "infeasible" in rows["status"]  # alpha = 5 with beta = 10 swings past zero by 16 %
     assert all((out / name).stat().st_size > 10_000 for name in ("convergence.png", "trials.png"))
-    with pytest.raises(SystemExit):
-        main(["run", str(out / "best.yaml"), "--out", str(tmp_path / "run"), "--json"])
+    assert exit_code("run", out / "best.yaml", "--out", tmp_path / "run", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["tasks"]["stay"]["rms_violation"] == pytest.approx(summary["best"]["values"][0], rel=1e-12)
 
@@ -374,8 +368,7 @@ def test_a_search_keeps_the_distance_to_a_bound_that_a_constraint_asks_for(confi
 def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from servoctl.run_folder.metrics import METRICS
 
-    with pytest.raises(SystemExit):
-        main(["tune", "--help"])
+    assert exit_code("tune", "--help") == 0
     said = " ".join(capsys.readouterr().out.split())
     given = problem(config, "tune.sensitivity={spring: {plant.parameters.k: 12}}")
     known = {name.partition(".")[0] for name in given.metrics}
@@ -389,15 +382,13 @@ def test_the_command_prints_share_and_margin_with_their_bounds_and_its_whole_tim
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["tune", str(config), "--out", str(tmp_path / "out"), "--engine", "vm", "--trials"]
-    with pytest.raises(SystemExit):
-        main([*words, "6"])
+    assert exit_code(*words, "6") == 0
     said = capsys.readouterr().out
     assert re.search(r"^masses: 6 trials, 3 runs each, ", said, re.MULTILINE), said
     assert re.search(r"gain_share \(at most 40\) +% +10 +\d", said), said
     assert re.search(r"gain_margin \(at least 2\) +10 +\d", said), said
     assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said
-    with pytest.raises(SystemExit):
-        main([*words, "8", "--resume", "--json"])
+    assert exit_code(*words, "8", "--resume", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     parts = summary["times"]
     assert [*parts] == ["loading and tracing", "compiling", "searching", "writing"]
@@ -422,11 +413,7 @@ def test_the_best_trial_of_a_closed_chain_stays_within_the_bounds(tmp_path: Path
 
 
 REFINED = f"""
-plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
-initial: {{q: {{x1: 0, x2: 1.02}}, v: 0}}
-task: [{{name: distance, holonomic: "x2 - x1 - 2*l"}}]
-law: {{correction: {{baumgarte: {{alpha: 10, beta: 10}}}}}}
-run: {{duration: 0.4, period: 0.01, integrator: {{method: rk4, step: 0.005}}}}
+{TWO_MASSES}run: {{duration: 0.4, period: 0.01, integrator: {{method: rk4, step: 0.005}}}}
 tune:
   search:
     {ALPHA}: {{low: 2, high: 200, scale: log}}
@@ -522,9 +509,7 @@ def test_the_command_refines_and_prints_the_start(
 ) -> None:
     out = tmp_path / "out"
     words = ["tune", str(refined), "--set", "tune.refine=0", "--refine", "20", "--engine", "vm"]
-    with pytest.raises(SystemExit) as ended:
-        main([*words, "--out", str(out)])
-    assert ended.value.code == 0
+    assert exit_code(*words, "--out", out) == 0
     summary = json.loads((out / "summary.json").read_text())
     assert f"refined: from trial {summary['refined']['from']} in " in capsys.readouterr().out
     assert summary["best"]["refined"] == summary["refined"]["from"]

@@ -8,15 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from servoctl.study.trials import TrialStore
+from tests.config_texts import TWO_MASSES
 from tests.faces import answer
 from tests.refused import Base, Case, assert_refused, cases
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
-CONFIG = f"""plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
-initial: {{q: {{x1: 0, x2: 1.02}}, v: 0}}
-task: [{{name: distance, holonomic: "x2 - x1 - 2*l"}}]
-law: {{correction: {{baumgarte: {{alpha: 10, beta: 10}}}}}}
-run: {{duration: 0.2, period: 0.01}}
+CONFIG = f"""{TWO_MASSES}run: {{duration: 0.2, period: 0.01}}
 tune:
   search: {{{ALPHA}: {{low: 2, high: 20}}, {BETA}: {{low: 2, high: 20}}}}
   generation: 4

@@ -20,6 +20,7 @@ from servoctl.errors import ColumnError, ConfigError, RunFolderError
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from tests.config_texts import plant_text
+from tests.faces import exit_code
 from tests.hil.emulation import bare_drive
 
 SAMPLED = ["run.duration=0.1", "run.period=0.005", "run.integrator.step=0.001", "run.output_step=0.005"]
@@ -154,9 +155,7 @@ def test_the_command_ends_with_0_if_equal_and_4_if_different(
     cart: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["replay", str(cart), "--classes", str(tmp_path)]
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 0
+    assert exit_code(*words) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"imports {tmp_path / 'cart.py'}:Cart",
         "11 rows compared; engine vm; all rows are equal, to the bit",
@@ -165,16 +164,12 @@ def test_the_command_ends_with_0_if_equal_and_4_if_different(
         "F      N                      0",
     ]
     changed(cart, {"u.F": load_run(cart)["u.F"] + np.eye(11)[3]})
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 4
+    assert exit_code(*words) == 4
     said = capsys.readouterr().out.splitlines()
     assert said[1] == "11 rows compared; engine vm; 1 row differs, to the bit"
     assert said[4] == "F      N                      1"
     assert said[-1].startswith("first difference in row 3, t = 0.03 s: F was ")
-    with pytest.raises(SystemExit) as end:
-        main([*words, "--json"])
-    assert end.value.code == 4
+    assert exit_code(*words, "--json") == 4
     assert '"differing": 1' in capsys.readouterr().out
 
 

@@ -16,7 +16,7 @@ from hil.session.replay import replay
 from servoctl.cli import main
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
-from tests.faces import on_rig
+from tests.faces import exit_code, on_rig
 from tests.hil.faults.carts.scenario import CONFIG, machine
 from tests.hil.rigs import renewed
 
@@ -80,9 +80,7 @@ def test_a_frame_with_another_torque_than_the_log_is_found(tmp_path: Path, capsy
         flags = (SENT if sent else 0) | frame.extended << 1 | frame.remote << 2 | frame.error << 3
         log.add([(time, frame.id, bus, flags, len(data), data.ljust(8, b"\0"))])
     log.stop()
-    with pytest.raises(SystemExit) as end:
-        main(["replay", str(folder), "--classes", str(CONFIG.parent)])
-    assert end.value.code == 4
+    assert exit_code("replay", folder, "--classes", CONFIG.parent) == 4
     said = capsys.readouterr().out
     assert said.startswith("imports "), "it is said before anything is imported"
     assert "torque frames in can.blf, compared with the torques sent: 1 differ" in said

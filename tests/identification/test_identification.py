@@ -27,6 +27,7 @@ from servoctl.identification.solution import _eta, _moments, base, is_physical, 
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of
 from servoctl.types import Array
 from tests.config_texts import plant_text
+from tests.faces import exit_code
 from tests.identification.arm import Arm, LinearArm
 from tests.small_plants import Masses
 
@@ -345,9 +346,7 @@ def _torque_error(values: Mapping[str, object], truth: sc.Plant) -> float:
 
 def test_identified_values_lie_over_the_config_and_the_error_of_the_law_falls(arm_log: Path, tmp_path: Path) -> None:
     folder, config = tmp_path / "found", arm_log.parent / "arm.yaml"
-    with pytest.raises(SystemExit) as ended:
-        main(["identify", str(arm_log), "--classes", str(arm_log.parent), "--out", str(folder)])
-    assert ended.value.code in (0, None)
+    assert exit_code("identify", arm_log, "--classes", arm_log.parent, "--out", folder) == 0
     written = json.loads((folder / "identification.json").read_text())
     assert written["unidentifiable"] == []
     assert set(written["parameters"]) >= {"m1", "I1", "friction.coulomb.u1"}
@@ -414,8 +413,7 @@ def test_values_that_should_not_be_used_have_no_next_command(
     arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Identification, "torque_rms_before", 1e-9)  # as if the values before explained all
-    with pytest.raises(SystemExit):
-        main(["identify", str(arm_log), "--classes", str(arm_log.parent), "--out", str(tmp_path / "out")])
+    assert exit_code("identify", arm_log, "--classes", arm_log.parent, "--out", tmp_path / "out") == 0
     said = capsys.readouterr().out
     assert "do not use them: the values before explain the torque as well" in said
     assert "written to" in said and "next:" not in said
@@ -446,9 +444,7 @@ def test_identified_bodies_can_exist_and_the_next_run_keeps_the_simulated_machin
     Path("wheel.urdf").write_text(WHEEL)
     Path("c.yaml").write_text(WHEEL_RUN)
     before = sc.load("c.yaml", engine="vm").simulate(Path("log"))
-    with pytest.raises(SystemExit) as ended:
-        main(["identify", "log", "--out", "found"])
-    assert ended.value.code == 0
+    assert exit_code("identify", "log", "--out", "found") == 0
     said = capsys.readouterr().out
     # only Izz turns: 0.02 in truth, which no body with Ixx = Iyy = 0.006 can have
     plant = sc.load("log/config.yaml", [Path("found/identified.yaml"), Path("found/machine.yaml")], engine="vm")
@@ -487,9 +483,7 @@ def test_friction_alone_may_be_asked_for_where_there_is_none(
         "law: {correction: {baumgarte: {alpha: 5, beta: 5}}}\nrun: {duration: 4, period: 0.01}\n"
     )
     sc.load("c.yaml", engine="vm").simulate(Path("log"))
-    with pytest.raises(SystemExit) as ended:
-        main(["identify", "log", "--parameters", "friction", "--out", "found", "--json"])
-    assert ended.value.code == 0
+    assert exit_code("identify", "log", "--parameters", "friction", "--out", "found", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["friction"]["coulomb"] == {"F": 0.0} == found["friction"]["viscous"]
 

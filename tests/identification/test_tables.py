@@ -13,10 +13,10 @@ import pytest
 from scipy.signal import lfilter
 
 import servoctl as sc
-from servoctl.cli import main
 from servoctl.errors import ConfigError
 from servoctl.identification.log import read_tables
 from servoctl.types import Array
+from tests.faces import exit_code
 from tests.identification import recorded
 from tests.identification.arm import LinearArm
 from tests.refused import table
@@ -65,9 +65,7 @@ def config_of(folder: Path, log: str = "", text: str = CONFIG) -> str:
 
 def done(*words: str) -> None:
     """Runs a command that succeeds."""
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 0
+    assert exit_code(*words) == 0
 
 
 def test_rotors_alone_can_be_asked_for(tmp_path: Path) -> None:
