@@ -93,6 +93,16 @@ def test_old_data_are_marked_as_old_and_the_escape_key_stops_the_run(browser: An
         assert loop.end() == 130
 
 
+def test_a_drive_that_may_be_on_stands_first_in_red_after_the_end(browser: Any, tmp_path: Path) -> None:
+    words = ["--view", "--duration", "600", "--set", "hil.faults=[{kind: silent, at: 1, drive: F}]"]
+    with looping(tmp_path, Path("two_mass_spring_drive"), *words) as loop, opened(browser, loop) as live:
+        live.until("document.querySelector('#banner').textContent.includes('Loop ended: stopped')")
+        assert live.text("#banner").startswith("F: THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
+        assert live.page.locator("#banner.bad").count() == 1
+        assert "DID NOT CONFIRM" in live.page.locator("#events .event-stop").first.inner_text()
+        loop.end()
+
+
 TALL = "parseFloat(getComputedStyle(document.querySelector('.axis p span')).fontSize)"
 """Size of an axis' name [px]: letters of 10 mm, read from two metres, need 38 px at 96 px per inch."""
 

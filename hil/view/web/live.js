@@ -20,6 +20,7 @@ const least = (value) => value === undefined || value === null ? null : Math.max
 const withUnit = (column) => `${shown(last.row[column], 3)} ${about.units[column] ?? ""}`.trim();
 const milli = (value) => value === null || value === undefined ? "–" : (1e3 * value).toFixed(2);
 let about = null, last = null, heard = 0, ending = null, stopFailed = "";
+let unconfirmed = [];     // sentences of drives that may be on after the end
 const plots = new PlotGroup(), strips = [];
 
 /* a plot over the last seconds, one point per picture */
@@ -184,6 +185,7 @@ function showState() {
   else if (last && !last.row) text = "Bring-up: no tick yet";
   else if (last && last.age > STALE) { text = `No data for ${last.age.toFixed(1)} s`; kind = "bad"; }
   else if (last && last.stopping) { text = "Stop requested"; kind = "warn"; }
+  if (unconfirmed.length) [text, kind] = [[...unconfirmed, text].join(". "), "bad"];
   if ($("banner").textContent !== text) $("banner").textContent = text;
   $("banner").className = kind;
   document.body.classList.toggle("stale", Boolean(ending) || silent > SILENT || !last || last.age > STALE);
@@ -281,7 +283,7 @@ function take(picture) {
 
 function listen() {
   const stream = new EventSource("stream");
-  stream.addEventListener("open", () => { $("events").replaceChildren(); heard = performance.now(); });
+  stream.addEventListener("open", () => { $("events").replaceChildren(); unconfirmed = []; heard = performance.now(); });
   stream.addEventListener("picture", (event) => take(JSON.parse(event.data)));
   stream.addEventListener("over", (event) => {
     stream.close();
@@ -292,10 +294,12 @@ function listen() {
   });
   stream.addEventListener("events", (event) => {
     for (const each of JSON.parse(event.data)) {
-      const line = make("li", `event-${each.reaction}`);
+      const maybeOn = each.event === "not_confirmed", line = make("li", `event-${maybeOn ? "stop" : each.reaction}`);
+      if (maybeOn) unconfirmed.push(each.text);
       line.append(make("time", "", `${each.t.toFixed(3)} s`), ` ${each.text}`);
       $("events").prepend(line);
     }
+    showState();
   });
 }
 
