@@ -91,12 +91,6 @@ def test_gains_that_do_not_fit_are_refused_with_the_right_row(
 SAMPLED = ["run.period=0.01", "run.output_step="]
 
 
-def refused(*settings: str, name: str = "two_mass_spring") -> str:
-    with pytest.raises(ConfigError) as error:
-        sc.load(name, [*SAMPLED, *settings])
-    return str(error.value)
-
-
 def test_a_mechanism_with_open_loops_is_reported() -> None:
     longer = sc.load("coordinated_robots", [*SAMPLED, "realism.parameter_error.L=0.01"], engine="vm", strict=False)
     assert any("violates its constraint loop.0 by -0.03" in warning for warning in longer.warnings), longer.warnings

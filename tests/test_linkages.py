@@ -1,8 +1,6 @@
 """Shipped linkages against closed forms of their kinematics, their reduced motion and a published hierarchy."""
 
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +21,6 @@ from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 from tests.benchmarks.parallelogram import pendulum
 from tests.textbook import Textbook
-
-CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 
 
 @cache

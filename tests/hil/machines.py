@@ -57,17 +57,6 @@ def three_rrr(t: float, side: float = -1.0, speed: float = 3.0) -> Array:
     return np.array([*pose, *centre, phi])
 
 
-def continuous(pose: Pose) -> Pose:
-    """The pose with angles that do not jump by whole turns, near that at t = 0."""
-    start = pose(0.0)
-
-    def unwrapped(t: float) -> Array:
-        steps = np.array([start, *[pose(s) for s in np.linspace(0.0, t, 2 + int(abs(t) * 200))[1:]]])
-        return np.asarray(np.unwrap(steps, axis=0)[-1])
-
-    return unwrapped
-
-
 def rate(pose: Pose, t: float) -> Array:
     """Its derivative by a central difference of fourth order, to about 1e-10."""
     h = 3e-4

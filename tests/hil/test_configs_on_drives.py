@@ -14,6 +14,7 @@ from hil.session.start import Request, start
 from servoctl.config import load_config, shipped_configs
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
+from tests.faces import on_drives
 from tests.hil.command_observer import observed
 from tests.hil.emulation import SHORT
 
@@ -89,22 +90,10 @@ def test_the_task_is_engaged_where_its_path_begins(name: str) -> None:
 
 def test_ranges_of_a_motor_that_no_table_has_are_given_in_the_config(tmp_path: Path) -> None:
     """Those of the table's motor, written out: the same drive, the same run."""
-    runs = []
-    for name, how in (
-        ("table", "motor=ak80-9_v2"),
-        ("given", "ranges={position: 12.5, velocity: 25.64, torque: 18, kp: 500, kd: 5}"),
-    ):
-        config = tmp_path / f"{name}.yaml"
-        text = (
-            shipped_configs()["scara_drive"]
-            .read_text()
-            .replace("motor: ak80-9_v2, node: 1", f"{how.replace('=', ': ')}, node: 1")
-        )
-        config.write_text(text)
-        begun = start(Request(config, SHORT, duration=0.1, engine="vm"))
-        assert begun.setup.drives[0].quantum()[2] == pytest.approx(3 * 36 / 4095)
-        runs.append(begun.run(tmp_path / name, lambda event: None))
-        assert runs[-1].exit_code == 0
-        assert start(Request(tmp_path / name / "config.yaml", engine="vm")).setup.settings == begun.setup.settings
-    one, other = (run.trajectory for run in runs)
-    assert all((one[name] == other[name]).all() for name in ("q.q1", "u.tau1"))
+    ranges = "hil.drives.0.ranges={position: 12.5, velocity: 25.64, torque: 18, kp: 500, kd: 5}"
+    begun = start(Request("scara_drive", (*SHORT, "hil.drives.0.motor=", ranges), duration=0.1, engine="vm"))
+    assert begun.setup.drives[0].quantum()[2] == pytest.approx(3 * 36 / 4095)
+    given, table = begun.run(tmp_path / "given", lambda event: None), on_drives("scara_drive", duration=0.1)
+    assert given.exit_code == table.exit_code == 0
+    assert start(Request(tmp_path / "given" / "config.yaml", engine="vm")).setup.settings == begun.setup.settings
+    assert all((given.trajectory[name] == table.trajectory[name]).all() for name in ("q.q1", "u.tau1"))

@@ -31,8 +31,6 @@ from tests.faces import exit_code
 from tests.identification.arm import Arm, LinearArm
 from tests.small_plants import Masses
 
-ARM7 = Path(__file__).parents[2] / "configs/robots/arm7.urdf"
-
 
 def random_motion(plant: sc.Plant, rows: int = 60) -> Motion:
     n, random = len(plant.coordinates), np.random.default_rng(1)

@@ -194,7 +194,3 @@ def test_an_unknown_frame_is_refused() -> None:
     robot = built(arm7())
     with pytest.raises(TaskError, match=r"box: there is no frame 'toool' \(did you mean 'tool'\?\)"):
         solve_poses(robot, at(robot), {"box": sc.Position("toool", (0.0, 0.0, 0.0))})
-
-
-def circle(x: Array) -> tuple[Array, Array]:
-    return np.array([x @ x - 1.0]), 2.0 * x.reshape(1, -1)

@@ -20,7 +20,7 @@ from tests.hil.faults.carts.scenario import BEFORE, PERIOD, WATCHDOG, Scenario
 
 GOES_ON = "goes on"
 
-STALE, LOST = max(3 * PERIOD, 0.005), max(10 * PERIOD, 0.02)
+STALE = max(3 * PERIOD, 0.005)
 STOP_TIME = 0.2
 """Longest controlled stop [s]; the value in carts.yaml."""
 OWN_BRAKING = 0.45
