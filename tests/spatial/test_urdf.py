@@ -174,6 +174,10 @@ def inertial(inside: str) -> str:
     return robot(f'<link name="a"><inertial>{inside}</inertial></link>')
 
 
+def shaped(inside: str) -> str:
+    return robot(f'<link name="a"><visual><geometry>{inside}</geometry></visual></link>')
+
+
 @pytest.mark.parametrize(("content", "expected"), [(*words, said) for _, words, said in table("urdf")])
 def test_a_wrong_file_is_refused_in_a_sentence_for_each_mistake(
     tmp_path: Path, content: str, expected: list[str]
