@@ -150,9 +150,10 @@ class DriveTest:
             if finding.kind is EventKind.RESPONSE or (finding.kind is EventKind.REVERSED and finding.driven):
                 self._correct(finding.drive)
             elif finding.kind in (EventKind.REVERSED, EventKind.UNSTEADY, EventKind.TORQUELESS):
-                # its own control would drive it on, or wait for a standstill that does not come: its brake closes at
+                # its own control may drive it on, or wait for a standstill that does not come: its brake closes at
                 # once, or it goes off where it has none and hardly moves, and the others stop
-                self._rig.ladder.misled.add(finding.drive)
+                if not finding.obeys:
+                    self._rig.ladder.misled.add(finding.drive)
                 self._rig.ladder.ramp(finding.drive, tick.began, must=True)
 
     def _correct(self, number: int) -> None:

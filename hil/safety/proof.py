@@ -52,6 +52,7 @@ HIDDEN_BELOW = 0.75  # a filter of the speeds that leaves less of a round's moti
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
+ABLE = 2.0  # a drive that makes so many times the torque that holds the pose can stop its axis
 BLOCKED = 0.1  # an axis that moves less than this share of what the model says stands still
 FRICTION = 2.0  # a torque of the test below so many times the dry friction of the model shows nothing
 POSITION_SCALE = 2.0  # positions and speeds may differ by this factor over the small motion of the test
@@ -107,6 +108,7 @@ class Finding(NamedTuple):
     kind: EventKind
     detail: str
     driven: bool = False  # whether its motor was seen to drive the axis away; if not, a round of the test shows it
+    obeys: bool = False  # whether its torque is strong enough, and of the right sign, for its own control to stop it
 
 
 class State(Enum):
@@ -227,9 +229,11 @@ class TorqueProof:
             travel, allowed, unit = x["travel"][moved], x["most_travel"][moved], self._plan.units[moved]
             which = "it" if moved == index else self._drives[moved].name
             detail = f"{which} has moved by {travel:+.3g} {unit}, at most {allowed:g} {unit} is allowed"
-            if moved != index:
-                detail += f"; this joint drives it: {response:.2g} of the torque sent to it acts"
-            return Finding(index, EventKind.UNSTEADY, detail)
+            if moved == index:
+                return Finding(index, EventKind.UNSTEADY, detail)
+            detail += f"; this joint drives it, as {response:.2g} of the torque sent to it would, or another load"
+            enough = response * self._largest[index] > ABLE * self._carries[index]
+            return Finding(index, EventKind.UNSTEADY, detail, obeys=enough and SMALLEST < response < LARGEST)
         kinds = {functions.SHOWS_REVERSED: EventKind.REVERSED, functions.SHOWS_EXCESS: EventKind.RESPONSE}
         return self._disproved(index, kinds.get(answer, EventKind.TORQUELESS), response)._replace(driven=True)
 
