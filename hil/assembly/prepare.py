@@ -11,7 +11,7 @@ import numpy as np
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup, sample_errors
-from hil.assembly.stops import check_fall, refuse_fall
+from hil.assembly.stops import refuse_fall, refuse_start, what_holds
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Node
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity
@@ -95,11 +95,10 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     rules = rules_of(drives, sensors, SafetyBounds(values.period, values.safety), sensing.displacements.units)
     rules += assumption_rules(drives, _real_buses(settings))
     setup = RigSetup(
-        run, settings, start, drives, sensors, sensing, prediction, compensation, rules, live_gains, warnings
+        run, settings, start, drives, sensors, sensing, prediction, compensation, rules, live_gains, tuple(warnings)
     )
     _check_limits(setup)
-    for notes_on in NOTES:  # into the list of this setup: a new one would compute all its values again
-        warnings += notes_on(setup)
+    refuse_start(setup)
     refuse_fall(setup, setup.task_states, "the task leads")
     return setup
 
@@ -446,7 +445,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     _bounds_beyond_limits,
     _unreadable,
     lambda setup: [f"{drive.settings.name}: {drive.assumption}" for drive in setup.drives if drive.assumption],
-    check_fall,
+    what_holds,
     _watchdogs,
     _starts_in_motion,
     _abrupt_references,
@@ -455,7 +454,12 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     _changes_with_time,
     _coarse_torques,
 )
-"""What the operator should know before a run, in order."""
+"""What the operator should know of a rig before a run, in order."""
+
+
+def notes_on(setup: RigSetup) -> list[str]:
+    """What the operator should know before the run."""
+    return [*setup.warnings, *(note for notes in NOTES for note in notes(setup))]
 
 
 def _with_line(loaded: LoadedConfig, problem: str) -> Finding:

@@ -75,7 +75,7 @@ class RigSetup:
     gravity_compensation: GravityCompensation  # computes the torques that hold a pose
     rules: tuple[Rule, ...]  # what is judged at every tick
     live_gains: LiveGains  # gains that the operator may change
-    notes: list[str]  # what the operator should know before the run; those about the whole rig are added last
+    warnings: tuple[str, ...]  # on the config and its simulation; `prepare.notes_on` has all notes
 
     @property
     def loaded(self) -> LoadedConfig:

@@ -136,18 +136,30 @@ def _let_go(setup: RigSetup, t: float, q: Array, v: Array, free: Sequence[int]) 
     return torques, (accelerations + reach @ torques)[list(free)]
 
 
-def check_fall(setup: RigSetup) -> Iterator[str]:
-    """A note on what holds a machine that falls without torque; ConfigError if neither brakes nor motors hold it."""
-    balance, drives, hold = setup.balance, setup.settings.drives, setup.hold
-    if not balance.falls:
+def _falls(setup: RigSetup) -> str:
+    balance = setup.balance
+    unit = setup.plant.coordinates[balance.coordinate] or "1"
+    fall = f"({balance.coordinate}: {balance.acceleration:.3g} {unit}/s^2)"
+    return f"without torque the machine falls from its start pose {fall}"
+
+
+def what_holds(setup: RigSetup) -> Iterator[str]:
+    """A note on what holds a machine that falls without torque."""
+    if setup.balance.falls:
+        torques, units = setup.hold.u, list(setup.plant.actuators.values())
+        strongest = int(np.abs(torques).argmax())
+        most = f"{abs(torques[strongest]):.3g} {units[strongest]}"
+        yield f"{_falls(setup)}: its brakes hold it, then its motors with at most {most}"
+
+
+def refuse_start(setup: RigSetup) -> None:
+    """Refuses a machine that falls from its start pose, and that brakes, or then motors, do not hold; ConfigError."""
+    drives, hold = setup.settings.drives, setup.hold
+    if not setup.balance.falls:
         return
-    falls = (
-        "without torque the machine falls from its start pose "
-        f"({balance.coordinate}: {balance.acceleration:.3g} {setup.plant.coordinates[balance.coordinate] or '1'}/s^2)"
-    )
 
     def refused(why: str) -> ConfigError:
-        return ConfigError([setup.loaded.finding(falls + why, "hil", "drives")])
+        return ConfigError([setup.loaded.finding(_falls(setup) + why, "hil", "drives")])
 
     braked = [i for i, drive in enumerate(drives) if drive.brake]
     with_brakes = setup.balance_with(braked)
@@ -169,9 +181,6 @@ def check_fall(setup: RigSetup) -> Iterator[str]:
             f", and holding it there takes more than the limit of {', '.join(weak)} (raise it, or choose another start "
             "pose)"
         )
-    strongest = int(np.abs(hold.u).argmax())
-    unit = units[strongest]
-    yield f"{falls}: its brakes hold it, then its motors with at most {abs(hold.u[strongest]):.3g} {unit}"
 
 
 def refuse_shaking(setup: RigSetup) -> None:

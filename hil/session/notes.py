@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hil.assembly.prepare import notes_on
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_bounds, describe_drops, describe_silence, describe_stops, stops_of_task
 from hil.bus.open import is_loopback
@@ -229,7 +230,7 @@ def describe(setup: RigSetup) -> list[str]:
     )
     lines.append(f"in a controlled stop speeds decay by {setup.stop_rate:.3g}/s, for at most {safety.stop_time:g} s")
     lines += describe_stops(setup) + describe_bounds(setup) + describe_drops(setup) + describe_silence(setup)
-    return [*lines, *_seen(setup.drives), *_unseen(setup.drives), *(f"note: {note}" for note in setup.notes)]
+    return [*lines, *_seen(setup.drives), *_unseen(setup.drives), *(f"note: {note}" for note in notes_on(setup))]
 
 
 def _seen(drives: Sequence[Drive]) -> list[str]:

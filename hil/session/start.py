@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from hil.assembly.emulation import Environment, in_lockstep
-from hil.assembly.prepare import load
+from hil.assembly.prepare import load, notes_on
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_drops, refuse_fall, refuse_shaking, states_within_limits
 from hil.bus import BusError, close_all
@@ -67,7 +67,7 @@ def start(request: Request) -> HilRun:
     if request.calibrate:
         refuse_unreadable(setup)
         request = replace(request, stage="calibrate", duration=request.duration or DURATION)
-    notes = list(setup.notes)
+    notes = notes_on(setup)
     for name, load_of_bus in setup.settings.loads.items():
         most, frames = 100 * load_of_bus.load, load_of_bus.frames
         notes.append(f"bus {name}: load of the loop at most {most:.0f} %, {frames:.0f} frames/s")

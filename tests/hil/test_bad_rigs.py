@@ -7,7 +7,7 @@ from pathlib import Path
 import can
 import pytest
 
-from hil.assembly.prepare import load
+from hil.assembly.prepare import load, notes_on
 from hil.bus.open import EmulatorMessage, emulator_frame
 from servoctl.config import shipped_configs
 from servoctl.errors import ConfigError
@@ -87,11 +87,11 @@ def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
 
 def test_gains_above_half_of_the_stable_limit_give_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = changed(tmp_path, BELT, [("alpha: 8, beta: 8", "alpha: 300, beta: 300"), NO_LAG])
-    (warning,) = [note for note in load(path, engine="vm").notes if "hil.period" in note]
+    (warning,) = [note for note in notes_on(load(path, engine="vm")) if "hil.period" in note]
     assert warning.endswith(
         "task.distance: the period of 0.001 s (delay 1 cycle) is more than half of the longest stable period, 1.42 ms"
     )
-    assert not [note for note in load(BELT, engine="vm").notes if "hil.period" in note]
+    assert not [note for note in notes_on(load(BELT, engine="vm")) if "hil.period" in note]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_an_axis_that_runs_into_an_unstated_speed_limit_of_its_drive_is_named(mo
     monkeypatch.setattr(prepare, "_real_buses", lambda settings: {"main"})
     sets = ("hil.emulation.drives.F.vel_limit=2", "hil.safety.stop_time=0.501")
     played = play(lift(RACK, "odrive"), *sets, duration=2)
-    (note,) = [note for note in played.run.setup.notes if "vel_limit is not stated" in note]
+    (note,) = [note for note in prepare.notes_on(played.run.setup) if "vel_limit is not stated" in note]
     event = next(event for event in played.events if event.kind is EventKind.FADES)
     assert note.startswith("F: ") and event.detail.endswith(note[3:])
     assert event.time < next(each.time for each in played.events if each.kind.reaction >= Reaction.STOP)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.assembly.prepare import load
+from hil.assembly.prepare import load, notes_on
 from hil.assembly.setup import RigSetup
 from hil.drives.base import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
@@ -35,14 +35,14 @@ def test_virtual_time_has_no_use_for_real_time_rights() -> None:
 
 @pytest.mark.parametrize("tick", ["auto", "c", "python"])
 def test_a_config_that_chooses_who_computes_a_tick_runs_and_hears_that_it_cannot(tick: str) -> None:
-    assert load(BELT, (f"hil.tick={tick}",)).notes[0] == "hil.tick has no effect: C computes every tick (remove it)"
+    assert notes_on(load(BELT, (f"hil.tick={tick}",)))[0] == "hil.tick has no effect: C computes every tick (remove it)"
 
 
 def test_effects_of_simulated_runs_that_drives_do_not_have_are_named() -> None:
     effects = ("run.period=0.001", "realism={delay: 0.001, parameter_error: {m1: 0.3}}")
     said = "realism: delay, parameter_error: no effect on drives (hil.emulation says what emulated drives and their"
-    assert any(said in note for note in load(BELT, effects, "vm").notes)
-    assert not any("realism" in note for note in load(BELT, ("run.period=0.001",), "vm").notes)
+    assert any(said in note for note in notes_on(load(BELT, effects, "vm")))
+    assert not any("realism" in note for note in notes_on(load(BELT, ("run.period=0.001",), "vm")))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_effects_of_simulated_runs_that_drives_do_not_have_are_named() -> None:
      ("velocity: {x1: 0.9}", ""), ("position: {x1: [-0.2, 0.2]}, acceleration: 5", "")],
 )  # fmt: skip
 def test_a_bound_that_a_limit_of_a_drive_comes_before_is_named(bound: str, what: str) -> None:
-    notes = load(BELT, [f"bounds=[{{name: wall, {bound}}}]", "law.limits.F=10"], "vm").notes
+    notes = notes_on(load(BELT, [f"bounds=[{{name: wall, {bound}}}]", "law.limits.F=10"], "vm"))
     said = [note for note in notes if f"bounds: wall: at or beyond the {what} of F, where the run ends before" in note]
     assert bool(said) == bool(what) == any("at or beyond the" in note for note in notes)
 
@@ -75,7 +75,7 @@ def test_a_reference_that_ends_in_motion_or_jumps_by_a_turn_is_named_before_driv
             f"references.{name}.file={tmp_path / name}.csv",
             f"task.distance.holonomic=x2 - x1 - l - {name}_x + {way[0]}",
         )
-        notes = [note for note in load(BELT, sets, "vm").notes if "references" in note]
+        notes = [note for note in notes_on(load(BELT, sets, "vm")) if "references" in note]
         assert len(notes) == len(said.get(name, []))
         assert all(words in note for words, note in zip(said.get(name, []), notes, strict=True))
 
@@ -96,8 +96,8 @@ def test_the_task_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_named_and_the_run_ends_there() -> None:
     edge = "hil.drives.F.position_limits=[0, 0.3]"
     said = "F starts 0 m from a limit, and stage zero moves it by up to 0.001 m: the run may end there (start farther"
-    assert any(said in note for note in load(BELT, [edge], "vm").notes)
-    assert not any("from a limit" in note for note in load(BELT, (), "vm").notes)
+    assert any(said in note for note in notes_on(load(BELT, [edge], "vm")))
+    assert not any("from a limit" in note for note in notes_on(load(BELT, (), "vm")))
     (position,) = [str(event) for event in on_drives(BELT, edge).events if event.kind is EventKind.POSITION]
     beyond = re.search(r"position limits \((-[\de.-]+), limits 0 to 0.3 m\)", position)
     assert beyond is not None and -1e-3 < float(beyond[1]) < 0.0
@@ -119,7 +119,7 @@ def test_a_plant_that_depends_on_the_time_is_named_because_law_and_machine_have_
 ) -> None:
     (tmp_path / "swaying.py").write_text(SWAYING)
     sways = f"plant.class={tmp_path / 'swaying.py'}:Swaying"
-    swaying, usual = (load(BELT, sets, "vm").notes for sets in ((sways,), ()))
+    swaying, usual = (notes_on(load(BELT, sets, "vm")) for sets in ((sways,), ()))
     said = "plant: its equations depend on the time: the law takes that of the task, which stands still before"
     assert any(said in note for note in swaying) and not any(said in note for note in usual)
 
@@ -132,21 +132,21 @@ def test_a_drive_that_cannot_hold_the_start_pose_is_refused_before_anything_is_s
 
 def test_limits_beyond_those_of_the_file_of_a_robot_are_named() -> None:
     wider = ["joint1.speed_limit=3.5", "joint2.torque_limit=160", "joint3.position_limits=[-4, 2]"]
-    notes = load("arm_on_drives", [f"hil.drives.{each}" for each in wider], "vm").notes
+    notes = notes_on(load("arm_on_drives", [f"hil.drives.{each}" for each in wider], "vm"))
     beyond = (
         "joint1 speed_limit 3.5 (3.1); joint2 torque_limit 160 (150); joint3 position_limits -4 to 2 (-3.14 to 3.14)"
     )
     assert any(f"beyond the limits of the robot's file, which stop no drive: {beyond}" in note for note in notes)
-    assert not any("robot's file" in note for note in load("arm_on_drives", engine="vm").notes)
+    assert not any("robot's file" in note for note in notes_on(load("arm_on_drives", engine="vm")))
 
 
 def test_a_row_that_steps_of_torque_hold_off_is_named_with_the_error_that_its_correction_leaves() -> None:
     """Half a step of joint6 turns the last link, of 1.296e-4 kg m^2 by its file, against (15/s)^2."""
-    (note,) = [note for note in load("arm_on_drives", engine="vm").notes if "half a step" in note]
+    (note,) = [note for note in notes_on(load("arm_on_drives", engine="vm")) if "half a step" in note]
     assert "task tool.rz: half a step of the torque of joint6, 0.003 N m, " in note
     assert f"holds it off by up to {0.003 / 1.296e-4 / 15**2:.3g} rad, beyond engage_tolerance 0.01" in note
     rotor = load("arm_on_drives", ["plant.armature.joint6=0.02"], "vm")
-    assert not any("half a step" in note for note in rotor.notes)
+    assert not any("half a step" in note for note in notes_on(rotor))
 
 
 def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path) -> None:
@@ -172,12 +172,12 @@ def test_shadow_lists_the_drives_that_send_nothing(tmp_path: Path) -> None:
 
 
 def test_a_long_watchdog_gives_a_note() -> None:
-    (note,) = load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm").notes
+    (note,) = notes_on(load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm"))
     assert note.endswith(
         "hil.safety.drive_watchdog: 0.2 s: drives keep their last torque for this time when the loop dies "
         "(usual: at most 0.1 s)"
     )
-    assert not load(BELT, engine="vm").notes
+    assert not notes_on(load(BELT, engine="vm"))
 
 
 def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_path: Path) -> None:

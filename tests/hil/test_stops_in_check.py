@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from hil.assembly.prepare import load
+from hil.assembly.prepare import load, notes_on
 from hil.assembly.stops import (
     describe_bounds,
     describe_drops,
@@ -73,7 +73,7 @@ def test_a_task_that_leads_beyond_a_limit_says_when_before_the_start_and_the_run
     low = ("run.duration=8", "hil.drives.F4.position_limits=[-0.15, -0.07]")
     said = [
         re.search(r"by the model F4 is beyond its position_limits, .* at t = ([\d.]+) s: a run ends there", note)
-        for note in load("scara_drive", low, "vm").notes
+        for note in notes_on(load("scara_drive", low, "vm"))
     ]
     (when,) = [float(found[1]) for found in said if found]
     run = on_drives("scara_drive", *low, "hil.safety.zero_time=0.1").trajectory
