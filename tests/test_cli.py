@@ -115,11 +115,11 @@ def test_a_shipped_config_runs_by_its_bare_name(command: Servoctl) -> None:
 
 
 def test_a_task_out_of_reach_ends_with_4_writes_its_files_and_prints_the_error_once(
-    process: Servoctl, tmp_path: Path
+    command: Servoctl, tmp_path: Path
 ) -> None:
     both = CONFIG.replace("}]", '}, {name: rest, holonomic: "s"}]').replace("{kind:", "{on_infeasible: fault, kind:")
     (tmp_path / "cart.yaml").write_text(both)
-    done = process("run", "cart.yaml", "--out", "first")
+    done = command("run", "cart.yaml", "--out", "first")
     assert done.returncode == 4, done.stderr
     error = "the actuators cannot meet the task"
     assert (done.stderr.count(error), done.stdout.partition("\n")[0].count(error)) == (1, 0)
@@ -303,8 +303,8 @@ def test_a_pipe_gets_lines_and_what_is_always_announced(
         assert capsys.readouterr().err == always * "cart: compiling ...\n" + "a note\n"
 
 
-def test_version_prints_the_version_of_the_package(process: Servoctl) -> None:
-    assert process("--version").stdout == f"{servoctl.__version__}\n"
+def test_version_prints_the_version_of_the_package(command: Servoctl) -> None:
+    assert command("--version").stdout == f"{servoctl.__version__}\n"
 
 
 @pytest.mark.parametrize(

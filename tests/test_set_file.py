@@ -1,8 +1,6 @@
 """`--set-file`: a YAML file laid over a config, key by key, before `--set`."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from servoctl.cli import main
 from servoctl.config.load import load_config
 from servoctl.errors import ConfigError
+from tests.faces import answer
 
 ROBOTS = "coordinated_robots"
 
@@ -116,22 +115,12 @@ def test_a_missing_file_is_reported_with_all_other_errors(tmp_path: Path) -> Non
     assert any("run.durtion: unknown key" in problem for problem in caught.value.problems)
 
 
-def test_on_the_command_line_the_run_folder_holds_the_merged_config(tmp_path: Path) -> None:
-    over = written(tmp_path, "run: {duration: 0.05}")
-    command = [
-        sys.executable,
-        "-m",
-        "servoctl",
-        "run",
-        ROBOTS,
-        "--set-file",
-        str(over),
-        "--set",
-        "run.seed=7",
-        "--json",
-    ]
-    done = subprocess.run([*command, "--out", str(tmp_path / "run")], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["duration"] == pytest.approx(0.05)
+def test_on_the_command_line_the_run_folder_holds_the_merged_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = ["--set-file", written(tmp_path, "run: {duration: 0.05}"), "--set", "run.seed=7"]
+    code, out, _ = answer(capsys, "run", ROBOTS, *changes, "--json", "--out", tmp_path / "run")
+    assert (code, json.loads(out)["duration"]) == (0, pytest.approx(0.05))
     again = load_config(tmp_path / "run/config.yaml").config.run
     assert (again.duration, again.seed) == (0.05, 7)
 
