@@ -153,8 +153,7 @@ def _timing(drawn: "Figure", trajectory: Trajectory) -> None:
 
 
 def _draw_machine(axes: "Axes", trajectory: Trajectory) -> None:
-    draw_mechanism(axes, trajectory)
-    draw_last_pose(axes, trajectory)
+    draw_mechanism(axes, trajectory, draw_last_pose(axes, trajectory))
     draw_shapes(axes, trajectory)
 
 

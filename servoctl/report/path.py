@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 INSTANTS = 8  # number of poses of the mechanism in one picture
 POINTS = 4000  # largest number of points of a curve
-JOINTS = 8  # largest number of points of a polyline whose joints are drawn; one with more is a spring
+JOINTS = 10  # largest number of points of a polyline whose joints are drawn; one with more is a spring
 STILL = 1e-5  # share of the drawing's size by which a support may drift; that of a mechanism's constraints does
 AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)  # [rad] view direction of a drawing in space
 
@@ -91,8 +91,13 @@ def _with_margin(x: Array) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
-    """Draws the mechanism at several instants, from light to dark, and the paths of its ends."""
+def draw_mechanism(axes: "Axes", trajectory: Trajectory, surface: Array) -> None:
+    """Draws the mechanism at several instants, from light to dark, and the paths of its ends.
+
+    Args:
+        surface: Corners of a robot's surfaces on paper, shape (corners, 2). With them it needs no supports, and the
+            directions of space stand beside them.
+    """
     t, lines = frames(trajectory)
     projection = view(lines)
     paper = {name: points @ projection.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
@@ -115,11 +120,14 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
                 markersize=4.5 if last else 2.2, markerfacecolor="white" if last else None,
                 markeredgewidth=1.2 if last else 0.0, zorder=3.0 + age,
             )  # fmt: skip
-    draw_stands(axes, list(paper.values()))
+    if not len(surface):
+        draw_stands(axes, list(paper.values()))
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
     if projection.labels is None:
-        draw_directions(axes, projection.matrix, np.concatenate([points.reshape(-1, 2) for points in paper.values()]))
+        draw_directions(
+            axes, projection.matrix, np.concatenate([surface, *(points.reshape(-1, 2) for points in paper.values())])
+        )
         axes.tick_params(length=0, labelbottom=False, labelleft=False)
         axes.spines[:].set_visible(False)
         axes.grid(False)

@@ -52,12 +52,18 @@ def frame_axes(trajectory: Trajectory) -> dict[str, Array]:
     return {name: pose[index] for name, pose in group(trajectory.drawing, "axes").items()}
 
 
-def draw_last_pose(axes: "Axes", trajectory: Trajectory) -> None:
-    """Draws the surfaces in the last frame before a robot runs away, pale, behind all lines."""
+def draw_last_pose(axes: "Axes", trajectory: Trajectory) -> Array:
+    """Draws the surfaces in the last frame before a robot runs away, pale, behind all lines.
+
+    Returns:
+        Their corners on paper, shape (corners, 2); none without surfaces.
+    """
     parts, (_, lines) = solids(trajectory), frames(trajectory)
-    if parts:
-        painter = FacePainter(parts, view(lines).matrix)
-        axes.add_collection(painter.collection(max(calm_frames(lines) - 1, 0), strength=PALE, zorder=0.8))
+    if not parts:
+        return np.empty((0, 2))
+    matrix, last = view(lines).matrix, max(calm_frames(lines) - 1, 0)
+    axes.add_collection(FacePainter(parts, matrix).collection(last, strength=PALE, zorder=0.8))
+    return np.concatenate([part.at(last) @ matrix.T for part in parts.values()])
 
 
 class FacePainter:

@@ -143,6 +143,11 @@ def test_a_figure_draws_the_last_pose_behind_the_lines() -> None:
     assert collection.get_zorder() < min(line.get_zorder() for line in axes.lines)
     assert len(collection.get_paths()) > 500
     np.testing.assert_array_equal(solids(run)["box"].pose[-1], run.drawing["pose.box"][last])
+    corners = np.concatenate([path.vertices for path in collection.get_paths()])
+    (origin,) = [text.xy for text in axes.texts if text.get_text().startswith("each ")]
+    assert np.all(origin < corners.min(axis=0))  # the directions stand beside the robot, not in it
+    assert not [line for line in axes.lines if line.get_marker() == 6]  # its base stands there: no supports
+    assert {line.get_marker() for line in axes.lines if line.get_gid() in ("box", "right_grip")} == {"o"}  # with joints
 
 
 def test_a_film_of_a_robot_has_one_image_per_frame(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 "use strict";
 // Draws the mechanism on a canvas; a mechanism in space can be turned by mouse or finger.
 
+const JOINTS = 10; // largest number of points of a polyline whose joints are drawn; one with more is a spring
+
 /** Number of frames before the mechanism runs away at the end, if it does. */
 function calmFrames({ t, lines }) {
   const low = Array(t.length).fill(Infinity), high = Array(t.length).fill(-Infinity);
@@ -232,7 +234,7 @@ class Scene {
       c.fill();
       return;
     }
-    c.lineWidth = this.weight * (count > 8 ? 1.5 : 3);
+    c.lineWidth = this.weight * (count > JOINTS ? 1.5 : 3);
     c.beginPath();
     points.forEach((point, k) => c[k ? "lineTo" : "moveTo"](...point));
     if (closed) {
@@ -242,7 +244,7 @@ class Scene {
       c.globalAlpha = alpha;
     }
     c.stroke();
-    if (count > 8) return; // a spring: no joints
+    if (count > JOINTS) return; // a spring
     c.lineWidth = 1.6;
     for (const point of points) {
       c.beginPath();
