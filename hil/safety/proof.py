@@ -224,12 +224,17 @@ class TorqueProof:
     def _shown(self, answer: int, index: int, response: float) -> Finding:
         """The finding of a drive that does not act as it should while its axis moves."""
         functions = self.struct.functions
-        if answer == functions.SHOWS_MOTION:
+        opposed = answer == functions.SHOWS_OPPOSED
+        if opposed or answer == functions.SHOWS_MOTION:
             moved, x = self.struct.c.moved, self.struct.arrays
             travel, allowed, unit = x["travel"][moved], x["most_travel"][moved], self._plan.units[moved]
-            which = "it" if moved == index else self._drives[moved].name
+            which, driver = ("it", "") if moved == index else (self._drives[moved].name, "this joint drives it: ")
             detail = f"{which} has moved by {travel:+.3g} {unit}, at most {allowed:g} {unit} is allowed"
-            if moved == index:
+            if opposed:
+                detail += (
+                    f"; {driver}{response:.2g} of the torque sent to it acts: its polarity is wrong, or it is pushed"
+                )
+            if opposed or moved == index:
                 return Finding(index, EventKind.UNSTEADY, detail)
             detail += f"; this joint drives it, as {response:.2g} of the torque sent to it would, or another load"
             enough = response * self._largest[index] > ABLE * self._carries[index]

@@ -137,12 +137,21 @@ def test_one_of_redundant_motors_of_the_wrong_polarity_is_named_though_speeds_ha
     assert moved(played).max() < 0.02
 
 
-@pytest.mark.parametrize("drive", ["u4"])
+@pytest.mark.parametrize("drive", ["u3", "u4"])
 def test_one_of_redundant_motors_that_drives_the_machine_away_is_named_before_ramp(drive: str) -> None:
-    played = zero("two arms", **{drive: -1.0})
-    first = next(event for event in played.events if event.kind.reaction >= Reaction.STOP)
-    assert (first.kind, first.subject, played.exit_code) == (EventKind.UNSTEADY, drive, 3)
-    assert moved(played, "over").max() < 0.02
+    """Speeds of three steps show nothing tick by tick; the whole motion does, or a push with twice its torque."""
+    push = {"kind": "push", "drive": drive, "torque": 1.2, "at": 0.28, "since": "power_on", "for": 2.0}
+    alone, pushed, harder = (
+        zero("two arms", **{drive: -1.0}),
+        *(play("two arms", faults=[push | more], stage=Stage.ZERO, duration=0.5) for more in ({}, {"torque": 1.8})),
+    )
+    for played in (alone, pushed):
+        first = next(event for event in played.events if event.kind.reaction >= Reaction.STOP)
+        assert (first.kind, first.subject, played.exit_code) == (EventKind.UNSTEADY, drive, 3)
+        share, _, last = first.detail.partition("; ")[2].partition(" of the torque sent to it acts: ")
+        assert -1.1 < float(share) < -0.9 and last == "its polarity is wrong, or it is pushed"
+    assert moved(alone, "over").max() < 0.02
+    assert not any("polarity" in event.detail for event in harder.events)
 
 
 @pytest.mark.parametrize("name", ["A", "S", "L", "V rack", "mixed"])

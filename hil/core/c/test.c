@@ -213,6 +213,21 @@ static int find_driven(proof *p, long long now)
   return 0;
 }
 
+static const double OPPOSITE = 0.25; /* a response that differs from -1 by less is that of the wrong polarity */
+enum { SLOW = 256 };                 /* largest number of ticks over which it is found in a slow motion */
+
+/* Whether the wrong polarity of a drive alone explains a motion too slow for `find_driven`, by the mean speeds of many ticks. A
+   hand or a load that pushes its axis with twice its torque looks the same. */
+static int opposed_slowly(proof *p, long long now, int drive)
+{
+  int ticks = now - 1 < SLOW ? (int)now - 1 : SLOW;
+  if (ticks < SPANS[0]) return 0;
+  find_shares(p, now, ticks, 0);
+  for (int i = 0; i < p->m; ++i)
+    if (i != drive && p->explained[drive] < BEFORE_OTHERS * p->explained[i]) return 0;
+  return fabs(p->share[drive] + 1.0) < OPPOSITE && p->doubt[drive] < OPPOSITE;
+}
+
 /* An axis that has left the pose by more than the test explains. Axes push each other: the one that is named, and leaves the
    loop, is the one that gets most power from what is not explained. A light wrist moves farther than the arm that falls. */
 static int find_moved(proof *p, long long now)
@@ -230,6 +245,8 @@ static int find_moved(proof *p, long long now)
   for (int i = 0; i < p->m && now > POWERED; ++i)
     if (p->power[i] > larger(0.0, p->power[blamed])) blamed = i;
   p->moved = worst;
+  if (opposed_slowly(p, now, blamed)) return shows(p, SHOWS_OPPOSED, blamed);
+  if (now > POWERED) find_shares(p, now, POWERED, 0);
   return shows(p, SHOWS_MOTION, blamed);
 }
 

@@ -194,9 +194,9 @@ typedef struct { /* hil.safety.ladder.Ladder */
 int ladder_watch(ladder *l);
 void ladder_keep(ladder *l);
 
-/* What the test of the drives shows of one: the wrong polarity, too much torque, none, or too much motion; or nothing, but
-   its round is over, or shows it. */
-enum { SHOWS_REVERSED = 1, SHOWS_EXCESS, SHOWS_NOTHING, SHOWS_MOTION, SHOWS_ROUND };
+/* What the test of the drives shows of one: the wrong polarity, too much torque, none, too much motion, or such a motion that
+   its polarity may be wrong; or nothing, but its round is over, or shows it. */
+enum { SHOWS_REVERSED = 1, SHOWS_EXCESS, SHOWS_NOTHING, SHOWS_MOTION, SHOWS_OPPOSED, SHOWS_ROUND };
 
 typedef struct { /* hil.safety.proof.TorqueProof */
   int m, together;                                /* together: whether motors are redundant */
