@@ -56,7 +56,7 @@ class TimedRun(HilRun):
         return (self.times[phase][-1][1] - self.times[phase][0][1]) / self.ticks(phase)
 
 
-LAST = {Stage.FLOAT: Phase.FLOAT, Stage.FULL: Phase.FULL}
+LAST = {Stage.FLOAT: Phase.FLOAT, Stage.FULL: Phase.FULL, Stage.CALIBRATE: Phase.CALIBRATE}
 """Last stage of a run -> the phase that lasts as long as is asked for."""
 
 
@@ -103,8 +103,11 @@ def tick_c(quick: bool) -> Results:
 
 PHASES = {
     Stage.FLOAT: (Phase.FLOAT,),
-    Stage.FULL: (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING),
-}
+    Stage.FULL: (
+        Phase.ENABLING, Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING, Phase.BRAKING, Phase.DISABLING,
+    ),
+    Stage.CALIBRATE: (Phase.CALIBRATE,),
+}  # fmt: skip
 """Last stage of a run -> the phases that are measured in it."""
 
 
