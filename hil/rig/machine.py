@@ -1,7 +1,7 @@
 """The tables and the state of the tick in C, as one object in memory that Python and C share."""
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -183,6 +183,9 @@ class CompiledTick(Struct):
     def take_torques(self, source: TorqueSource, ladder: Ladder) -> None:
         """Takes what makes torques: C and Python work on the same memory."""
         self.tick.source, self.tick.ladder = source.struct.c, ladder.struct.c
+        if self.wires:  # how torques become numbers does not depend on the state of a drive
+            self.take_commands()
+            source.struct.c.encoding = self.tick.encoding
         self._torques = source, ladder  # kept alive
 
     def raise_failure(self) -> None:
@@ -200,17 +203,20 @@ class CompiledTick(Struct):
             place.waits, place.lower, place.upper = rule.waits, rule.lower, rule.upper
             place.broken = self.string(rule.kind.meaning)
 
-    def take_commands(self) -> Iterator[tuple[Frame, Callable[[], tuple[int, bytes]]]]:
+    def take_commands(self) -> list[tuple[str, Frame, Callable[[], tuple[int, bytes]]]]:
         """Takes the commands as the drivers would send them now; the encodings stay where they are.
 
-        Yields:
-            Of each drive, its command of zero torque, and what reads id and payload of the one that C has written.
+        Returns:
+            Of each drive its bus, its command of zero torque, and what reads id and payload of the one that C writes.
         """
+        commands = []
         for i, drive in enumerate(self.drives):
             wire, place = drive.wire(), self.tick.encoding[i]
             assert wire is not None and wire.command is not None
             fill_encoding(place, wire.command)
-            yield wire.command.frame, frame_reader(self.ffi.buffer(place.frame, 4 + place.length))
+            reader = frame_reader(self.ffi.buffer(place.frame, 4 + place.length))
+            commands.append((drive.settings.bus, wire.command.frame, reader))
+        return commands
 
     def load(self) -> None:
         """Takes what the nodes know: their last samples, where they are in the ranges of their frames, their gauges."""

@@ -59,9 +59,8 @@ class TicksInC:
         self.begun: int | None = None  # where C has left a tick that it began on the sockets; None: it began none
         self._dispatch, self._stages, self._record = dispatch, stages, record
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
-        self._torques = stages.torques.struct
         # torques of the last tick, and those in the frames that were sent last, shape (m,) [actuator units]
-        self.torques, self.carried = self._torques.arrays["torques"], machine.arrays["carried"]
+        self.torques, self.carried = stages.torques.struct.arrays["torques"], machine.arrays["carried"]
         machine.take_torques(stages.torques, stages.ladder)
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
@@ -143,9 +142,7 @@ class TicksInC:
         if not in_order(machine.drives, machine.nodes):
             return
         machine.load()
-        commands = zip(machine.drives, machine.take_commands(), strict=True)
-        self._encoded = [(drive.settings.bus, like, read) for drive, (like, read) in commands]
-        self._torques.c.encoding = self._tick.encoding
+        self._encoded = machine.take_commands()
         self._last.clear()
         if self.sockets is not None:
             self.sockets.begin()
@@ -156,7 +153,6 @@ class TicksInC:
         if not self.loaded:
             return
         self.loaded = False
-        self._torques.c.encoding = self._torques.ffi.NULL
         if self.sockets is not None:
             self.sockets.end()
             self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}

@@ -287,7 +287,7 @@ typedef struct { /* hil.safety.torques.TorqueSource */
   limits *limits;
   pose *pose;
   proof *proof;            /* 0: the drives are never tested */
-  tick_encoding *encoding; /* of each drive; 0: `carry` rounds torques, as where no frame of these carries one */
+  tick_encoding *encoding; /* of each drive; 0: their frames are not described, and `carry` rounds torques */
   tick_call carry;         /* torques -> those in the frames that send them */
   double *torques; /* [m] that are sent */
   double *rest;    /* [m] what the frames have left out up to now */
