@@ -54,13 +54,13 @@ def test_negative_durations_count_as_zero() -> None:
     assert counted([-5]).most == 0
 
 
-def ticks(skips: list[int], overrun: int = 0) -> dict[str, Any]:
+def ticks(skips: list[int], overrun: int = 0, age: float = math.inf, let_go: bool = False) -> dict[str, Any]:
     """Figures of ticks with so many skipped periods of 1000 ns before each; each is late by 30 ns and takes 100 ns."""
     ffi, functions = library()
     timing, now = TickStatistics(1000, ["j1"]), 0
     tick, log, when = (ffi.new(f"{kind} *") for kind in ("tick", "tick_log", "tick_times"))
-    age = ffi.new("double[]", [math.inf])  # no sample has come
-    tick.channels, tick.ages = 1, age
+    ages = ffi.new("double[]", [age])
+    tick.channels, tick.ages, log.let_go = 1, ages, let_go
     log.ages, log.block = ffi.from_buffer("unsigned long long[]", timing.counts[len(PARTS)]), COUNTS
     log.nominal, log.marks = timing.nominal, ffi.from_buffer("long long[]", timing.marks)
     for name, counts in zip(PARTS, timing.counts, strict=False):
@@ -83,6 +83,12 @@ def test_skipped_periods_and_runs_of_late_ticks_are_counted() -> None:
     assert figures["least_slack_s"] == pytest.approx(870e-9)
     assert figures["lateness_s"]["max"] == pytest.approx(30e-9)
     assert figures["execution_s"]["mean"] == pytest.approx(100e-9)
+
+
+def test_ages_count_until_drives_go_off() -> None:
+    """One behind a closed brake is let go first: with 90 ms it was the oldest of every sound run."""
+    assert ticks([0], age=2e-3)["age_s"]["j1"]["max"] == pytest.approx(2e-3, rel=1e-12)
+    assert ticks([0], age=90e-3, let_go=True)["age_s"]["j1"] == {"n": 0}
 
 
 def test_an_overrun_has_negative_slack() -> None:

@@ -16,7 +16,7 @@ from hil.loop import Tick, nanoseconds
 from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, PARTS, TickStatistics
 from hil.rig.machine import CompiledTick
-from hil.safety.plan import Phase
+from hil.safety.plan import LET_GO, Phase
 from hil.safety.stages import Stages
 from servoctl.config.problems import unit_of
 from servoctl.expression import per_second
@@ -132,6 +132,7 @@ class Logbook:
         when, log, row = self._when, self.struct, self._row
         when.deadline, when.began, when.elapsed, when.skipped = tick.deadline, tick.began, tick.elapsed, tick.skipped
         when.task_time, when.counts, log.stage = stages.task_time, counts, stages.mode.number
+        log.let_go = stages.mode in LET_GO
         when.read, when.decided, when.written = times
         self._machine.functions.log_tick(self._machine.tick, log, when, log.unused)
         self._machine.raise_failure()

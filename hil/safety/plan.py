@@ -61,6 +61,9 @@ WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.FLOAT, Phase.STOPPING)
 ENDING = (Phase.QUICK_STOP, Phase.BRAKING, Phase.DISABLING, Phase.OVER)
 """Phases after the controlled stop: only the end follows."""
 
+LET_GO = (Phase.BRAKING, Phase.DISABLING, Phase.OVER)
+"""Phases in which drives go off, one after the other; one that is off may not answer."""
+
 
 LEARNING = 0.6  # shortest time in `ZERO` before `FLOAT` [s]: the feedback of the pose settles within it
 

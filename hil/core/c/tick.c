@@ -173,7 +173,7 @@ void log_times(const tick *k, tick_log *g, const tick_times *when)
   if (g->marks[2] > g->marks[3]) g->marks[3] = g->marks[2];
   g->marks[4] += when->skipped > 0;
   g->marks[5] += when->skipped;
-  for (int i = 0; i < k->channels; ++i)
+  for (int i = 0; i < k->channels && !g->let_go; ++i)
     if (is_finite(k->ages[i])) log_count(g->ages + i * g->block, llrint(k->ages[i] * SECOND));
   log_count(g->read, when->read - when->began);
   log_count(g->law, when->decided - when->read);

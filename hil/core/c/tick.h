@@ -378,6 +378,7 @@ typedef struct { /* what a tick records: hil.rig.logbook */
   double *unused;        /* a row that finds no room */
   tick_call values;
   int stage, task;               /* number of the stage, and that of the task */
+  int let_go;                    /* whether drives may be off by now: ages of their samples say nothing */
   int disturbance, disturbances; /* where the law's observer is in the command; outside the task it stands still */
   unsigned long long *lateness, *period, *execution, *read, *law, *write, *ages; /* in blocks of hil.loop.timing */
   long long *marks; /* of hil.loop.timing.TickStatistics */
