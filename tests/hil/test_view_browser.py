@@ -118,6 +118,12 @@ def test_a_person_at_the_machine_reads_a_calibration_from_two_metres(browser: An
         assert not live.page.locator("#violation").is_visible()
         assert live.page.locator("#machine canvas").bounding_box()["height"] > 500
         live.shot("live-calibrate")
+        live.page.set_viewport_size({"width": 1000, "height": 1000})
+        size = "parseFloat(getComputedStyle(p).fontSize)"
+        lines = f"[...document.querySelectorAll('.axis p')].map(p => p.offsetHeight / {size})"
+        assert max(live.page.evaluate(lines)) < 1.5  # name, range seen and position with its unit are on one line
+        inside = "[...document.querySelectorAll('.axis p')].every(p => p.scrollWidth <= p.clientWidth)"
+        assert live.page.evaluate(inside)
         live.page.click("#stop")
         assert loop.end() == 130
 
