@@ -255,8 +255,7 @@ class CanRig(DriveRig):
     def watch_unproved(self, numbers: Sequence[int]) -> None:
         self.in_c.store()
         if self._sensing.tracking is not None:
-            self._sensing.tracking.unproved = numbers
-            self._sensing.tracking.begin()
+            self._sensing.tracking.begin(numbers)
 
     def let_guide(self) -> None:
         self._guided = True

@@ -102,7 +102,6 @@ class TrackingMonitor:
         self.observer = observer  # disturbance observer of the model
         self.limits = limits  # [actuator units] torque limits, shape (m,)
         self.errors: Errors | None = None  # of v; None: samples count as exact
-        self.unproved: Sequence[int] = ()  # numbers of the motors that stage zero has not proved, from `begin` on
         n, m = observer.n, len(limits)
         self.calls = Calls()  # calls of C
         sizes = {"n": n, "m": m, "2 m": 2 * m, "4 m": 4 * m, "windows": self.calls.functions.WINDOWS * m}
@@ -138,9 +137,9 @@ class TrackingMonitor:
         # speed below which a joint stands
         c.slow = struct.numbers(STILL * np.array([drive.speed_limit for drive in drives]))
 
-    def begin(self) -> None:
-        """Starts again; the next tick begins a window."""
-        self.struct.arrays["unproved"][:] = [number in self.unproved for number in range(len(self.limits))]
+    def begin(self, unproved: Sequence[int] = ()) -> None:
+        """Starts again; the next tick begins a window. `unproved`: motors that stage zero has not proved, by number."""
+        self.struct.arrays["unproved"][:] = [number in unproved for number in range(len(self.limits))]
         self.struct.functions.track_begin(self.struct.c)
 
     def floor(self, t: float, q: Array) -> Array:

@@ -63,8 +63,7 @@ def track(seed: int, counts: Counter[tuple[Found, Cause]]) -> None:
     share, estimated, error = chance.choice((0.02, 0.1, 1.0)), chance.random() < 0.6, chance.choice((0.0, 1e-4, 1e-2))
     monitor = TrackingMonitor(Fixed(shares), drives, limits, share, T, estimated)
     monitor.errors = lambda t, q: np.full((m, m), error * (1.0 + q[0]))
-    monitor.unproved = [i for i in range(m) if chance.random() < 0.2]
-    monitor.begin()
+    monitor.begin([i for i in range(m) if chance.random() < 0.2])
     book = Windows(monitor, drives, share, T, estimated)
     reports, stands, gaps = chance.random() < 0.7, chance.random() < 0.4, chance.choice((0.0, 0.001, 0.01))
     arrives, made_share, load, u, goal, speeds, y = np.ones(m), np.ones(m), *np.zeros((5, m))

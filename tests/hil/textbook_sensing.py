@@ -174,7 +174,8 @@ class Windows:
 
     def begin(self) -> None:
         names = self.monitor.struct.functions
-        first = [names.UNPROVED if i in self.monitor.unproved else names.ARRIVES for i in range(self.m)]
+        unproved = self.monitor.struct.arrays["unproved"]
+        first = [names.UNPROVED if each else names.ARRIVES for each in unproved]
         self.states, self.before = [list(first), list(first)], (np.zeros(self.m), np.zeros(self.m))
         self.torques = np.zeros((2, self.m))  # of the last two short windows
         self.beyond = self.lacking = 0
