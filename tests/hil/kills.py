@@ -15,12 +15,8 @@ from pathlib import Path
 from hil.recorder import read_events
 from servoctl.run_folder import load_run
 from tests.hil.interfaces import keys_of
-from tests.hil.wall_clock import WATCHDOG, Child, emulated, looping, summary_of, wait_until, write_config
+from tests.hil.wall_clock import ACTS, WATCHDOG, WITHIN, Child, emulated, looping, summary_of, wait_until, write_config
 
-PROTOCOLS = {"cia402": "brakes", "odrive": "torque off", "mit": "torque off"}
-"""Protocol -> what its drive does when its watchdog has run out."""
-
-WITHIN = 0.2  # how much later than its watchdog a drive may stop on a busy machine [s]
 LASTS = 2.6  # [s] from the first stage to the end of the run
 AFTERWARDS = 0.5  # [s] time for which a drive must stay as it is
 
@@ -50,8 +46,8 @@ def killed(protocol: str, after: float) -> tuple[str, list[str]]:
             time.sleep(AFTERWARDS)
             if emulator.said.count("F: torque on") != before:
                 problems.append("the drive was switched on again")
-            if worked and PROTOCOLS[protocol] not in emulator.said:
-                problems.append(f"the drive never said {PROTOCOLS[protocol]!r}")
+            if worked and ACTS[protocol] not in emulator.said:
+                problems.append(f"the drive never said {ACTS[protocol]!r}")
         wait_until(lambda: summary_of(folder)["status"] != "running", lambda: "the recorder did not close")
         load_run(folder / "run")
         stages = [event["text"] for event in read_events(folder / "run") if event["event"] == "stage"]
@@ -65,7 +61,7 @@ def main() -> int:
     options = parser.parse_args()
     numbers, stages, failed = random.Random(options.seed), Counter[str](), 0
     for number in range(options.count):
-        protocol, after = numbers.choice(list(PROTOCOLS)), numbers.uniform(0.0, LASTS)
+        protocol, after = numbers.choice(list(ACTS)), numbers.uniform(0.0, LASTS)
         stage, problems = killed(protocol, after)
         stages[stage] += 1
         failed += bool(problems)

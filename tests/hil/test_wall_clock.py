@@ -15,7 +15,9 @@ from hil.recorder import read_events, read_frames
 from servoctl.run_folder import load_run
 from tests.hil.interfaces import absent, keys_of
 from tests.hil.wall_clock import (
+    ACTS,
     WATCHDOG,
+    WITHIN,
     emulated,
     looping,
     next_silence,
@@ -26,12 +28,6 @@ from tests.hil.wall_clock import (
 )
 
 pytestmark = pytest.mark.slow
-
-WITHIN = 0.2
-"""How much later than its watchdog a drive may stop on a busy machine [s]."""
-
-ACTS = {"cia402": "brakes", "odrive": "torque off", "mit": "torque off"}
-"""What a drive does when its watchdog has run out."""
 
 
 def in_vcan(keys: dict[str, Any]) -> tuple[list[str], list[str]]:

@@ -20,6 +20,12 @@ PATIENCE = 90.0
 WATCHDOG = 0.3
 """Of the drives [s]."""
 
+WITHIN = 0.2
+"""How much later than its watchdog a drive may stop on a busy machine [s]."""
+
+ACTS = {"cia402": "brakes", "odrive": "torque off", "mit": "torque off"}
+"""Protocol -> what its drive does when its watchdog has run out."""
+
 CIA402 = {"counts_per_turn": 65536, "velocity_unit": "0.1*rpm"}
 
 ODRIVE = {"feedback_period": 0.01, "encoder_bits": 16}
