@@ -504,6 +504,18 @@ def test_a_film_in_space_has_directions_and_a_length() -> None:
     )
 
 
+def test_the_name_of_a_film_stands_in_its_corner_however_narrow_the_machine_is() -> None:
+    """Over narrow axes it and the time were written into each other."""
+    run = swinging(0.1)
+    run.metadata["config"] = "a_machine_that_is_high"
+    run.drawing["rod"] = run.drawing["rod"] * [0.01, 1.0]
+    canvas, axes = _scene(run, _Machine(run))
+    canvas.draw()
+    (name,) = canvas.figure.texts
+    assert (name.get_text(), name.get_window_extent().x0) == ("a_machine_that_is_high", pytest.approx(14.08))
+    assert axes.get_window_extent().width < name.get_window_extent().width
+
+
 def test_a_run_without_drawing_has_no_film(tmp_path: Path) -> None:
     run = swinging(1.0)
     with pytest.raises(RunFolderError, match="the run has no drawing to animate"):

@@ -77,7 +77,7 @@ def images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     """Yields one image per instant, shape (height, width, 4); the background is drawn only once."""
     t, _ = frames(trajectory)
     speed = (t[-1] - t[0]) * RATE / len(shown)
-    faster = f"   {speed:.3g}×" if abs(speed - 1) > 0.05 else ""
+    faster = f"   {speed:.3g}×" if speed and abs(speed - 1) > 0.05 else ""
     with drawing_style():
         machine = _Machine(trajectory)
         canvas, axes = _scene(trajectory, machine)
@@ -87,7 +87,8 @@ def images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
             canvas.restore_region(background)
             clock = f"t = {instant:.2f} s{faster}"
             artists = machine.drawn(axes, before, instant)
-            artists.append(axes.text(1, 1.02, clock, fontsize=9, color=QUIET, ha="right", transform=axes.transAxes))
+            corner = {"ha": "right", "va": "top", "transform": canvas.figure.transFigure}
+            artists.append(axes.text(0.98, 0.98, clock, fontsize=9, color=QUIET, **corner))
             for artist in artists:
                 axes.draw_artist(artist)
                 artist.remove()
@@ -164,7 +165,8 @@ def _scene(trajectory: Trajectory, machine: _Machine) -> tuple[Any, "Axes"]:
     """The background on a canvas: supports, the path of the task, and axes wide enough for all instants."""
     drawn = blank(*SIZE, dpi=DPI)
     axes = drawn.add_subplot()
-    axes.set_title(str(trajectory.metadata.get("config") or ""), parse_math=False)
+    name = str(trajectory.metadata.get("config") or "")
+    drawn.suptitle(name, x=0.02, ha="left", fontsize=11, fontweight="bold", parse_math=False)
     paper, (matrix, labels) = machine.lines, machine.view
     if not machine.solids:
         draw_stands(axes, list(paper.values()))

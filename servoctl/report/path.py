@@ -206,7 +206,7 @@ def draw_directions(axes: "Axes", matrix: Array, cloud: Array) -> Array:
     wanted = 0.2 * float(np.max(np.ptp(cloud, axis=0))) or 1.0
     power = 10.0 ** np.floor(np.log10(wanted))
     length = power * max(step for step in (1.0, 2.0, 5.0) if step * power <= wanted)
-    corner = low - 0.3 * length
+    corner = low - np.array([1.0, 0.3]) * length
     tips = corner + length * matrix.T
     for name, direction, tip in zip("xyz", matrix.T, tips, strict=True):
         axes.plot(*np.transpose([corner, tip]), color=QUIET, linewidth=1.0, zorder=1.0)
