@@ -212,6 +212,14 @@ def test_a_joint_whose_encoder_is_stuck_takes_no_torque_from_a_sound_motor(drive
     assert first.subject == drive and "the joint is blocked: it stands still" in str(first)
 
 
+def test_a_stuck_brake_of_a_closed_chain_reverses_no_sound_motor() -> None:
+    """`u5`, which stage zero could not prove beside the joint that stands, was called reversed."""
+    stuck = "hil.faults=[{kind: brake_stuck, drive: u2, since: power_on}]"
+    found = on_drives("coordinated_robots_moteus", stuck, duration=2).events
+    stops = [(event.kind.name, event.subject) for event in found if event.kind.reaction >= 2]
+    assert stops[0] == ("ENCODER", "u2")
+
+
 MASS = ("hil.emulation.parameters.m=1.3", "hil.safety.engage_tolerance=0.1", "hil.safety.ramp_time=1.5")
 
 

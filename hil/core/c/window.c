@@ -223,14 +223,16 @@ static int arrival(tracking *w, int is_long, int i, double elapsed, const double
   return 0;
 }
 
-/* Whether the joint of another motor stands though more than friction takes should move it: it is blocked, or its encoder is
-   stuck. The others push it, so what the model says of their torques is wrong. */
+/* Whether the joint of another motor stands though more than friction takes should move it, or though redundant motors move
+   the others and stage zero has not seen it move: it is blocked, or its encoder is stuck. The others push it, so what the
+   model says of their torques is wrong. */
 static int another_stands(const tracking *w, int motor, double elapsed, const double *sent, const double *speeds)
 {
   for (int i = 0; i < w->m; ++i) {
     double u = sent[i] / elapsed, p = w->disturbance.results[1][i], left = fabs(w->disturbance.results[0][i] / p + u);
     int nothing = p > SHOWN && left <= NONE_LEFT * fabs(u) && fabs(u) > w->friction[i];
-    if (i != motor && nothing && fabs(speeds[i]) <= w->slow[i]) return 1;
+    int unseen = w->disturbance.results[1][motor] <= SINGLE && w->unproved[i] && w->after[i] == UNPROVED;
+    if (i != motor && (nothing || unseen) && fabs(speeds[i]) <= w->slow[i]) return 1;
   }
   return 0;
 }
