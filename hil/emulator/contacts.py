@@ -238,7 +238,7 @@ class Loads:
     `torques`: time [ns] -> torques at the joints now, shape (m,) [actuator units].
     """
 
-    def __init__(self, terms: Callable[[int], tuple[Array, ...]], torques: Callable[[int], Array]) -> None:
+    def __init__(self, terms: Callable[[int], tuple[Array, ...]], torques: Callable[[int], list[float]]) -> None:
         self._terms, self._torques = terms, torques
         self._wanted: dict[int, float] = {}
         self._now = -1
@@ -262,7 +262,7 @@ class Loads:
         self._wanted[index] = acceleration
         self._update(now)
         braking = list(self._wanted)
-        others = self._torques(now)
+        others = np.array(self._torques(now))
         others[braking] = 0.0
         motors = self._motors[:, braking]
         missing = list(self._wanted.values()) - motors.T @ (self._force + self._motors @ others)

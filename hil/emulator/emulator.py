@@ -53,8 +53,8 @@ class Supply:
     def _step(self) -> None:
         options = self._options
         enabled = [drive.motor for drive in self._drives if drive.motor.enabled]
-        rates = self._plant.motion(self._world.now)[1] if enabled else []
-        power = sum(motor.joint_torque() * rates[motor.index] for motor in enabled)
+        rates, torques = self._plant.motion(self._world.now)[1], self._plant.torques(self._world.now)
+        power = sum(torques[motor.index] * rates[motor.index] for motor in enabled)
         if options.resistor is not None and self.voltage > (options.voltage + options.trip) / 2:
             power += self.voltage**2 / options.resistor
         square = self.voltage**2 - 2 * power * nanoseconds(PERIOD) / SECOND / options.capacitance
@@ -297,6 +297,6 @@ class Emulator:
         """The columns `true_q` and `true_v`, then of each motor `true_u`, `true_on` and `true_brake`, now."""
         q, v = self.plant.state(self.world.now)
         motors = self.motors
-        torques = [motor.joint_torque() for motor in motors]
+        torques = self.plant.torques(self.world.now)
         on, braked = [motor.makes_torque for motor in motors], [motor.braked for motor in motors]
         return [*q.tolist(), *v.tolist(), *torques, *on, *braked]

@@ -220,10 +220,6 @@ class Motor:
         """Inertia that the motor sees while the other joints are free [kg m^2]."""
         return self._plant.loads.inertia(self.index, self._world.now) / self._settings.gear**2
 
-    def joint_torque(self) -> float:
-        """Torque or force that the motor makes at the joint now [actuator unit]."""
-        return self._settings.joint_torque(self.torque()) * self.constant
-
     @property
     def settled(self) -> bool:
         """Whether neither the drive nor shorted phases make torque, and the brake, if there is one, is closed."""

@@ -126,7 +126,7 @@ class EmulatedNode(ABC):
         if self.silent:
             return
         sent = data if self.mangle is None else self.mangle(identity, data)
-        frame = Frame(identity, sent, extended=identity > 0x7FF, fd=self._fd, brs=self._brs)
+        frame = Frame(identity, sent, identity > 0x7FF, fd=self._fd, brs=self._brs)
         if self.delay:
             self.world.after(self.delay, partial(self.station.send, frame))
         else:

@@ -145,7 +145,7 @@ class SimulatedPlant:
         friction = np.full(m, options.coulomb_friction), np.full(m, options.viscous_friction)
         self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, *friction)
         # what it demands of drives that brake by themselves
-        self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self._torques)
+        self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self.torques)
         projects = system.passive.projection and system.machine is None
         self._closing = make_loop(bare).projected if projects else None
         self._origin = float(start.t)
@@ -308,10 +308,10 @@ class SimulatedPlant:
         """Torque and target of each actuator; while they stay, what rests stays at rest."""
         return [(torque, actuator.target) for (torque, _), actuator in zip(motors, self.actuators, strict=True)]
 
-    def _torques(self, now: int) -> Array:
+    def torques(self, now: int) -> list[float]:
         """Torque or force that each motor makes at its joint now [actuator unit]."""
-        torques = [gain * actuator.torque(now) for gain, actuator in zip(self._gains, self.actuators, strict=True)]
-        return np.array(torques)
+        self.advance(now)
+        return [gain * actuator.torque(now) for gain, actuator in zip(self._gains, self.actuators, strict=True)]
 
     def _terms(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array, Array]:
         """Mass matrix, rows of the motors, rows of the passive constraints, and force."""

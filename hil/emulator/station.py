@@ -86,7 +86,7 @@ class Station:
     @property
     def online(self) -> bool:
         """Whether it takes part in the traffic."""
-        return self.connected and self.powered and self.link is not Link.OFF
+        return self.connected and self.powered and self.link is not _OFF
 
     def send(self, frame: Frame) -> bool:
         """Queues a frame; returns False if the queue is full or the controller is off."""

@@ -103,17 +103,18 @@ class EmulatedWire(Medium):
         Whoever is ready first wins, and of several the smallest id: several stations with the same one.
         """
         now = self._free if self._free > self.world.now else self.world.now
-        first, senders = (0, 0), list[Station]()
+        begin = rank = 0
+        senders: list[Station] = []
         for station in self.stations:
             if not station.queue:
                 continue
             if not station.connected:
                 self._unheard(station)
                 continue
-            order = (station.ready if station.ready > now else now), station.rank
-            if not senders or order < first:
-                first, senders = order, [station]
-            elif order == first:
+            ready = station.ready if station.ready > now else now
+            if not senders or ready < begin or (ready == begin and station.rank < rank):
+                begin, rank, senders = ready, station.rank, [station]
+            elif ready == begin and station.rank == rank:
                 senders.append(station)
         if senders and not self._heard(senders[0]):
             self._unheard(senders[0])
@@ -121,7 +122,7 @@ class EmulatedWire(Medium):
         self._active = bool(senders)
         if senders:
             length = self.frame_time(senders[0].queue[0])
-            self._free = first[0] + length
+            self._free = begin + length
             self.busy += length
             frames = [(station, station.queue[0]) for station in senders]
             self.world.at(self._free - self._interframe, partial(self._finish, frames))
@@ -154,7 +155,8 @@ class EmulatedWire(Medium):
         try:
             self._deliver(frame, senders)
         finally:
-            self._count_received(senders)
+            if self.errors:  # else none has a count
+                self._count_received(senders)
 
     def _deliver(self, frame: Frame, senders: Sequence[Station]) -> None:
         timed, number = frame.at(self.world.now), key(frame)

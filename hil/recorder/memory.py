@@ -68,10 +68,11 @@ class Ring:
             if head - self._tail + count > self.capacity:
                 return False
         start = head % self.capacity * self.size
-        first = min(size, len(self.slots) - start)
-        self.slots[start : start + first] = data[:first]
-        if first < size:
-            self.slots[: size - first] = data[first:]
+        first = len(self.slots) - start
+        if size <= first:
+            self.slots[start : start + size] = data
+        else:
+            self.slots[start:], self.slots[: size - first] = data[:first], data[first:]
         self._counts[RING_HEAD] = head + count
         return True
 

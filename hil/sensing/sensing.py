@@ -157,6 +157,7 @@ class Sensing:
         self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)  # solves for q and v
         require_observability(model, self.coordinates, start)
         self._model, self._names = model, [channel.name for channel in channels]
+        self._actuators = dict(model.plant.actuators)  # name -> unit
         self.filtered = filtered  # whether speeds are computed from positions even if the drives measure speeds
         self.tracking = tracking  # checks whether the machine follows its model; None: not checked
         # [s] time constant of the filter of each channel, where one is used
@@ -237,8 +238,8 @@ class Sensing:
     @property
     def findings(self) -> list[Implausibility]:
         """What was wrong in that tick."""
-        c, units, actuators = self.struct.c, self.displacements.units, dict(self._model.plant.actuators)
-        return [implausibility(verdict, self._names, units, actuators) for verdict in c.verdict[0 : c.verdicts]]
+        c, units = self.struct.c, self.displacements.units
+        return [implausibility(verdict, self._names, units, self._actuators) for verdict in c.verdict[0 : c.verdicts]]
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[tuple[str, str]]:
         """Checks the start pose; returns name and explanation of each channel that differs by more than its tolerance.
