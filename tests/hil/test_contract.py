@@ -364,13 +364,13 @@ def test_the_reader_reads_what_the_driver_sends(settings: DriveSettings) -> None
 def test_a_drive_comes_up_makes_its_torque_and_goes_off(settings: DriveSettings) -> None:
     host = Host(settings)
     drive, torque = host.drive, 0.03 * settings.torque_limit
-    (motor,) = host.bench.emulator.motors
+    (motor,), plant, world = host.bench.emulator.motors, host.bench.emulator.plant, host.bench.emulator.world
     host.bring_up(torque)
     assert drive.condition is Condition.ENABLED and not drive.fault and motor.enabled
     for share in (1.0, -1.0, 0.5):
         for _ in range(6):
             host.tick(share * torque)
-        assert motor.joint_torque() == pytest.approx(drive.carried(share * torque), rel=1e-5)
+        assert plant.torques(world.now)[motor.index] == pytest.approx(drive.carried(share * torque), rel=1e-5)
     sample, (q, v) = drive.sample, host.bench.emulator.state
     assert sample is not None and sample.position == pytest.approx(q[0], abs=max(2 * drive.quantum()[0], 1e-2))
     assert sample.velocity == pytest.approx(v[0], abs=max(2 * drive.quantum()[1], 1e-2))
@@ -381,7 +381,7 @@ def test_a_drive_comes_up_makes_its_torque_and_goes_off(settings: DriveSettings)
         host.tick()
 
     host.until(lambda: drive.confirmed_off, stop)
-    assert not motor.enabled and motor.joint_torque() == 0.0
+    assert not motor.enabled and plant.torques(world.now)[motor.index] == 0.0
     assert host.bench.observer.report() == []
 
 
