@@ -129,15 +129,15 @@ def test_the_machine_keeps_up_with_its_drives_that_nobody_asks() -> None:
 
         def now(self) -> int:
             self.ticks += 1
-            return self.ticks * SECOND // 500
+            return self.ticks * SECOND // 100
 
     clock, machine = Ticking(), Clockwork()
     buses = open_for_emulation({"main": {"interface": "virtual", "channel": "idle", "bitrate": 1_000_000}}, clock)
     start, drives = State(0.0, np.array([0.5, 0.0]), np.zeros(2)), [drive_settings("mit")]
     system = replace(system_of(Axes(), start), machine=machine)
     server = EmulatorServer(EmulatedRig(system, start, 0.002, drives, emulations(drives), engine="vm"), buses, clock)
-    turns = iter(range(200))
-    server.serve(lambda: next(turns) == 199)
+    turns = iter(range(40))
+    server.serve(lambda: next(turns) == 39)
     assert server.emulator.world.now > SECOND // 2
     assert machine.elapsed == pytest.approx(server.emulator.world.now / SECOND, abs=0.001)
     buses["main"].close()

@@ -183,7 +183,7 @@ def test_a_viewer_that_reads_nothing_delays_no_other_and_uses_no_memory(page: Pa
 
 
 def test_connections_without_the_token_do_not_block_the_stop_button(page: Page) -> None:
-    for _ in range(72):  # they have begun a request and do not go on
+    for _ in range(24):  # they have begun a request and do not go on
         stranger = socket.create_connection(("127.0.0.1", page.port), timeout=20)
         page.viewers.append(stranger)
         stranger.sendall(b"G")
