@@ -178,6 +178,7 @@ def test_a_cluster_stands_for_a_multiple_eigenvalue() -> None:
         ({"time": "sampled"}, r"time: expected run, continuous or discrete, got 'sampled'"),
         ({"time": "discrete"}, r"period: the run has none \(give one \[s\]\)"),
         ({"delay": 1}, r"delay: expected cycles of a period, got 1 \(give time='discrete'\)"),
+        ({"time": "continuous", "period": 0.01}, r"period: does not fit time='continuous', got 0.01"),
         ({"at": -1.0}, r"at: expected a time after 0 s, got -1"),
     ],
 )

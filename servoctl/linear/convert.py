@@ -113,6 +113,8 @@ def linearize(
     h = None if time == "continuous" else period or run.settings.period
     if time == "discrete" and h is None:
         raise TaskError("linearize: period: the run has none (give one [s])")
+    if time == "continuous" and period is not None:
+        raise TaskError(f"linearize: period: does not fit time='continuous', got {period} (leave one of them out)")
     if delay is not None and (delay < 0 or (delay and h is None)):
         raise TaskError(f"linearize: delay: expected cycles of a period, got {delay} (give time='discrete')")
     import control  # with SciPy's signals almost a second: only who asks for the system pays it
