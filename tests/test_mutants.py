@@ -44,6 +44,23 @@ def test_a_number_whose_square_is_none_is_refused_without_a_warning_of_numpy(
     assert code == 2 and said in err
 
 
+SAMPLED = ["run.period=0.01", "run.integrator.step=0.005", "tune=null"]
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides"),
+    [
+        ("two_mass_spring_drive", ["hil.safety.lost=1e300"]),
+        ("coordinated_robots", [*SAMPLED, "realism={friction: {viscous: {u1: 1e300}}}"]),
+        ("coordinated_robots", [*SAMPLED, "bounds=[{name: b, holonomic: '2 - theta1', rate: 1e-300}]"]),
+        ("coordinated_robots", [*SAMPLED, "law.uncertainty={m: 0.1}", "law.observer={rate: 1e20}"]),
+    ],
+)
+def test_numbers_beyond_every_machine_end_no_check_in_a_traceback(config: str, overrides: list[str]) -> None:
+    command = ["check", *(word for each in overrides for word in ("--set", each))]
+    assert mutants.fault(find_config(config), command) == (0, "")
+
+
 @pytest.mark.parametrize("step", ["1e308", "1e25"])
 def test_rows_that_are_farther_apart_than_the_run_is_long_are_its_first_and_last(step: str, tmp_path: Path) -> None:
     sets = ["--set", f"run.output_step={step}", "--set", "run.duration=0.02"]

@@ -12,11 +12,12 @@ from heapq import heappop, heappush
 from typing import Any
 
 SECOND = 1_000_000_000  # nanoseconds
+LONGEST = 2.0**62  # [ns]
 
 
 def nanoseconds(seconds: float) -> int:
-    """A time [s], rounded to whole nanoseconds."""
-    return round(seconds * SECOND)
+    """A time [s], rounded to whole nanoseconds; one that C cannot hold is its longest, 146 years."""
+    return round(min(seconds * SECOND, LONGEST))
 
 
 class Clock(ABC):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hil.drives.base import Drive, Node
 from hil.drives.settings import GAUGES, RUNAWAY, Gauge, Quantity, gauge_limits
-from hil.loop import SECOND
+from hil.loop import SECOND, nanoseconds
 from hil.safety.events import EventKind, Reaction
 from hil.safety.plan import ENDING, Phase
 from servoctl.config.hil import Safety
@@ -65,17 +65,17 @@ class SafetyBounds:
     @cached_property
     def missed_age(self) -> int:
         """Age of a sample after which one was missed [ns]."""
-        return round(1.5 * self.period * SECOND)
+        return nanoseconds(1.5 * self.period)
 
     @cached_property
     def stale_age(self) -> int:
         """Age of a stale sample, at least three periods [ns]."""
-        return round(max(3 * self.period, self.safety.stale) * SECOND)
+        return nanoseconds(max(3 * self.period, self.safety.stale))
 
     @cached_property
     def lost_age(self) -> int:
         """Age after which samples count as lost, at least ten periods [ns]."""
-        return round(max(10 * self.period, self.safety.lost) * SECOND)
+        return nanoseconds(max(10 * self.period, self.safety.lost))
 
 
 def rules_of(

@@ -246,5 +246,5 @@ def _taken_back(row: BoundRow, period: float, missed: float) -> float:
     """How far h falls where each period misses its speed by so much, and the law takes it back."""
     if row.degree == 2:
         back = max(row.rate * period, SHARE) if row.kind == "stopping" else row.rate * period
-        return float(missed * period / min(back, 1.0) ** 2)
+        return float(missed * period / np.square(min(back, 1.0)))  # infinite for a rate that rounding takes for 0
     return float(missed / (1.0 - np.exp(-row.rate * period)) if row.kind == "decay" else missed)

@@ -35,6 +35,7 @@ from servoctl.laws.hold import RowFeedback
 from servoctl.laws.robust import RobustTerm
 from servoctl.types import State
 
+FASTEST = 700.0  # largest exponent of a number that is finite
 POSES = 25  # states of the path at which machines are compared
 LATER = 1e-4  # time between two states for a rate, as a share of the duration
 
@@ -287,7 +288,7 @@ def observer_lag(rate: float, period: float, delay: float) -> float:
         rate: L [1/s].
         delay: From the measurement to the torque [s].
     """
-    return period / math.expm1(rate * period) + 1.5 * period + delay
+    return period / math.expm1(min(rate * period, FASTEST)) + 1.5 * period + delay
 
 
 def observed(rate: float, lag: float, kappa: float, rho_E: float, missed: float = 0.0) -> float:

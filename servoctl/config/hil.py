@@ -10,6 +10,7 @@ from servoctl.tree.fields import (
     ByPath,
     Count,
     Interval,
+    Lag,
     Name,
     NotNegative,
     NumberField,
@@ -258,7 +259,7 @@ class ThermalConfig(Section):
 class Emulation(Section):
     """Properties of emulated drives and of the machine behind them."""
 
-    current_lag: Time = Field(default=0.001, description="time constant of the current loop [s]")
+    current_lag: Lag = Field(default=0.001, description="time constant of the current loop [s]")
     brake_time: Time = Field(default=0.1, description="time that a brake takes to close [s]")
     brake_torque: Positive = Field(
         default=2.0, description="torque at which a closed brake slides, in multiples of torque_limit"

@@ -83,6 +83,13 @@ def differences(position: Array, velocity: Array, h: float, tau: float) -> Estim
     return EstimateFilter(F, G, C, kept + beta / h * into @ y)
 
 
+def decays(loops: Iterable[Array]) -> bool:
+    """Whether the motions of all these sampled loops, given by their matrices from tick to tick, stay bounded."""
+    return all(
+        bool(np.isfinite(loop).all()) and float(np.abs(np.linalg.eigvals(loop)).max()) < 1.0 + 1e-9 for loop in loops
+    )
+
+
 @dataclass(frozen=True)
 class Held:
     """The map of x and the lagging inputs a over one period."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import sliding_errors
-from servoctl.laws.hold import EstimateFilter, RowFeedback, close, hold, linear_controller, stable_range
+from servoctl.laws.hold import EstimateFilter, RowFeedback, close, decays, hold, linear_controller, stable_range
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row
@@ -196,8 +196,7 @@ def largest_rate(observer: RowObserver, feedback: RowFeedback, error: float = 0.
 
     def stable(rate: float) -> bool:
         tried = replace(observer, rate=rate)
-        loops = (loop_matrix(tried, feedback, error, acts) for acts in observer.timing.extremes)
-        return all(float(np.abs(np.linalg.eigvals(loop)).max()) < 1.0 + 1e-9 for loop in loops)
+        return decays(loop_matrix(tried, feedback, error, acts) for acts in observer.timing.extremes)
 
     grid = np.geomspace(1e-3, LARGEST, 60) / observer.timing.h
     low = chosen if chosen > 0.0 and stable(chosen) else 0.0

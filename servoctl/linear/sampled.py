@@ -91,8 +91,9 @@ class LocalLoop:
 
     @cached_property
     def eigenvalues(self) -> Array:
-        """Eigenvalues of `matrix`."""
-        return np.linalg.eigvals(self.matrix)
+        """Eigenvalues of `matrix`; infinite where it is not finite."""
+        matrix = self.matrix
+        return np.linalg.eigvals(matrix) if np.isfinite(matrix).all() else np.full(len(matrix), math.inf)
 
     @property
     def growth(self) -> float:

@@ -36,6 +36,7 @@ from servoctl.mechanics.timing import Timing, remaining
 from servoctl.tree.fields import (
     ByPath,
     FileName,
+    Lag,
     Limit,
     NotNegative,
     NumberField,
@@ -128,7 +129,7 @@ class Realism(Rules):
     )
     delay: Time = described(0.0, "time from a measurement to the torque computed from it [s]")
     jitter: Time = described(0.0, "largest random delay that is added to each command, uniform [s]; at most one period")
-    lag: PerName[Time] = described(
+    lag: PerName[Lag] = described(
         0.0, "time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name"
     )
     friction: Friction | None = described(

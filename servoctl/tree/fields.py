@@ -77,6 +77,7 @@ class NumberField:
     most: float | None = None  # the number must not be greater than this
     below: float | None = None  # the number must be less than this
     whole: bool = False  # whether it must be an integer
+    smallest: float = 0.0  # the number must be 0 or at least of this size
 
     def read(self, value: Any) -> float | int:
         """The number.
@@ -105,6 +106,7 @@ class NumberField:
             and (self.most is None or number <= self.most)
             and (self.below is None or number < self.below)
             and (not self.whole or number.is_integer())
+            and (not number or abs(number) >= self.smallest)
         )
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -238,6 +240,7 @@ PositiveTime = Annotated[float, NumberField("a positive time [s]", above=0)]
 Positive = Annotated[float, NumberField("a positive number", above=0)]
 NotNegative = Annotated[float, NumberField("a number >= 0", least=0)]
 Time = Annotated[float, NumberField("a time >= 0 [s]", least=0)]
+Lag = Annotated[float, NumberField("0, or a time of at least 1e-9 s", least=0, smallest=1e-9)]
 Angle = Annotated[float, NumberField("an angle >= 0 [rad]", least=0)]
 Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 Natural = Annotated[int, NumberField("an integer >= 0", least=0, whole=True)]
