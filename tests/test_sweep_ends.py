@@ -16,6 +16,7 @@ import pytest
 
 from servoctl.cli.console import Announcer, interruptible
 from servoctl.config.yaml_loader import read_value
+from servoctl.errors import counted
 from servoctl.study.store import RowStore
 from tests.config_texts import plant_text
 from tests.faces import answer
@@ -112,7 +113,7 @@ def test_a_process_that_dies_ends_the_sweep_and_its_rows_are_kept(tmp_path: Path
     said = "a worker process of the sweep was killed, or ran out of memory (use fewer --jobs)"
     assert (process.returncode, stderr) == (4, f"warning: {said}\n")
     rows = table_of(tmp_path)
-    assert stdout.startswith(f"ball: {len(rows)} runs of 26, failed, 0 failed")
+    assert stdout.startswith(f"ball: {counted(len(rows), 'run')} of 26, failed, 0 failed")
     assert [row["plant.parameters.m"] for row in rows] == [0.5 + 0.5 * i for i in range(len(rows))]
     assert len(rows) < 26
     summary = json.loads((tmp_path / "found/summary.json").read_text())
