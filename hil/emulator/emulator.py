@@ -53,8 +53,10 @@ class Supply:
     def _step(self) -> None:
         options = self._options
         enabled = [drive.motor for drive in self._drives if drive.motor.enabled]
-        rates, torques = self._plant.motion(self._world.now)[1], self._plant.torques(self._world.now)
-        power = sum(torques[motor.index] * rates[motor.index] for motor in enabled)
+        power = 0.0
+        if enabled:
+            rates, torques = self._plant.motion(self._world.now)[1], self._plant.torques(self._world.now)
+            power = sum(torques[motor.index] * rates[motor.index] for motor in enabled)
         if options.resistor is not None and self.voltage > (options.voltage + options.trip) / 2:
             power += self.voltage**2 / options.resistor
         square = self.voltage**2 - 2 * power * nanoseconds(PERIOD) / SECOND / options.capacitance

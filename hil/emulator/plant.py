@@ -21,6 +21,7 @@ from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
 from servoctl.engine.step import rk4
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.timing import remaining
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import Machine, System
@@ -76,9 +77,10 @@ class Actuator:
         """Torque now [N m], and impulse since the step began [N m s]."""
         if now == self._since:
             return self._torque, self._impulse
-        elapsed, target, lag = (now - self._since) / SECOND, self.target, self._lag
-        above, left = self._torque - target, exp(-elapsed / lag) if lag else 0.0
-        return target + above * left, self._impulse + target * elapsed + above * lag * (1.0 - left)
+        elapsed, above = (now - self._since) / SECOND, self._torque - self.target
+        left = remaining(elapsed, self._lag, exp)
+        impulse = self._impulse + self.target * elapsed + above * self._lag * (1.0 - left)
+        return self.target + above * left, impulse
 
 
 class CompiledPlant:

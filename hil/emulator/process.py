@@ -165,9 +165,7 @@ class EmulatorServer:
         if gap > LONGEST_GAP:
             self._lag += gap - LONGEST_GAP
         world.advance(now - self._lag)
-        self.emulator.plant.advance(
-            world.now
-        )  # without a loop nothing reads it; a loop would then wait for all these steps
+        self.emulator.plant.advance(world.now)  # nothing else does without a loop, whose first frame would wait for it
 
 
 def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vcan: bool = False) -> dict[str, Bus]:

@@ -100,7 +100,7 @@ class EmulatedWire(Medium):
     def _arbitrate(self) -> None:
         """Begins the next frame, when the bus is free and a station that has one is ready.
 
-        Whoever is ready first wins, and of several the smallest id: several stations with the same one.
+        The station that is ready first sends; of several, the one with the smallest id. Equal ids are sent together.
         """
         now = self._free if self._free > self.world.now else self.world.now
         begin = rank = 0

@@ -18,16 +18,7 @@ from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
-from servoctl.laws.hold import (
-    Closed,
-    EstimateFilter,
-    RowFeedback,
-    close,
-    decays,
-    hold,
-    linear_controller,
-    stable_range,
-)
+from servoctl.laws.hold import Closed, EstimateFilter, RowFeedback, close, decays, hold, linear_controller, stable_range
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row
 from servoctl.laws.robust import decay_rates
 from servoctl.mechanics.constraint import Rows

@@ -213,7 +213,7 @@ def test_a_joint_whose_encoder_is_stuck_takes_no_torque_from_a_sound_motor(drive
 
 
 def test_a_stuck_brake_of_a_closed_chain_reverses_no_sound_motor() -> None:
-    """`u5`, which stage zero could not prove beside the joint that stands, was called reversed."""
+    """`u5`, which stage zero could not prove while another joint stood, was called reversed."""
     stuck = "hil.faults=[{kind: brake_stuck, drive: u2, since: power_on}]"
     found = on_drives("coordinated_robots_moteus", stuck, duration=2).events
     stops = [(event.kind.name, event.subject) for event in found if event.kind.reaction >= 2]

@@ -232,7 +232,7 @@ static int opposed_slowly(proof *p, long long now, int drive)
    loop, is the one that gets most power from what is not explained. A light wrist moves farther than the arm that falls. */
 static int find_moved(proof *p, long long now)
 {
-  int worst = 0, blamed;
+  int worst = 0, named, judged = now > POWERED;
   double most = -INFINITY;
   for (int i = 0; i < p->m; ++i) {
     p->travel[i] = past(p, now, POSITION_AT)[i] - past(p, 0, POSITION_AT)[i];
@@ -240,14 +240,13 @@ static int find_moved(proof *p, long long now)
     most = larger(most, fabs(p->travel[i]) / p->most_travel[i]);
   }
   if (!(most > 1.0)) return 0;
-  blamed = worst;
-  if (now > POWERED) find_shares(p, now, POWERED, 0);
-  for (int i = 0; i < p->m && now > POWERED; ++i)
-    if (p->power[i] > larger(0.0, p->power[blamed])) blamed = i;
-  p->moved = worst;
-  if (opposed_slowly(p, now, blamed)) return shows(p, SHOWS_OPPOSED, blamed);
-  if (now > POWERED) find_shares(p, now, POWERED, 0);
-  return shows(p, SHOWS_MOTION, blamed);
+  p->moved = named = worst;
+  if (judged) find_shares(p, now, POWERED, 0);
+  for (int i = 0; i < p->m && judged; ++i)
+    if (p->power[i] > larger(0.0, p->power[named])) named = i;
+  if (opposed_slowly(p, now, named)) return shows(p, SHOWS_OPPOSED, named);
+  if (judged) find_shares(p, now, POWERED, 0); /* again, of the last ticks alone */
+  return shows(p, SHOWS_MOTION, named);
 }
 
 /* Whether the present round contradicts the model, as Python finds it. */
