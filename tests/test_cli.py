@@ -242,6 +242,17 @@ def test_doctor_reports_the_features_of_the_machine_and_the_cost_of_a_missing_co
     assert all(lack in text for lack in findings["lacks"])
     assert any("servoctl hil needs one; simulation does not" in lack for lack in lacks(findings | {"compiler": None}))
     assert not any("compiler" in lack for lack in lacks(findings | {"compiler": "cc"}))
+    less = lacks(findings | {"ffmpeg": None, "packages": {"numpy": None, "mujoco": None}})
+    assert "not installed: numpy (pip install numpy)" in less and any("--mp4 needs it" in lack for lack in less)
+    assert any("mujoco is not installed" in lack and "pip install 'servoctl[mujoco]'" in lack for lack in less)
+    assert findings["packages"].keys() >= {"numpy", "mujoco", "optuna", "pandas", "msgpack"}
+
+
+def test_a_package_that_is_missing_is_named_in_one_line(command: Servoctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "servoctl.report.page", None)  # its import fails, as that of a package
+    done = command("report", ".")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "servoctl.report.page is not installed (pip install it; servoctl doctor lists" in done.stderr
 
 
 def test_help_lists_the_commands_in_groups(command: Servoctl) -> None:

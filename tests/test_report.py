@@ -484,6 +484,14 @@ def test_without_ffmpeg_an_mp4_is_an_error_with_a_remedy(tmp_path: Path, monkeyp
         film(swinging(1.0), tmp_path / "film.mp4")
 
 
+def test_an_error_of_ffmpeg_is_told_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program := tmp_path / "ffmpeg").write_text("#!/bin/sh\necho Unknown encoder >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingPackageError, match=r"^ffmpeg: Unknown encoder \(install a complete ffmpeg, or"):
+        film(swinging(0.2), tmp_path / "film.mp4")
+
+
 def test_a_spring_has_no_joints_and_one_row_is_singular() -> None:
     drawn = figure(
         sc.load("two_mass_spring", ["run.duration=0.01", "run.output_step=0.01"], engine="vm").simulate(), "path"

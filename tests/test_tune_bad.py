@@ -118,7 +118,7 @@ def test_without_optuna_the_error_tells_what_to_install(
     monkeypatch.setitem(sys.modules, "cmaes", None)
     code, _, err = said(capsys)
     assert code == 2
-    assert err == "servoctl tune: cmaes is not installed (pip install servoctl[tune])\n"
+    assert err == "servoctl tune: cmaes is not installed (pip install 'servoctl[tune]')\n"
 
 
 EVALUATION = {"status": "done", "reason": None, "values": [0.1], "metrics": {}, "excess": {}, "runs": 1}

@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         outcome = outcome_of(error)
-        if outcome is ExitCode.CRASHED:
+        if isinstance(error, ModuleNotFoundError) and outcome is ExitCode.CRASHED:
+            note(f"servoctl: {error.name} is not installed (pip install it; servoctl doctor lists all packages)")
+        elif outcome is ExitCode.CRASHED:
             note(f"servoctl: {type(error).__name__}: {error} (this is a bug; --debug shows where)")
         else:
             note(str(error))

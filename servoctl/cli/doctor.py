@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,15 @@ from servoctl.errors import CompileError, ConfigError
 
 CAN_INTERFACE = "280"  # ARPHRD_CAN of linux/if_arp.h
 NAME = re.compile(r"[\w.-]+")  # of a package, at the start of a requirement
+OPTIONAL = {
+    "pandas": "Trajectory.to_pandas needs it (pip install pandas)",
+    "mujoco": "MJCF files and machines that MuJoCo moves need it (pip install 'servoctl[mujoco]')",
+    "optuna": "servoctl tune needs it (pip install 'servoctl[tune]')",
+    "cmaes": "servoctl tune needs it (pip install 'servoctl[tune]')",
+    "distributed": "--cluster needs it (pip install 'servoctl[tune]')",
+    "msgpack": "buses of interface udp_multicast need it (pip install 'servoctl[hil]')",
+}
+"""Package that some features need -> what lacks without it, and how to install it."""
 
 
 def doctor(
@@ -61,6 +71,7 @@ def examine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": _cpus(),
         "compiler": _compiler(),
+        "ffmpeg": shutil.which("ffmpeg"),
         "cache": str(cache.folder()),
         "cache_files": cache.size()[0],
         "cache_bytes": cache.size()[1],
@@ -82,6 +93,7 @@ def lacks(findings: dict[str, Any]) -> list[str]:
     costs = {
         "compiler": "no C compiler: servoctl hil needs one; simulation does not, but long runs take about ten times as "
         "long on engine vm",
+        "ffmpeg": "no ffmpeg: servoctl report --mp4 needs it, --gif does not (apt install ffmpeg on Debian)",
         "cache_used": f"compiled libraries are not cached, so each run compiles again: {cache.refusal()}",
         "compiles_after_runs": "a compilation that goes on when its run ends is lost, so the next run compiles"
         f" again: {background.refusal() or background.SWITCH + ' is 0'}",
@@ -101,7 +113,8 @@ def lacks(findings: dict[str, Any]) -> list[str]:
             "as with gcc, and sweeps have no vectors (install gcc)"
         )
     missing = [name for name, number in findings["packages"].items() if number is None]
-    if missing:
+    sentences += [f"{name} is not installed: {OPTIONAL[name]}" for name in missing if name in OPTIONAL]
+    if missing := [name for name in missing if name not in OPTIONAL]:
         sentences.append(f"not installed: {', '.join(missing)} (pip install {' '.join(missing)})")
     if findings["cpus"] == 1:
         sentences.append("one CPU: the real-time loop shares it with all other processes")
@@ -168,11 +181,12 @@ def _rights() -> dict[str, bool]:
 
 
 def _packages() -> dict[str, str | None]:
-    """Package that servoctl requires on every machine -> its version; None: it is not installed."""
+    """Package that servoctl requires on every machine, or for some features -> its version; None: not installed."""
     from importlib.metadata import PackageNotFoundError, requires, version
 
     required = [line for line in requires("servoctl") or [] if ";" not in line]
-    packages: dict[str, str | None] = dict.fromkeys(match[0] for line in required if (match := NAME.match(line)))
+    names = [*(match[0] for line in required if (match := NAME.match(line))), *OPTIONAL]
+    packages: dict[str, str | None] = dict.fromkeys(names)
     for name in packages:
         with suppress(PackageNotFoundError):
             packages[name] = version(name)

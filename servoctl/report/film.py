@@ -51,7 +51,7 @@ def film(trajectory: Trajectory, path: Path) -> Path:
 
     Raises:
         RunFolderError: The run has no drawing, or the file cannot be written.
-        MissingPackageError: The file is an MP4 film, and ffmpeg is not installed.
+        MissingPackageError: The file is an MP4 film, and ffmpeg is not installed or fails.
     """
     t, _ = frames(trajectory)
     if not len(t):
@@ -115,7 +115,8 @@ def _encode_mp4(images: Iterator[Array], path: Path) -> None:
             process.stdin.close()
         message = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
-        raise OSError(f"ffmpeg: {message.splitlines()[-1] if message else process.returncode}")
+        said = message.splitlines()[-1] if message else f"code {process.returncode}"
+        raise MissingPackageError(f"ffmpeg: {said} (install a complete ffmpeg, or use --gif)")
 
 
 class _Machine:

@@ -113,7 +113,7 @@ def require_packages() -> None:
         import cmaes  # noqa: F401  (Optuna itself imports it only in the middle of a search)
         from optuna.logging import WARNING, set_verbosity
     except ImportError as error:
-        message = f"servoctl tune: {error.name} is not installed (pip install servoctl[tune])"
+        message = f"servoctl tune: {error.name} is not installed (pip install 'servoctl[tune]')"
         raise MissingPackageError(message) from error
     set_verbosity(WARNING)
 
