@@ -81,6 +81,14 @@ def test_frames_of_the_animation_are_what_the_plant_draws_at_three_instants(
             np.testing.assert_array_equal(decoded(drawing["lines"][line], numbers)[i], np.float32(points))
 
 
+def test_a_machine_at_rest_stands_on_no_supports(folders: dict[str, Path], tmp_path: Path) -> None:
+    run = load_run(folders["robots"])
+    still = {name: x if name == "t" or x.ndim < 3 else x[:1].repeat(len(x), axis=0) for name, x in run.drawing.items()}
+    save(Trajectory(run.columns, run.units, run.metadata, still), tmp_path / "still")
+    data, _ = content(write([folders["robots"], tmp_path / "still"], tmp_path / "report.html"))
+    assert [len(each["drawing"]["ground"]) for each in data["runs"]] == [2, 0]
+
+
 def test_the_path_of_the_task_comes_from_its_equations(tmp_path: Path) -> None:
     """The run starts off its task: where the object is, is not where it should be, at (1.5, (1 - cos t)/2)."""
     steep, flat = math.radians(70), math.acos(1 - math.cos(math.radians(70)))

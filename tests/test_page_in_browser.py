@@ -126,16 +126,6 @@ def test_a_drawing_in_space_turns(browser: Any, runs: dict[str, Path], tmp_path:
         found.shot("page_turned")
 
 
-def test_a_machine_at_rest_stands_on_no_supports(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    run, ground = load_run(runs["robots"]), "window.page.scene.runs[0].ground.length"
-    with opened(browser, [runs["robots"]], tmp_path) as found:
-        assert found.page.evaluate(ground) == 2
-    still = {name: x if name == "t" or x.ndim < 3 else x[:1].repeat(len(x), axis=0) for name, x in run.drawing.items()}
-    save(Trajectory(run.columns, run.units, run.metadata, still), tmp_path / "still")
-    with opened(browser, [tmp_path / "still"], tmp_path) as found:
-        assert found.page.evaluate(ground) == 0
-
-
 def test_the_floor_and_its_directions_are_in_the_picture(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     with opened(browser, [runs["scara"]], tmp_path) as found:
         corners = (

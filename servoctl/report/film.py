@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
-from servoctl.report.path import calm_frames, draw_directions, draw_stands, draw_task, frames, line_style, view
+from servoctl.report.path import calm_frames, draw_directions, draw_supports, draw_task, frames, line_style, view
 from servoctl.report.shapes import (
     OWN,
     STRONG,
@@ -170,7 +170,7 @@ def _scene(trajectory: Trajectory, machine: _Machine) -> tuple[Any, "Axes"]:
     drawn.suptitle(name, x=0.02, ha="left", fontsize=11, fontweight="bold", parse_math=False)
     paper, (matrix, labels) = machine.lines, machine.view
     if not machine.solids:
-        draw_stands(axes, list(paper.values()))
+        draw_supports(axes, paper.values())
     draw_task(axes, trajectory, matrix)
     draw_fixed(axes, trajectory, matrix)
     count = calm_frames(paper)

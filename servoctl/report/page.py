@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.report.path import frames, task_paths
+from servoctl.report.path import calm_frames, frames, supports, task_paths
 from servoctl.report.shapes import frame_axes, moving_shapes, solids
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.timing import STOPS, TASK, stage_spans
@@ -134,6 +134,8 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
     ends = ends or {name: traced(points) for name, points in lines.items()}
     return {
         "t": blob.add(t[chosen], double=True),
+        "calm": calm_frames({name: points[chosen] for name, points in lines.items()}),
+        "ground": [point for points in supports(lines.values()) for point in points],
         "lines": {name: blob.add(points[chosen]) for name, points in lines.items()},
         "traces": {name: blob.add(_moving_path(path[chosen])) for name, path in ends.items()},
         "task": {name: blob.add(points) for name, points in task_paths(source.trajectory).items()},

@@ -1,5 +1,6 @@
 """Draws the path of a run: the mechanism if the plant has `links`, else velocities over coordinates."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -121,7 +122,7 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory, surface: Array) -> None
                 markeredgewidth=1.2 if last else 0.0, zorder=3.0 + age,
             )  # fmt: skip
     if not len(surface):
-        draw_stands(axes, list(paper.values()))
+        draw_supports(axes, paper.values())
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
     if projection.labels is None:
@@ -187,14 +188,22 @@ def _beside(axes: "Axes", line: int, text: str, colour: str) -> None:
     )  # fmt: skip
 
 
-def draw_stands(axes: "Axes", lines: list[Array]) -> None:
-    """Draws a small support under every point that never moves; none if nothing does: the machine is at rest."""
-    reach = max(float(np.max(np.abs(points))) for points in lines)
+def supports(lines: Iterable[Array]) -> list[Array]:
+    """The points of each polyline that never move, shape (points, 2 or 3); none if nothing moves at all.
+
+    A polyline of one point is a mass, which needs no support.
+    """
+    lines = [points for points in lines if points.shape[1] > 1]
+    reach = max((float(np.max(np.abs(points))) for points in lines), default=0.0)
     still = [np.max(np.ptp(points, axis=0), axis=-1) <= STILL * reach for points in lines]
-    if all(rests.all() for rests in still):
-        return
-    for points, rests in zip(lines, still, strict=True):
-        axes.plot(*points[0, rests].T, marker=6, linestyle="", color=INK, markersize=9, zorder=2.5)
+    at_rest = all(rests.all() for rests in still)
+    return [] if at_rest else [points[0, rests] for points, rests in zip(lines, still, strict=True)]
+
+
+def draw_supports(axes: "Axes", lines: Iterable[Array]) -> None:
+    """Draws a small support under every point that never moves."""
+    for points in supports(lines):
+        axes.plot(*points.T, marker=6, linestyle="", color=INK, markersize=9, zorder=2.5)
 
 
 def draw_directions(axes: "Axes", matrix: Array, cloud: Array) -> Array:

@@ -243,7 +243,7 @@ function fill(table, rows) {
 }
 
 /* draws the machine; one in space can be turned by mouse or finger */
-const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [], enclosures: [] };
+const drawn = { t: [0], calm: 1, ground: [], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [], enclosures: [] };
 const trails = {};
 let scene = null;
 function sketch(links, poses, shapes, t) {

@@ -18,8 +18,8 @@ function loadRuns() {
     run.buses = Object.entries(run.buses).map(([name, { t, x, most }]) => ({ name, most, t: flat(t), x: flat(x) }));
     run.energy &&= all(run.energy);
     run.drawing &&= {
-      t: flat(run.drawing.t), lines: cloud(run.drawing.lines), traces: cloud(run.drawing.traces), task: cloud(run.drawing.task),
-      axes: cloud(run.drawing.axes), shapes: cloud(run.drawing.shapes), obstacles: run.drawing.obstacles, enclosures: run.drawing.enclosures, names: run.drawing.names,
+      ...run.drawing, t: flat(run.drawing.t), lines: cloud(run.drawing.lines), traces: cloud(run.drawing.traces), task: cloud(run.drawing.task),
+      axes: cloud(run.drawing.axes), shapes: cloud(run.drawing.shapes),
       holds: (name, t) => holdsAt(run, name, t),
       solids: Object.values(run.drawing.solids).map(({ points, faces, pose }) => ({ points: flat(points), faces: flat(faces), pose: { x: flat(pose) } })),
     };

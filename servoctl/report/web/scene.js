@@ -3,23 +3,6 @@
 
 const JOINTS = 10; // largest number of points of a polyline whose joints are drawn; one with more is a spring
 
-/** Number of frames before the mechanism runs away at the end, if it does. */
-function calmFrames({ t, lines }) {
-  const low = Array(t.length).fill(Infinity), high = Array(t.length).fill(-Infinity);
-  for (const { x, shape } of lines) {
-    const size = shape[1] * shape[2];
-    for (let i = 0; i < x.length; i++) {
-      const frame = Math.floor(i / size);
-      if (x[i] < low[frame]) low[frame] = x[i];
-      if (x[i] > high[frame]) high[frame] = x[i];
-    }
-  }
-  const calm = calmRange([low, high]);
-  if (!calm) return t.length;
-  const room = calm[1] - calm[0];
-  return low.findIndex((y, i) => y < calm[0] - room || high[i] > calm[1] + room);
-}
-
 class Scene {
   /** canvas: where to draw; runs: the runs that have a drawing. */
   constructor(canvas, runs) {
@@ -84,9 +67,8 @@ class Scene {
   /** Widens the view to all that the runs show. */
   measure() {
     for (const run of this.runs) {
-      const frames = calmFrames(run.drawing);
       for (const { x, shape } of [...run.drawing.lines, ...run.drawing.task]) {
-        const d = shape[shape.length - 1], values = shape.length === 3 ? frames * shape[1] * d : x.length;
+        const d = shape[shape.length - 1], values = shape.length === 3 ? run.drawing.calm * shape[1] * d : x.length;
         for (let i = 0; i < values; i++) {
           if (!Number.isFinite(x[i])) continue;
           this.low[i % d] = Math.min(this.low[i % d], x[i]);
@@ -98,7 +80,7 @@ class Scene {
       this.#measureSolids(run.drawing);
       [...run.drawing.obstacles, ...run.drawing.enclosures].forEach((shape) => this.#include(...boxOf(shape)));
       for (const shape of run.drawing.shapes) {
-        for (let i = 0; i < calmFrames(run.drawing); i++) this.#include(...boxOf(shapeAt(shape, i, i, 0)));
+        for (let i = 0; i < run.drawing.calm; i++) this.#include(...boxOf(shapeAt(shape, i, i, 0)));
       }
     }
     for (let k = 0; k < 3; k++) if (!Number.isFinite(this.low[k])) this.low[k] = this.high[k] = 0;
@@ -124,10 +106,10 @@ class Scene {
   }
 
   /** Includes the corners of surfaces in some of the frames. */
-  #measureSolids({ t, solids, lines }) {
-    const frames = calmFrames({ t, lines }), step = Math.max(1, Math.floor(frames / 20));
+  #measureSolids({ calm, solids }) {
+    const step = Math.max(1, Math.floor(calm / 20));
     for (const { points, pose } of solids) {
-      for (let frame = 0; frame < frames; frame += step) {
+      for (let frame = 0; frame < calm; frame += step) {
         const now = poseAt(pose, frame, frame, 0);
         for (let i = 0; now.every(Number.isFinite) && i < points.length; i += 3) {
           const corner = posed(now, points[i], points[i + 1], points[i + 2]);
@@ -202,7 +184,7 @@ class Scene {
     c.globalAlpha = strength;
     if (run.drawing.solids.length) this.#robots(c, run.drawing, i, next, part);
     else {
-      for (const point of run.ground ??= groundOf(run.drawing.lines, this.extent)) this.#stand(c, point);
+      for (const point of run.drawing.ground) this.#stand(c, point);
       for (const line of run.drawing.lines) this.#part(c, line, i, next, part);
     }
     for (const shape of run.drawing.shapes) drawShape(c, shapeAt(shape, i, next, part), this.at, this.scale, "--quiet");
@@ -366,29 +348,6 @@ class Scene {
     this.look.elevation = Math.min(Math.max(this.look.elevation + elevation, -Math.PI / 2), Math.PI / 2);
     this.draw(this.time);
   }
-}
-
-/** The points of polylines that never move; none if nothing does, since a machine at rest shows no supports. */
-function groundOf(lines, extent) {
-  const still = [];
-  let all = 0;
-  for (const { x, shape: [frames, count, d] } of lines) {
-    for (let k = 0; k < count && count > 1; k++) {
-      all++;
-      const travel = Array.from({ length: d }, (_, axis) => {
-        let [low, high] = [Infinity, -Infinity];
-        for (let i = 0; i < frames; i++) {
-          const value = x[(i * count + k) * d + axis];
-          low = Math.min(low, value);
-          high = Math.max(high, value);
-        }
-        return high - low;
-      });
-      const point = Array.from(x.subarray(k * d, k * d + d));
-      if (Math.max(...travel) <= 1e-5 * extent && frames > 1) still.push(point);
-    }
-  }
-  return still.length < all ? still : [];
 }
 
 /** The least of 1, 2, 5 times a power of ten that is at least x. */
