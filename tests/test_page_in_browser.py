@@ -1,5 +1,6 @@
 """The page in a real browser: it opens, plays, zooms, and makes no requests."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -334,6 +335,16 @@ def test_a_folder_without_rows_opens_in_the_browser(browser: Any, tmp_path: Path
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
         assert "the run has no rows" in page.locator("#top").inner_text()
+
+
+def test_a_run_that_goes_on_is_not_called_bad(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    summary = json.loads((runs["robots"] / "summary.json").read_text())
+    save(load_run(runs["robots"]), tmp_path / "run")
+    (tmp_path / "run/summary.json").write_text(json.dumps(summary | {"status": "running"}))
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        assert "the run has not ended, or was killed" in found.page.locator("#top").inner_text()
+        assert found.page.locator(".badge").inner_text() == "not ended"
+        assert found.page.locator(".badge.bad").count() == 0
 
 
 def test_a_run_that_ends_at_its_first_row_has_a_short_time_axis(browser: Any, tmp_path: Path) -> None:

@@ -151,9 +151,12 @@ def test_the_change_of_a_negative_metric_has_the_sign_of_the_change(
 ) -> None:
     """The drift of an error that decays is negative."""
     sets = ("tune.objective.minimise=drift", "tune.trials=6", "tune.overshoot=none")
+    sets += ("tune.constraints={input_max.F: 14, max_violation: 10}",)
     with pytest.raises(SystemExit, match="0"):
         main(["tune", str(config), "--out", str(tmp_path / "found"), *(f"--set={each}" for each in sets)])
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("drift"))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith("max_violation")] == ["unchanged"]  # at the start
+    line = next(line for line in lines if line.startswith("drift"))
     _, _, before, after, change, _ = line.split()
     assert float(after) < float(before) < 0.0
     assert float(change) == pytest.approx(-100.0 * (float(after) / float(before) - 1.0), rel=0.02) and change[0] == "-"

@@ -60,7 +60,7 @@ def test_without_a_feasible_trial_the_nearest_miss_is_printed(config: Path, caps
     miss = summary["nearest_miss"]
     assert miss["excess"]["input_max.F"] == least > 0.0
     assert "no trial is feasible" in out
-    assert f"nearest miss: trial {miss['trial']}: input_max.F " in out and " is above 5" in out
+    assert f"nearest miss: trial {miss['trial']}: input_max.F " in out and " N is above 5 N, at" in out
     assert summary["best"] is None and not (config.parent / "study/best.yaml").exists()
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from servoctl.study.trials import Trial
 
 BEST = 5  # number of runs in the printed table
+ROUNDING = 1e-6  # [%] a metric of the best trial that differs by less is called unchanged
 
 Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Number of CPU cores to use.")]
 ClusterAddress = Annotated[
@@ -339,8 +340,9 @@ def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -
     side = "at least" if greatest_is_best(name) else "at most"
     change = ""
     if before and isfinite(before + after):  # a drift may be negative
-        times = before > 0.0 and after / before >= 10.0
-        change = f"{after / before:.3g} times" if times else f"{100 * (after - before) / abs(before):+.3g} %"
+        times, percent = before > 0.0 and after / before >= 10.0, 100 * (after - before) / abs(before)
+        same = "unchanged" if abs(percent) < ROUNDING else f"{percent:+.3g} %"
+        change = f"{after / before:.3g} times" if times else same
     unit = tuning.unit(name)
     if name == RESERVES["share"]:  # of the gains that are stable
         unit, bound, before, after = "%", *(None if x is None else 100.0 * x for x in (bound, before)), 100.0 * after

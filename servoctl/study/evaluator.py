@@ -16,7 +16,7 @@ from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import UNSTABLE, Reserve, reserve
 from servoctl.run_folder.metrics import greatest_is_best
 from servoctl.study.batch import run_all
-from servoctl.study.metrics import Row, excess_of
+from servoctl.study.metrics import Row, excess_of, metric_unit
 from servoctl.study.points import Point
 from servoctl.study.problem import SearchProblem
 from servoctl.study.series import at_every_step, run_at
@@ -109,7 +109,7 @@ class Evaluator:
         if not beyond:
             return None
         name = max(beyond, key=beyond.__getitem__)
-        return Evaluation(PRUNED, _beyond(name, known[name], bounds[name]), excess=excess, runs=1)
+        return Evaluation(PRUNED, self._beyond(name, known[name], bounds[name]), excess=excess, runs=1)
 
     def _in_full(self, trial: Point, rows: Sequence[Row]) -> Evaluation:
         problem, count = self._problem, len(rows)
@@ -130,7 +130,14 @@ class Evaluator:
         if not broken:
             return Evaluation(DONE, None, values, counted, excess, count)
         name = max(broken, key=excess.__getitem__)
-        return Evaluation(INFEASIBLE, _beyond(name, worst[name], bounds[name]), values, counted, excess, count)
+        return Evaluation(INFEASIBLE, self._beyond(name, worst[name], bounds[name]), values, counted, excess, count)
+
+    def _beyond(self, name: str, value: float, bound: float) -> str:
+        """Why a trial is infeasible, with the unit of the metric."""
+        unit = f" {known}" if (known := metric_unit(self._problem.run, name)) else ""
+        unstable = name == "gain_margin" and value <= UNSTABLE
+        why = ": the loop is unstable at the start (tune.gain_margin: none, if it is meant to be)" if unstable else ""
+        return f"{name} {value:.4g}{unit} is {'below' if greatest_is_best(name) else 'above'} {bound:g}{unit}{why}"
 
     def _combined(self, rows: Sequence[Row], over: str) -> dict[str, float]:
         """The metrics that the runs of all plants have: their worst, or their mean."""
@@ -179,12 +186,6 @@ class Evaluator:
                 self._known.clear()
             self._known[key] = reserve(run_at(self._first, point, strict=False))
         return self._known[key]
-
-
-def _beyond(name: str, value: float, bound: float) -> str:
-    unstable = name == "gain_margin" and value <= UNSTABLE
-    why = ": the loop is unstable at the start (tune.gain_margin: none, if it is meant to be)" if unstable else ""
-    return f"{name} {value:.4g} is {'below' if greatest_is_best(name) else 'above'} {bound:g}{why}"
 
 
 def _reason(row: Row) -> str:

@@ -152,6 +152,7 @@ def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> No
     result = ended(tmp_path / "run", {WISH: (0, 15.0), WISH + 30: (1, 5.0), WISH + 60: (0, 99.0)})
     assert result.exit_code == 0
     said = [str(event) for event in result.events if event.kind is EventKind.GAIN]
+    assert EventKind.GAIN.reaction.name == "NOTE"  # the operator's own change is no warning
     assert said == [
         f"{ALPHA}: gain changed by the operator (8 -> 15 within 0.2 s)",
         f"{BETA}: gain changed by the operator (8 -> 5 within 0.2 s)",

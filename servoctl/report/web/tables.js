@@ -23,7 +23,8 @@ function fillHead(root, { runs, servoctl }) {
 }
 
 function headOf(run, r, count) {
-  const { summary } = run, good = ["done", "completed"].includes(summary.status);
+  const { summary } = run, goes = summary.status === "running"; // it goes on, or was killed, as a note says
+  const kind = goes ? "" : ["done", "completed"].includes(summary.status) ? "good" : "bad";
   const facts = [];
   if (run.columns.t?.length) facts.push(`${shown(run.columns.t[run.columns.t.length - 1] - run.columns.t[0])} s`);
   facts.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} ${run.rows === 1 ? "row" : "rows"}`);
@@ -38,7 +39,7 @@ function headOf(run, r, count) {
   if (run.bucket > 1) {
     notes.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows are too many to draw: of every ${run.bucket} rows, the smallest and the largest value are drawn, at the times of the first and the last row`);
   }
-  return `<div class="run">${swatch}<span class="badge ${good ? "good" : "bad"}">${escaped(summary.status ?? "status unknown")}</span>
+  return `<div class="run">${swatch}<span class="badge ${kind}">${goes ? "not ended" : escaped(summary.status ?? "status unknown")}</span>
     <span class="quiet">${escaped(facts.join(" · "))}</span>
     ${[...said].map((text) => `<p class="bad">${escaped(text)}</p>`).join("")}
     ${notes.map((note) => `<p class="note">${escaped(note)}</p>`).join("")}</div>`;
