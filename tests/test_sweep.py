@@ -330,6 +330,14 @@ def test_the_star_is_on_the_best_run_within_the_bounds_and_rings_are_on_those_le
     assert draw(beyond, "rms_violation").axes[0].get_title("right") == "star: best run; all are beyond a bound of tune"
 
 
+def test_runs_that_rounding_alone_tells_apart_have_no_star() -> None:
+    """A run that begins on its task stays there whatever its gains."""
+    run = sc.load("two_mass_spring", ["run.duration=0.1"], engine="vm")
+    varies = read_varies([f"{ALPHA}=2:6:3"], run)
+    (axes,) = draw(sweep(run, varies, points_of(varies, "grid", 0, 0), "grid", 0, 1), "rms_violation").axes
+    assert "star" not in axes.get_title("right") and "*" not in [line.get_marker() for line in axes.lines]
+
+
 def test_a_run_without_a_value_is_a_square() -> None:
     """A settling time, of a run that never settles: it was missing in picture and table, without a word."""
     for varied in ([f"{ALPHA}=2:6:3"], [f"{ALPHA}=2:6:3", f"{X2}=0.9:1.1:2"], [f"{ALPHA}=2:6:9", f"{X2}=0.9:1.1:9"]):

@@ -11,7 +11,7 @@ from servoctl.assembly.diagnosis import of_task
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.decomposition import decompose
 from servoctl.errors import ExpressionError, TaskError
-from servoctl.expression import foreign_word, parse
+from servoctl.expression import foreign_word, parse, per_second
 from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.law import AttachedLaw
@@ -240,7 +240,7 @@ def start_warnings(loop: Loop, start: State, found: TaskMap | None) -> list[Find
     if law is None:
         return findings
     findings += [] if found is None else _reach_warnings(system, law, start, found)
-    return findings + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
+    return findings + _rate_alone(law) + _without_feedback(law, at, system.model) + _standstill(loop, start, at)
 
 
 def _of_tasks(model: Model, at: Consistency) -> list[Finding]:
@@ -293,11 +293,11 @@ def _small_passive(model: Model, at: Consistency) -> list[Finding]:
     ]
 
 
-def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list[Finding]:
+def _without_feedback(law: AttachedConstraintFollowing, at: Consistency, model: Model) -> list[Finding]:
     passive = len(at.rows) - len(law.rows)
     gains = law.correction.damping, law.correction.stiffness
     values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], *gains, strict=True)
-    worst: dict[tuple[str, str], float] = {}
+    worst: dict[tuple[str, str], tuple[float, str]] = {}  # task and kind of error -> largest error, its row
     for row, violation, rate, damping, stiffness in values:
         if abs(violation) > CLOSED and not stiffness:
             key, off = (row.group, "off in velocity" if row.kind == "nonholonomic" else "off"), violation
@@ -305,11 +305,16 @@ def _without_feedback(law: AttachedConstraintFollowing, at: Consistency) -> list
             key, off = (row.group, "off in rate"), rate
         else:
             continue
-        worst[key] = max(off, worst.get(key, 0.0), key=abs)
-    return [
-        Finding(f"task.{group}", f"starts {off:.4g} {how}, and no correction reduces it (law.correction)")
-        for (group, how), off in worst.items()
-    ]
+        worst[key] = max((off, row.name), worst.get(key, (0.0, "")), key=lambda error: abs(error[0]))
+    units = model.row_units[1] if worst else {}
+    findings = []
+    for (group, how), (off, name) in worst.items():
+        unit = units.get(name, "")
+        amount = f"{off:.4g} {per_second(unit) if how == 'off in rate' else unit}".rstrip()
+        findings.append(
+            Finding(f"task.{group}", f"starts {amount} {how}, and no correction reduces it (law.correction)")
+        )
+    return findings
 
 
 def _standstill(loop: Loop, start: State, at: Consistency) -> list[Finding]:

@@ -1,8 +1,8 @@
 """The folder of a sweep: the config, the table of all runs, the picture, the summary.
 
-In the picture a star marks the best run, rings mark runs that were left out in its search, because they are beyond a
-bound of `tune`, crosses mark runs that failed or were refused, squares those that have no value, such as a settling
-time of a run that never settles; a line marks the stability limit of the gains.
+In the picture a star marks the best run, unless rounding alone tells the runs apart. Rings mark runs that were left out
+in its search, because they are beyond a bound of `tune`, crosses mark runs that failed or were refused, squares those
+that have no value, such as a settling time of a run that never settles; a line marks the stability limit of the gains.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from servoctl.report.scales import scale_of
+from servoctl.report.scales import STILL, scale_of
 from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, log_scale, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.run_folder.metrics import axis_title
@@ -122,7 +122,9 @@ def _label(study: Study, name: str) -> str:
 
 def _mark_best(axes: "Axes", study: Study, metric: str, x: Array, y: Array) -> None:
     beyond, said = list(study.beyond), []
-    for best in (study.within or study.ranking(metric))[:1]:
+    known = study.numbers(metric)[study.done & ~study.lacks(metric)]
+    equal = len(known) > 1 and bool(np.ptp(known) <= STILL * max(1.0, np.abs(known).max()))
+    for best in [] if equal else (study.within or study.ranking(metric))[:1]:
         axes.plot(x[best], y[best], "*", color=PALETTE[4], markersize=13)
         rings = "rings: left out, beyond a bound of tune" if study.within else "all are beyond a bound of tune"
         said = ["star: best run", *([rings] if beyond else [])]
