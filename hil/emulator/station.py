@@ -70,7 +70,6 @@ class Station:
         self.receive = receive
         self.queue: deque[Frame] = deque()  # frames that wait to be sent, the next one first
         self.rank = 0  # priority of that frame
-        self.handed_over = 0  # [ns] when the host handed over the last frame that was sent
         self.tec = 0  # transmit error count
         self.rec = 0  # receive error count
         self.ready = 0  # [ns] when it may send again: an error passive station waits after each frame
@@ -103,6 +102,6 @@ class Station:
 
     def shift(self) -> None:
         """Removes the frame that was sent from the queue."""
-        self.handed_over = self.queue.popleft().time
+        self.queue.popleft()
         if self.queue:
             self.rank = priority(self.queue[0])

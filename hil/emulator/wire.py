@@ -307,7 +307,6 @@ class EmulatedBus(Bus):
             raise BusError(f"bus {self.name}: closed")
         if frame.fd and not self._wire.rates.fd:
             raise ValueError(f"{frame}: an FD frame, but bus {self.name} is classic")
-        frame = frame.at(self._world.now)
         if not (self.station.send(frame) or (self._has_room() and self.station.send(frame))):
             self._refused += 1
             off = self.station.link is Link.OFF

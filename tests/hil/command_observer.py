@@ -9,6 +9,7 @@ or emulated drives, so that an error in theirs shows.
 
 import struct
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -331,11 +332,25 @@ class CommandObserver:
         def readers(number: int) -> list[CommandReader]:
             return [reader for reader in self._readers if reader.bus == wire.name and reader.takes(number)]
 
-        def tap(frame: Frame, sender: Station) -> None:
-            if sender.host and not frame.remote:
-                for reader in readers(key(frame)):
-                    reader.see(frame, sender.handed_over)
+        host = next(station for station in wire.stations if station.host)
+        send, handed_over = host.send, deque([0] * len(host.queue))  # [ns] when the host did, for what is in its queue
 
+        def timed(frame: Frame) -> bool:
+            taken = send(frame)
+            if taken:
+                handed_over.append(wire.world.now)
+            return taken
+
+        def tap(frame: Frame, sender: Station) -> None:
+            if not sender.host:
+                return
+            while len(handed_over) > len(host.queue) + 1:  # its queue was cleared meanwhile
+                handed_over.popleft()
+            when = handed_over.popleft()
+            for reader in [] if frame.remote else readers(key(frame)):
+                reader.see(frame, when)
+
+        host.send = timed  # type: ignore[method-assign]
         wire.taps.append(tap)
 
     def report(self) -> list[Violation]:
