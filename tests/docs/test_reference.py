@@ -9,14 +9,19 @@ from typing import Any, Literal
 import pytest
 
 import servoctl
+import servoctl as sc
 from hil.drives.options import expected_of
 from hil.emulator.fault_script import TIMES
 from hil.emulator.faults import KINDS, TARGETS
 from hil.protocols.registry import BUILT_IN
 from servoctl.config.problems import json_schema
+from servoctl.run_folder.files import FILES
 from servoctl.run_folder.metrics import METRICS
+from servoctl.run_folder.trajectory import ALWAYS, SOMETIMES
 from tests.docs.pages import DOCS, blocks, config_types, python_reference
+from tests.report_runs import caught
 
+SHORT = ("run.duration=0.05", "run.output_step=0.01")
 DOCUMENTS = ("config_examples.md", "python_examples.md")
 
 
@@ -177,3 +182,21 @@ def test_every_public_name_is_in_one_group_of_the_python_reference(python: str) 
     assert set(names) == {*servoctl.__all__, *python_reference.SERIAL} - {"__version__"}
     assert python_reference.examples().keys() <= {*python_reference.GROUPS, *names}
     assert "    duration: float,\n" in python  # types stand in signatures
+
+
+def test_every_file_column_and_figure_of_a_run_is_on_its_page(tmp_path: Path) -> None:
+    said = set(re.findall(r"`([a-z_]+)[^`]*`", page := (DOCS / "pages/files.md").read_text()))
+    model = ("run.period=0.001", "estimation={kind: model, disturbance: 60}")
+    runs = [sc.load("arm_obstacle", [*SHORT, *each], engine="vm").simulate() for each in ((), model)]
+    runs.append(
+        sc.load("coordinated_robots", [*SHORT, "run.period=0.001", "law.observer=auto"], engine="vm").simulate()
+    )
+    runs.append(sc.load_run(caught(tmp_path)))
+    names = {name.partition(".")[0] for run in runs for name in (*run.columns, *run.summary())}
+    assert names - said == set()
+    assert {*ALWAYS, *SOMETIMES} - said == set()
+    parts = {name.partition(".")[2].partition(".")[0] for name in runs[1].columns if name.startswith("estimate.")}
+    assert all(f"`estimate.{part}." in page for part in parts) and len(parts) == 5
+    entry = runs[-1].summary()["tasks"]["level"]
+    assert set(entry) - said == set()
+    assert all(f"`{file}`" in page for file in FILES)
