@@ -48,11 +48,9 @@ SHARED: dict[str, int] = {
 """Constants in C: name -> value."""
 
 DTYPES = {"double": float, "long long": np.int64, "int": np.int32}
-BLOCKS = {"double": ("doubles", "numbers", "kept_numbers"), "long long": ("integers", "times", "kept_times")}
-"""Kind -> members of the struct: length of the block of the state, the block, and the block before the tick."""
 
 _STRUCT = re.compile(r"typedef struct \{(.*?)^\} (\w+);", re.DOTALL | re.MULTILINE)
-_ARRAYS = re.compile(r"^ *(double|long long|int) ([*\w, ]+); */\* \[(kept )?([^]]+)\]", re.MULTILINE)
+_ARRAYS = re.compile(r"^ *(double|long long|int) ([*\w, ]+); */\* \[([^]]+)\]", re.MULTILINE)
 
 
 class ArrayMember(NamedTuple):
@@ -61,7 +59,6 @@ class ArrayMember(NamedTuple):
     name: str
     kind: str  # of its numbers, in C
     size: str  # name of its size
-    kept: bool  # whether it stays as it is until a tick is complete
 
 
 @lru_cache
@@ -69,8 +66,8 @@ def arrays_of(struct: str) -> list[ArrayMember]:
     """The arrays of a struct, as the header declares them."""
     (body,) = [body for body, name in _STRUCT.findall(text(*HEADERS)) if name == struct]
     return [
-        ArrayMember(name.strip(" *"), kind, size, bool(kept))
-        for kind, names, kept, size in _ARRAYS.findall(body)
+        ArrayMember(name.strip(" *"), kind, size)
+        for kind, names, size in _ARRAYS.findall(body)
         for name in names.split(",")
     ]
 

@@ -1,6 +1,6 @@
 """Structs of C with the arrays that Python shares, and the calls that C makes back to Python."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,19 @@ class Calls:
         return self.ffi.callback("tick_function", lambda *_: self._evaluate(call))
 
     def _evaluate(self, call: BoundCall) -> None:
+        if not self.attempt(call.evaluate):
+            for array in call.results:
+                array.fill(np.nan)
+
+    def attempt(self, action: Callable[[], object]) -> bool:
+        """Does something within C; returns whether it raised nothing."""
         try:
-            call.evaluate()
+            action()
         except BaseException as error:  # Ctrl-C and SystemExit too
             self._failure = self._failure or error
             self.failed[0] = True
-            for array in call.results:
-                array.fill(np.nan)
+            return False
+        return True
 
     def raise_failure(self) -> None:
         """Raises the first exception of a call since the last time, if there was one."""
@@ -57,17 +63,8 @@ class Struct:
         self.c: Any = self.ffi.new(f"{kind} *")  # the struct in C
         self.arrays: dict[str, Array] = {}  # name -> array of the struct
         self._kept: list[Any] = []
-        # kind of numbers -> the block of the arrays that are kept until a tick is complete
-        self.kept_blocks = {kind: self._make_arrays(kind, sizes, kept) for kept in (False, True) for kind in DTYPES}
-
-    def _make_arrays(self, kind: str, sizes: Mapping[str, int], kept: bool) -> Array:
-        """Makes the arrays with numbers of this kind, of which some are kept, in one block of zeros."""
-        members = [each for each in arrays_of(self.kind) if (each.kind, each.kept) == (kind, kept)]
-        ends = np.cumsum([0, *(sizes[each.size] for each in members)]).tolist()
-        block: Array = np.zeros(ends[-1], dtype=DTYPES[kind])
-        for member, first, last in zip(members, ends, ends[1:], strict=False):
-            self.share(member.name, block[first:last])
-        return block
+        for member in arrays_of(kind):
+            self.share(member.name, np.zeros(sizes[member.size], dtype=DTYPES[member.kind]))
 
     def share(self, name: str, array: Array) -> None:
         """Takes an array for one of the struct's, which is kept alive until another takes its place."""

@@ -16,7 +16,7 @@ import numpy as np
 from hil.frame import Frame
 from hil.loop.realtime import SIGNALS, SUSPEND
 from hil.recorder.files import as_entry, encode
-from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_columns, unpacked
+from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_columns
 from hil.recorder.process import RecorderSettings, failed
 from servoctl.errors import RunFolderError, WriteError
 from servoctl.run_folder import load_run, say_end
@@ -111,10 +111,6 @@ class Recorder:
     ) -> None:
         size = frame.length if frame.remote else len(frame.data)
         self._put(self._frames, FRAME.pack(time, frame.id, bus, sent | frame.flags, size, frame.data))
-
-    def frame_records(self, records: memoryview) -> None:
-        """Records frames that the tick in C has written as `FRAME`."""
-        self._put(self._frames, records)
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
         """Records an event. It takes about 10 us, so it is for rare events.
@@ -225,9 +221,6 @@ class InMemory:
 
     def frame(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
         self.frames.append((bus, sent, frame, time))
-
-    def frame_records(self, records: memoryview) -> None:
-        self.frames.extend(unpacked(*each) for each in FRAME.iter_unpack(records))
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
         self.events.append((kind, text, time))

@@ -143,15 +143,19 @@ class Dispatch:
 
     def deliver(self, bus: str, frame: Frame) -> None:
         """Gives a received frame to its nodes."""
+        for node in self.nodes_of(bus, frame):
+            node.accept(frame)
+
+    def nodes_of(self, bus: str, frame: Frame) -> Sequence[Node]:
+        """The nodes that take a received frame."""
         line = self._lines[bus]
         nodes = line.routes.get(frame.id)
         if nodes is None and line.families and frame.extended:
             nodes = [node for (mask, value), node in line.families if frame.id & mask == value]
         if not nodes:
             self.unknown += 1
-        else:
-            for node in nodes:
-                node.accept(frame)
+            return ()
+        return nodes
 
     def drain(self) -> None:
         """Receives every frame that has arrived."""

@@ -1,7 +1,7 @@
 """The tables and the state of the tick in C, as one object in memory that Python and C share."""
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.assembly.setup import RigSetup
 from hil.codecs.field import Field
-from hil.core.compiled import BLOCKS
+from hil.core.constants import NEVER
 from hil.core.controller import Controller
 from hil.core.structs import Struct
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
@@ -111,12 +111,15 @@ STATUSES = 64  # statuses that fit into the mask of those that Python handles
 class CompiledTick(Struct):
     """A `tick` of `c/tick.h` with its arrays.
 
+    Args:
+        asks: Whether nodes are asked for samples; if not, none is awaited.
+
     Attributes:
         wires: What the frames of each node mean; empty: it is not known, and the nodes read and write them.
         why: Why it is not known; empty if it is.
     """
 
-    def __init__(self, setup: RigSetup, controller: Controller) -> None:
+    def __init__(self, setup: RigSetup, controller: Controller, asks: bool) -> None:
         self.drives, self.sensing = setup.drives, setup.sensing  # drives in the order of the actuators
         self.nodes = nodes = setup.nodes  # drives, then encoder nodes
         n, m, channels = len(controller.tick.q), len(setup.drives), len(nodes)
@@ -125,16 +128,11 @@ class CompiledTick(Struct):
         self.wires, self.why = wires_of(nodes)
         self.tick: Any = self.c  # the struct in C
         self.tick.n, self.tick.m, self.tick.channels = n, m, channels
-        for kind, (count, whole, kept) in BLOCKS.items():
-            block = self.kept_blocks[kind]
-            setattr(self.tick, count, len(block))
-            setattr(self.tick, whole, self.pointer(kind, block))
-            setattr(self.tick, kept, self.pointer(kind, np.zeros_like(block)))
         buses = {name: number for number, name in enumerate(setup.settings.buses)}
         self.tick.failed = self.calls.failed
         self._share(self.sensing)
         self._law(controller, setup.loop.system.acting.stops_on)
-        self._channels(buses)
+        self._channels(buses, asks)
         self._tables(buses)
         self.connect(self.tick.law, controller.tick.call)
         x, gauges = self.arrays, self.arrays["gauges"].reshape(len(GAUGES), -1)
@@ -159,11 +157,11 @@ class CompiledTick(Struct):
         stops = {code for code in range(STATUSES) if code in stops_on or code >= Status.NOT_POSITIVE.code}
         tick.stops = sum(1 << code for code in stops)
 
-    def _channels(self, buses: Mapping[str, int]) -> None:
+    def _channels(self, buses: Mapping[str, int], asks: bool) -> None:
         self.tick.channel = self.array("tick_channel", len(self.nodes))
         for i, node in enumerate(self.nodes):
             place = self.tick.channel[i]
-            place.bus, place.awaited = buses[node.settings.bus], node.feedback is not Feedback.CYCLIC
+            place.bus, place.awaited = buses[node.settings.bus], asks and node.feedback is not Feedback.CYCLIC
             place.synced = node.feedback is Feedback.SYNC
 
     def _tables(self, buses: Mapping[str, int]) -> None:
@@ -171,6 +169,7 @@ class CompiledTick(Struct):
         tick.encoding = self.array("tick_encoding", len(self.drives))
         messages = [(i, message) for i, wire in enumerate(self.wires) for message in wire.messages]
         tick.message, tick.messages = self.array("tick_message", len(messages)), len(messages)
+        self._buses = list(buses)
         for k, (i, message) in enumerate(messages):
             settings = nodes[i].settings
             fill_message(tick.message[k], message, buses[settings.bus], i, settings.fd)
@@ -218,29 +217,45 @@ class CompiledTick(Struct):
             commands.append((drive.settings.bus, wire.command.frame, reader))
         return commands
 
-    def load(self) -> None:
-        """Takes what the nodes know: their last samples, where they are in the ranges of their frames, their gauges."""
-        x, drives, nodes = self.arrays, self.drives, self.nodes
-        for name, values in zip(SAMPLE, zip(*[node.sample or NO_SAMPLE for node in nodes], strict=True), strict=True):
-            x[name][:] = values
-        for i, node in enumerate(nodes):
-            if node.unwrapping is not None:
-                x["wrapped"][i], x["added"][i] = node.unwrapping.last, node.unwrapping.added
-        x["gauges"].reshape(len(GAUGES), -1)[:, : len(drives)] = np.transpose([drive.gauges for drive in drives])
-        x["next_torque"][:] = [node.next_torque for node in nodes]
-        x["alive"][:] = [drive.alive for drive in drives]
-        for place, drive in zip(self.tick.channel[0 : len(drives)], drives, strict=True):
-            place.mutes = drive.enabled_by_command and drive.condition is not Condition.DISABLED
+    def load(self, number: int) -> None:
+        """Takes what a node knows: its last sample, where it is in the range of its frames, its gauges."""
+        tick, node = self.tick, self.nodes[number]
+        sample = node.sample or NO_SAMPLE
+        tick.position[number], tick.velocity[number], tick.torque[number], tick.sample_time[number] = sample
+        tick.next_torque[number] = node.next_torque
+        if node.unwrapping is not None:
+            last, added = node.unwrapping.last, node.unwrapping.added
+            tick.wrapped[number], tick.added[number] = np.nan if last is None else last, added
+        if isinstance(node, Drive):
+            tick.alive[number] = node.alive
+            for place, value in enumerate(node.gauges):
+                tick.gauges[place * len(self.nodes) + number] = value
 
-    def store(self, deliver: Callable[[], None]) -> None:
-        """Gives the samples back to the nodes, which get the last frame of each message by `deliver`."""
-        x = {name: self.arrays[name].tolist() for name in (*SAMPLE, "wrapped", "added")}
-        for i, node in enumerate(self.nodes):
+    def show(self, number: int) -> None:
+        """Gives a node the last sample that C has taken of it, or that it has itself."""
+        tick, node = self.tick, self.nodes[number]
+        if (time := tick.sample_time[number]) != NEVER:
+            node.sample = Sample(tick.position[number], tick.velocity[number], tick.torque[number], time)
             if node.unwrapping is not None:
-                node.unwrapping.last, node.unwrapping.added = x["wrapped"][i], x["added"][i]
-        deliver()
-        for node, sample in zip(self.nodes, zip(*[x[name] for name in SAMPLE], strict=True), strict=True):
-            node.sample = Sample(*sample)
+                node.unwrapping.last, node.unwrapping.added = tick.wrapped[number], tick.added[number]
+
+    def forget_frames(self) -> None:
+        """The drivers know all that C has taken up to now."""
+        for message in self.tick.message[0 : self.tick.messages]:
+            message.order = 0
+
+    def last_frames(self) -> Iterator[tuple[str, Frame]]:
+        """Bus and last frame of each message that C has taken since `forget_frames`, in the order of their arrival."""
+        taken = [message for message in self.tick.message[0 : self.tick.messages] if message.order]
+        for message in sorted(taken, key=lambda each: int(each.order)):
+            data = bytes(self.ffi.buffer(message.data)[0 : message.length])
+            extended, fd = bool(message.flags & EXTENDED), bool(message.flags & FD)
+            yield self._buses[message.bus], Frame(message.id, data, extended, time=message.time, fd=fd)
+
+    def see_mutes(self) -> None:
+        """Takes which drives a command of torque may enable: `tick_mute` in `c/tick.c`."""
+        for place, drive in zip(self.tick.channel[0 : len(self.drives)], self.drives, strict=True):
+            place.mutes = drive.enabled_by_command and drive.condition is not Condition.DISABLED
 
     @property
     def trouble(self) -> str:

@@ -3,9 +3,9 @@
 Design: after `disable` or `stop` no torque is sent any more, whatever the caller asks for. This is latched here, below
 everything that decides.
 
-Where C can do it, it measures each tick and sends its torques (`hil.rig.ticks_in_c`): the nodes then do not see the
-frames. What is done to a drive itself (a handshake, a step of the ladder, off) is Python's: the rig takes the state
-back first.
+C measures each tick, and sends its torques where all drives work (`hil.rig.ticks_in_c`): the drivers then do not see
+their frames. What is done to a drive itself (a handshake, a step of the ladder, off) is Python's: the rig gives the
+frames back to the drivers first.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ import numpy as np
 
 from hil.assembly.emulation import Environment
 from hil.assembly.setup import RigSetup
-from hil.core.constants import NEVER
-from hil.drives.base import Condition, Feedback, Node, Steps
+from hil.drives.base import Condition, Node, Steps
 from hil.loop import SECOND, Clock, Reading, nanoseconds
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake, OtherMasterError
@@ -66,11 +65,6 @@ class CanRig(DriveRig):
         dispatch.commands = self.sends
         self.off = not self.sends
         self.switch_off = SwitchOff(dispatch, self.drives, self._period)
-        self._awaited = [
-            (node, node.settings.bus, node.feedback is Feedback.SYNC)
-            for node in self._nodes
-            if self._asks and node.feedback is not Feedback.CYCLIC
-        ]
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
         self._mutes = any(drive.enabled_by_command for drive in self.drives)
         self._truth, self.true = environment.truth, list[float]()
@@ -104,6 +98,7 @@ class CanRig(DriveRig):
             self.bring_up.start(self._nodes, deadline, self._watchdog_tests, self.start_problems)
         elif self._asks:
             self.bring_up.listen(self._nodes, deadline)
+        self.in_c.enter()
 
     def _listen_for_others(self) -> None:
         end, bus = self.clock.now() + nanoseconds(LISTENING), next(iter(self._dispatch.buses))
@@ -114,39 +109,25 @@ class CanRig(DriveRig):
             raise OtherMasterError("\n".join(f"{other}; this run has sent nothing to any drive" for other in others))
 
     def read(self, due: int) -> Reading:
-        in_c, dispatch, taken = self.in_c, self._dispatch, False
-        if in_c.begun is not None:  # on the sockets
-            if not in_c.finish(in_c.began + self.wait, self._missing):
-                self._sense(due)
+        in_c, dispatch = self.in_c, self._dispatch
+        if in_c.begun:
+            in_c.finish()
             return in_c.reading()
-        if in_c.sockets is not None:
-            in_c.store()  # C did not begin this tick
-        else:
-            taken = self.take_over()
-        began = in_c.began = self.clock.now()
+        self.take_over()
+        began = self.clock.now()
         if self._truth is not None:
             self.true = self._truth()
-        if taken:  # C gets each frame from Python
-            in_c.begin(due)
-            dispatch.taker = in_c.take
-        try:
+        in_c.begin(due, began)
+        if not in_c.receive(began + self.wait):
             if self._asks:
                 dispatch.synchronise()
-            dispatch.wait(began + self.wait, self._missing)
-        finally:
-            dispatch.taker = None
-        if in_c.loaded:
+            dispatch.wait(began + self.wait, in_c.missing)
             in_c.sense(self.clock.now())
-        else:
-            self._sense(due)
         return in_c.reading()
 
-    def take_over(self) -> bool:
-        """Whether C measures the next tick."""
-        if self.off or not self._in_loop:
-            self.in_c.store()
-            return False
-        return self.in_c.take_over(self._moves_freely)
+    def take_over(self) -> None:
+        """Lets C take the frames of the next tick, where it may."""
+        self.in_c.take_over(self._moves_freely, allowed=self._in_loop and not self.off)
 
     @property
     def _in_loop(self) -> bool:
@@ -155,30 +136,16 @@ class CanRig(DriveRig):
 
     def listen(self) -> Reading:
         """The state of the machine after the end of a run, when nothing is sent any more."""
-        began = self.in_c.began = self.clock.now()
-        self.in_c.torques[:] = self.in_c.carried[:] = 0.0
+        in_c, began = self.in_c, self.clock.now()
+        in_c.torques[:] = in_c.carried[:] = 0.0
         if self._truth is not None:
             self.true = self._truth()
         self._dispatch.drain()
-        self._sense(began)
-        return self.in_c.reading()
-
-    def _missing(self) -> str | None:
-        """Name of a bus on which a sample of this tick is still missing."""
-        if self.in_c.loaded:
-            return self.in_c.missing()
-        began, written = self.in_c.began, self.in_c.written
-        for node, name, synced in self._awaited:
-            sample = node.sample
-            if sample is None or sample.time < (began if synced else written):
-                return name
-        return None
-
-    def _sense(self, due: int) -> None:
-        """Computes the state of the machine from the samples that the nodes have."""
-        if not self._asks:
-            self.in_c.began = self.in_c.written = NEVER
-        self.in_c.sense_samples(self.clock.now(), due, self._moves_freely)
+        in_c.load()
+        in_c.begin(began, began)
+        in_c.take_over(False, allowed=False)
+        in_c.sense(self.clock.now())
+        return in_c.reading()
 
     @property
     def present(self) -> tuple[int, float]:
@@ -197,16 +164,17 @@ class CanRig(DriveRig):
         """Sends torques, shape (m,) [actuator units]; they are held until the next ones."""
         in_c = self.in_c
         in_c.torques[:] = command
-        if in_c.loaded:
+        if in_c.healthy:
             if self._in_loop and in_c.act(self.clock.now()):
                 return
-            in_c.store()
+            in_c.give_back()
         mute = self._drop_waiting()
         for number, drive in enumerate(self.drives):
             gets = not self.off and self.ladder.holds(number) and drive.settings.bus not in mute
             in_c.torques[number] = torque = command.item(number) if gets else 0.0
             in_c.carried[number] = drive.carried(torque) if gets else 0.0
-        in_c.written = self.clock.now()  # a reply to the first torque may come before the last one is sent
+        if self._asks:
+            in_c.written = self.clock.now()  # a reply to the first torque may come before the last one is sent
         if not self.off:
             send, enabled, asked = self._dispatch.send, Condition.ENABLED, set[str]()
             for drive, rung, torque in zip(self.drives, self.ladder.rungs, command.tolist(), strict=True):
@@ -253,7 +221,7 @@ class CanRig(DriveRig):
         return self._enabling is None or self._enabling.advance()
 
     def watch_unproved(self, numbers: Sequence[int]) -> None:
-        self.in_c.store()
+        self.in_c.give_back()
         if self._sensing.tracking is not None:
             self._sensing.tracking.begin(numbers)
 
@@ -269,7 +237,7 @@ class CanRig(DriveRig):
         oldest = monitor.bounds.stale_age / SECOND
         stale = [drive for drive, age in zip(self.drives, ages, strict=False) if age >= oldest]
         if stale:
-            self.in_c.store()
+            self.in_c.give_back()
         for drive in stale:
             drive.out_of_touch()
         monitor.rejections(self.clock.now())
@@ -282,7 +250,7 @@ class CanRig(DriveRig):
             monitor.buses(now, self._dispatch.healths())
 
     def disable(self) -> bool:
-        self.in_c.store()
+        self.in_c.give_back()
         self.off = True
         if self._enabling is not None:
             self.switch_off.attempt("", self._enabling.abandon)
@@ -292,9 +260,9 @@ class CanRig(DriveRig):
         """Switches every drive off and waits until all have confirmed, at most `OFF_TIME`.
 
         Every way out of the loop calls it. Drives that were not switched off before brake by themselves first, where
-        they can. It does nothing after `disable` has returned True.
+        they can. It sends nothing after `disable` has returned True.
         """
-        self.in_c.store()
+        self.in_c.leave()
         if not self.sends or (self.off and self.switch_off.confirmed):
             return
         if not self.off:

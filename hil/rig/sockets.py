@@ -8,7 +8,7 @@ Python, as always.
 
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS
 from hil.drives.base import Drive, Feedback
-from hil.frame import SENT, Frame
+from hil.frame import Frame
 from hil.loop import Clock, Tick, WallClock
 from hil.recorder.memory import FRAME, Ring, unpacked
 from hil.rig.logbook import Logbook
@@ -38,9 +38,6 @@ def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanB
 
 NEVER = 1 << 62
 
-BETWEEN, READ, AFTER_READ = 0, 1, 2
-"""Where a stretch ends: between two ticks, in a tick that was given back while it read, or before Python decides."""
-
 
 class SocketTicks:
     """The buses as a `tick_sockets` of `c/sockets.h`, and ticks on them as a `tick_stretch`.
@@ -51,6 +48,8 @@ class SocketTicks:
         rings: Rings of rows and of frames.
         wait: Longest time after the beginning of a tick to wait for samples [ns].
         duration: Time of the task [s].
+        asks: Whether nodes are asked for samples.
+        pass_on: Takes each frame that C does not take, with the name of its bus, before the next one is read.
     """
 
     def __init__(
@@ -62,31 +61,32 @@ class SocketTicks:
         rings: Sequence[Ring],
         wait: int,
         duration: float,
+        asks: bool,
+        pass_on: Callable[[str, Frame], None],
     ) -> None:
         self.buses, self.names = list(buses.values()), list(buses)  # in the order of their numbers
-        self._machine, self._log = machine, log
-        ffi, messages = machine.ffi, max(1, machine.tick.messages)
+        self._machine, self._log, self._take = machine, log, pass_on
+        ffi = machine.ffi
         pairs = zip(machine.drives, machine.wires, strict=False)
         drives = [(drive, wire, wire.command) for drive, wire in pairs if wire.command]
         self._struct = ffi.new("tick_sockets *")
         self._kept: dict[str, Any] = {
             "bus": ffi.new("tick_bus[]", len(buses)),
             "frames": ffi.new("tick_frame[]", ROOM),
-            "number": ffi.new("int[]", ROOM),
             "command": ffi.new("tick_frame[]", len(drives)),
-            "last": ffi.new("tick_frame[]", messages),
-            "order": ffi.new("long long[]", messages),
+            "pass_on": ffi.callback("void(int)", self._pass_on),
         }
         for name, array in self._kept.items():
             setattr(self._struct, name, array)
         self._struct.buses, self._struct.room, self._struct.commands = len(buses), ROOM, len(drives)
         self._struct.origin = clock.origin
         for node in machine.nodes:
-            if node.feedback is Feedback.SYNC:
+            if asks and node.feedback is Feedback.SYNC:
                 self._kept["bus"][self.names.index(node.settings.bus)].synced = 1
         for place, (drive, _, encoding) in zip(self._kept["command"], drives, strict=True):
             self._write(place, encoding.frame, drive)
-        self._view, self._last = ffi.buffer(self._kept["frames"]), ffi.buffer(self._kept["last"])
+        self._view = ffi.buffer(self._kept["frames"])
+        self._has_buses = False
         self.struct: Any = ffi.new("tick_stretch *")  # the ticks in C
         self.struct.period, self.struct.wait = log.timing.nominal, wait
         self.struct.duration, self.struct.wake = duration, -1
@@ -98,7 +98,7 @@ class SocketTicks:
             place.size, place.capacity = ring.size, ring.capacity
         fed = [(drive, feed) for bus in buses for drive, wire, _ in drives for feed in wire.feeds or ()
                if drive.settings.bus == bus]  # fmt: skip
-        self._fed, self._ticks = [(drive, feed, feed in drive.polls) for drive, feed in fed], 0
+        self._fed = [(drive, feed, feed in drive.polls) for drive, feed in fed]
         self._feed = ffi.new("tick_feed[]", max(1, len(fed)))
         self.struct.feeds, self.struct.feed = len(fed), self._feed
         for place, (drive, feed) in zip(self._feed, fed, strict=False):
@@ -109,50 +109,47 @@ class SocketTicks:
         target.id, target.bus, target.flags = frame.id, self.names.index(drive.settings.bus), frame.flags
         target.length, target.data = len(frame.data), frame.data.ljust(64, b"\0")
 
-    def begin(self) -> None:
-        """C has the buses from now on."""
+    def take_buses(self) -> None:
+        """C receives from now on."""
+        if self._has_buses:
+            return
+        self._has_buses = True
         for i, bus in enumerate(self.buses):
             place = self._kept["bus"][i]
             place.socket, place.fd, place.earliest = bus.descriptor, bus.carries_fd, bus.earliest
-        for i in range(self._machine.tick.messages):
-            self._kept["order"][i] = 0
-        self._struct.turn = 0
+
+    def give_buses(self) -> None:
+        """Python receives from now on."""
+        if not self._has_buses:
+            return
+        self._has_buses = False
+        for i, bus in enumerate(self.buses):
+            place = self._kept["bus"][i]
+            bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
+            place.sent = place.received = place.invalid = 0
+
+    def take_feeds(self) -> None:
+        """C feeds watchdogs from now on."""
+        self.struct.fed = 0
         for feed, (drive, each, asks) in zip(self._feed, self._fed, strict=False):
             feed.every, feed.ticks = each.every, drive.fed + each.every - each.at
             if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
                 feed.every, feed.ticks = NEVER, 1
 
-    def end(self) -> None:
-        """Python has the buses again."""
-        for i, bus in enumerate(self.buses):
-            place = self._kept["bus"][i]
-            bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
-            place.sent = place.received = place.invalid = 0
+    def give_feeds(self) -> None:
+        """Python feeds watchdogs from now on."""
         for drive in {drive for drive, _, _ in self._fed}:
-            drive.fed += self._ticks
-        self._ticks = 0
+            drive.fed += self.struct.fed
 
-    @property
-    def records(self) -> memoryview:
-        """The frames of the last read or write as the recorder has them."""
-        view: memoryview = self._view[0 : FRAME.size * self._struct.count]
-        return view
+    def _pass_on(self, index: int) -> None:
+        bus, _, frame, _ = unpacked(*FRAME.unpack_from(self._view, FRAME.size * index))
+        self._machine.calls.attempt(lambda: self._take(self.names[bus], frame))
 
-    def received(self) -> Iterator[tuple[int, Frame]]:
-        """Number of the bus and frame, for each frame that the last read has received; error frames included."""
-        return self._frames(FRAME.iter_unpack(self.records))
-
-    def last_frames(self) -> Iterator[tuple[int, Frame]]:
-        """The last frame of each message since `begin`, in the order of their arrival."""
-        order = [(self._kept["order"][i], i) for i in range(self._machine.tick.messages) if self._kept["order"][i]]
-        return self._frames(FRAME.unpack_from(self._last, FRAME.size * i) for _, i in sorted(order))
-
-    @staticmethod
-    def _frames(values: Iterator[tuple[Any, ...]]) -> Iterator[tuple[int, Frame]]:
-        for each in values:
-            if not each[3] & SENT:
-                bus, _, frame, _ = unpacked(*each)
-                yield bus, frame
+    def unknown(self) -> int:
+        """Number of frames with an id of no node since the last call."""
+        number: int = self._struct.unknown
+        self._struct.unknown = 0
+        return number
 
     def failures(self) -> Iterator[tuple[int, BusError]]:
         """Number of a bus and its failure, for each bus that failed in the last read or write."""
@@ -177,11 +174,14 @@ class SocketTicks:
             os.close(there)
             os.close(here)
 
-    def run(self, decides: bool, stage: int, most: int, deadline: int, task_time: int, live: Array) -> int:
-        """Does ticks, at most so many; returns where they end.
+    def receive(self, deadline: int) -> None:
+        """Sends SYNC, receives samples until a moment [ns], and computes the state of the machine."""
+        self._machine.functions.stretch_read(self._machine.tick, self._struct, self.struct, deadline)
+
+    def run(self, stage: int, most: int, deadline: int, task_time: int, live: Array) -> bool:
+        """Does ticks, at most so many; returns whether they end between two, or else after the read of one.
 
         Args:
-            decides: Whether C decides the torques; if not, the first tick ends after its read.
             stage: Number of the stage.
             most: That number.
             deadline: Of the first one [ns].
@@ -190,17 +190,15 @@ class SocketTicks:
         """
         struct, machine = self.struct, self._machine
         self._log.struct.stage = stage
-        struct.decides, struct.deadline, struct.task_time = decides, deadline, task_time
+        struct.deadline, struct.task_time = deadline, task_time
         struct.lives, struct.live = len(live), machine.ffi.cast("double *", live.ctypes.data)
         end: int = machine.functions.stretch_run(machine.tick, self._struct, self._log.struct, struct, most)
-        self._ticks += struct.ticks
         self._log.written(struct.ticks)
-        return end
+        return not end
 
     def act(self) -> int:
         """Sends the torques of the present tick, and feeds watchdogs; not 0: a torque cannot be sent, and none was."""
         refused: int = self._machine.functions.stretch_act(self._machine.tick, self._struct, self.struct)
-        self._ticks += not refused
         return refused
 
     def last(self, number: int) -> Tick:

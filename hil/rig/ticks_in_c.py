@@ -1,18 +1,21 @@
 """The ticks of a run in C: what a rig, its stages and the tables in C say to each other.
 
-Design: C measures and acts, Python decides. While the drives work (`WORKING`), C receives the frames, judges the
-samples and computes the state of the machine; Python decides from this reading whose torques are sent, and C encodes,
-sends and records them. In ordinary ticks C decides too, several of them in one call as long as nothing asks for Python.
+Design: C measures, Python decides. In the loop C takes every frame first. A frame that its table describes it takes in
+place of the driver; while a drive does not work without a complaint, only samples that say nothing of its state. Any
+other frame goes to its driver before the next one is read, and what the driver knows then goes back to C. So in every
+stage samples are judged, and the state of the machine is computed, in C; Python decides from this reading whose torques
+are sent. While all drives work (`WORKING`), C encodes, sends and records them; in ordinary ticks C decides too, several
+of them in one call as long as nothing asks for Python.
 
-A verdict on a sample or on the motion is part of the reading, and Python decides that tick. Where C meets what it does
-not know (a rare frame, a torque that no frame carries), it leaves no trace of that half of the tick: the nodes get the
-frames, and Python does the same half. Its reaction is that of a run without C, in the same tick.
+A verdict on a sample or on the motion is part of the reading, and Python decides that tick, as it does a tick in which
+a driver has got a frame. A torque that no frame carries leaves no trace in C. The reaction is that of a run without C,
+in the same tick.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from hil.core.constants import UNKNOWN
+from hil.core.constants import NEVER, UNKNOWN
 from hil.drives.base import Condition, Drive, Node
 from hil.frame import Frame
 from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
@@ -20,12 +23,12 @@ from hil.recorder.memory import Ring
 from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick
-from hil.rig.sockets import AFTER_READ, BETWEEN, READ, SocketTicks, socket_buses
-from hil.safety.plan import WORKING, Phase
+from hil.rig.sockets import SocketTicks, socket_buses
+from hil.safety.plan import WORKING, Phase, Stage
 from hil.safety.stages import Stages
 from servoctl.types import Array
 
-PAUSE = 2  # ticks in Python after one that was given back: what is rare seldom comes alone
+PAUSE = 3  # ticks that Python decides from a frame on that its driver gets: what is rare seldom comes alone
 
 
 def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
@@ -44,29 +47,25 @@ class TicksInC:
     Args:
         machine: Tables and state in C.
         stages: Decides whether the law's torques are the command.
-        record: Records frames that C has received or sent.
     """
 
-    def __init__(
-        self, machine: CompiledTick, dispatch: Dispatch, stages: Stages, record: Callable[[memoryview], None]
-    ) -> None:
+    def __init__(self, machine: CompiledTick, dispatch: Dispatch, stages: Stages) -> None:
         self.machine = machine  # tables and state in C
         self.sockets: SocketTicks | None = None  # the buses in C; None: Python sends and receives
         self.count = 0  # number of ticks that C did
         self.given_back = Counter[str]()  # why C gave ticks back -> how often
-        self.loaded = False  # whether C has the state
         self.decided = False  # whether C has decided the present tick
-        self.begun: int | None = None  # where C has left a tick that it began on the sockets; None: it began none
-        self._dispatch, self._stages, self._record = dispatch, stages, record
+        self.begun = False  # whether C has begun the present tick, and left it after its read
+        self._dispatch, self._stages = dispatch, stages
         self._functions, self._tick, self._x = machine.functions, machine.tick, machine.arrays
         # torques of the last tick, and those in the frames that were sent last, shape (m,) [actuator units]
         self.torques, self.carried = stages.torques.struct.arrays["torques"], machine.arrays["carried"]
         machine.take_torques(stages.torques, stages.ladder)
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
-        self._last: dict[int, tuple[str, Frame]] = {}
-        self._received: list[tuple[int, str, Frame]] = []
-        self.written = -1
+        self._numbers = {node: number for number, node in enumerate(machine.nodes)}
+        self._asks = stages.plan.stage is not Stage.SHADOW
+        self.began = self.written = -1 if self._asks else NEVER
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0
 
@@ -83,7 +82,7 @@ class TicksInC:
         known = all(wire.feeds is not None for wire in machine.wires if wire.command)
         if known and buses and isinstance(clock, WallClock):
             duration = self._stages.plan.duration
-            self.sockets = SocketTicks(machine, buses, clock, log, rings, wait, duration)
+            self.sockets = SocketTicks(machine, buses, clock, log, rings, wait, duration, self._asks, self._pass_on)
 
     @property
     def began(self) -> int:
@@ -103,21 +102,36 @@ class TicksInC:
     def written(self, moment: int) -> None:
         self._x["written"][0] = moment
 
-    def take_over(self, free: bool) -> bool:
-        """Whether C measures the next tick; it gets the state, or gives it back.
+    @property
+    def healthy(self) -> bool:
+        """Whether every drive works without a complaint, and C takes the frames that say so again."""
+        return bool(self._tick.healthy)
 
-        `free`: whether torques alone move the machine.
+    def enter(self) -> None:
+        """C takes the frames from now on."""
+        self.load()
+        self._dispatch.taker = self.take
+
+    def leave(self) -> None:
+        """The drivers take the frames again."""
+        if self._dispatch.taker is not None:
+            self.give_back()
+            self._show()
+            self._dispatch.taker = None
+            self._free_buses()
+
+    def take_over(self, free: bool, allowed: bool) -> None:
+        """Begins a tick.
+
+        Args:
+            free: Whether torques alone move the machine.
+            allowed: Whether C may take the frames of drives that work, and send their torques.
         """
-        measures = bool(self.machine.wires) and self._stages.mode in WORKING and self._dispatch.healthy
-        if self.loaded and not measures:
-            self.store()
         self._tick.free = free
-        if measures and not self.loaded:
-            if self._pause:
-                self._pause -= 1
-            else:
-                self._load()
-        return self.loaded
+        if not (allowed and self.machine.wires and self._stages.mode in WORKING and self._dispatch.healthy):
+            self.give_back()
+        elif not (self.healthy or self._pause) and in_order(self.machine.drives, self.machine.nodes):
+            self._take_drives()
 
     def _renew(self) -> None:
         """Gives the present rules to C, if others hold now: a warning is judged only once."""
@@ -136,95 +150,104 @@ class TicksInC:
         stages.torques.take(source, stages.mode is not Phase.FULL)
         return True
 
-    def _load(self) -> None:
-        """Gives the state to C, if every node has sent a sample and every drive works without a complaint."""
+    def _take_drives(self) -> None:
+        """C takes the frames of drives that work from now on."""
         machine = self.machine
-        if not in_order(machine.drives, machine.nodes):
-            return
-        machine.load()
+        machine.see_mutes()
+        machine.forget_frames()
         self._encoded = machine.take_commands()
-        self._last.clear()
         if self.sockets is not None:
-            self.sockets.begin()
-        self.loaded = True
+            self.sockets.take_feeds()
+        self._tick.healthy = True
 
-    def store(self) -> None:
-        """Gives the state back to Python."""
-        if not self.loaded:
-            return
-        self.loaded = False
-        if self.sockets is not None:
-            self.sockets.end()
-            self._last = {i: (self._names[bus], frame) for i, (bus, frame) in enumerate(self.sockets.last_frames())}
-        self.machine.store(self._deliver_last)
+    def give_back(self) -> None:
+        """The drivers take the frames of drives that work again; they get the last one of each message."""
+        if self.healthy:
+            self._tick.healthy = False
+            if self.sockets is not None:
+                self.sockets.give_feeds()
+            for bus, frame in self.machine.last_frames():
+                self._dispatch.deliver(bus, frame)
+            self._show()
 
-    def _deliver_last(self) -> None:
-        for bus, frame in self._last.values():
-            self._dispatch.deliver(bus, frame)
+    def _show(self) -> None:
+        """Gives every node its last sample."""
+        for number in self._numbers.values():
+            self.machine.show(number)
 
     # Measure.
 
-    def begin(self, due: int) -> None:
-        """Begins a tick that gets each frame from Python; it was due at this time [ns]."""
+    def load(self) -> None:
+        """Takes what every node knows."""
+        for number in self._numbers.values():
+            self.machine.load(number)
+
+    def begin(self, due: int, began: int) -> None:
+        """Begins a tick that was due at a time [ns]."""
         self._x["due"][0] = due
-        self._functions.tick_begin(self._tick, self.began)
-        self._received.clear()
+        if self._asks:
+            self.began = began
+        self._tick.trouble = self.machine.ffi.NULL
 
     def take(self, bus: str, frame: Frame) -> None:
-        """Takes a frame in place of the nodes."""
-        if not self.loaded:
-            self._dispatch.deliver(bus, frame)
-            return
+        """Takes a received frame."""
         number = self._functions.tick_take(
             self._tick, self._bus_numbers[bus], frame.id, frame.flags, len(frame.data), frame.data, frame.time
         )
-        if number >= 0:
-            self._received.append((number, bus, frame))
-        elif number == UNKNOWN:
+        if number == UNKNOWN:
             self._dispatch.unknown += 1
+        elif number < 0:
+            self._pass_on(bus, frame)
+
+    def _pass_on(self, bus: str, frame: Frame) -> None:
+        """Gives a frame that C does not take to its driver, and takes what this knows then."""
+        if self.healthy:
+            self._count()
+            self._pause = PAUSE
+            self.give_back()
+        if frame.error:
+            assert self.sockets is not None
+            self.sockets.buses[self._bus_numbers[bus]].report_error(frame)
         else:
-            self._give_back()
-            self._dispatch.deliver(bus, frame)
+            for node in self._dispatch.nodes_of(bus, frame):
+                number = self._numbers[node]
+                self.machine.show(number)
+                node.accept(frame)
+                self.machine.load(number)
 
     def missing(self) -> str | None:
         """Name of a bus on which a sample of this tick is still missing."""
         bus = self._functions.tick_missing(self._tick)
         return None if bus < 0 else self._names[bus]
 
+    def receive(self, deadline: int) -> bool:
+        """C sends SYNC, receives samples until a moment [ns], and computes the state; False: Python must."""
+        sockets = self.sockets
+        if sockets is None or not self._dispatch.healthy:
+            self._free_buses()
+            return False
+        sockets.take_buses()
+        sockets.receive(deadline)
+        self._fail(sockets)
+        self.finish()
+        return True
+
+    def finish(self) -> None:
+        """Ends a read in C."""
+        self.begun = False
+        self._pause = max(0, self._pause - 1)
+        self.machine.raise_failure()
+
     def sense(self, now: int) -> None:
-        """Computes the state of the machine from the frames that C has taken."""
+        """Computes the state of the machine from the samples that have come."""
         self._functions.tick_sense(self._tick, now)
-        self.machine.raise_failure()
-        for message, bus, frame in self._received:
-            self._last.pop(message, None)  # so that the order is that of arrival
-            self._last[message] = (bus, frame)
-
-    def sense_samples(self, now: int, due: int, free: bool) -> None:
-        """Computes the state of the machine from the samples that the nodes have.
-
-        Args:
-            due: When the tick was due [ns].
-            free: Whether torques alone have moved the machine.
-        """
-        self._x["due"][0], self._tick.free = due, free
-        self.machine.load()
-        self._functions.tick_sense(self._tick, now)
-        self.machine.raise_failure()
+        self.finish()
 
     def mute(self) -> list[str]:
         """Buses on which no command may be sent, by what the nodes know: `tick_mute` in `hil/core/c/tick.c`."""
-        self.machine.load()
+        self.machine.see_mutes()
         buses = self._functions.tick_mute(self._tick)
         return [name for number, name in enumerate(self._names) if buses >> number & 1]
-
-    def _give_back(self) -> None:
-        """Undoes this tick in C, and gives its frames to the drivers."""
-        self._count()
-        self._functions.tick_undo(self._tick)
-        self._pause = PAUSE
-        self.store()
-        for _, bus, frame in self._received:
-            self._dispatch.deliver(bus, frame)
 
     def _count(self) -> None:
         if why := self.machine.trouble:  # else the stage ends
@@ -237,6 +260,8 @@ class TicksInC:
 
     def reading(self) -> Reading:
         """The state that was computed last."""
+        if not self.healthy:
+            self._show()
         x, c, m = self._x, self.machine.sensing.struct.c, len(self.machine.drives)
         measured = {name: numbers.tolist() for name, numbers in self.machine.measured.items()}
         return Reading(
@@ -249,7 +274,7 @@ class TicksInC:
     def decide(self, tick: Tick, now: int) -> Array | None:
         """Torques to send, shape (m,) [actuator units]; None: Python must decide, from the reading of this tick."""
         self.decided = False
-        if not self.loaded:
+        if not self.healthy:
             return None
         stages = self._stages
         asks = self._functions.tick_asks(self._tick)
@@ -299,48 +324,28 @@ class TicksInC:
             deadline: Deadline of the first one [ns].
             live: Values of the gains that may change.
         """
-        sockets, decides = self.sockets, self._source()
-        assert sockets is not None
+        sockets = self.sockets
+        if sockets is None or not self.healthy or not self._source():
+            return Ahead()
+        sockets.take_buses()
         stage, task_time = self._stages.mode.number, nanoseconds(self._stages.next_task_time)
-        end = sockets.run(decides, stage, most, deadline, task_time, live)
+        between = sockets.run(stage, most, deadline, task_time, live)
         ticks, last = sockets.struct.ticks, sockets.struct.last
-        self._dispatch.unknown += sockets.struct.unknown
         self.count += ticks
         self._fail(sockets)
-        if end == BETWEEN:
+        if between:
             return Ahead(ticks)
-        if end == READ or decides:
+        if self.healthy:  # else a frame was given to its driver, and why is counted
             self._count()
-        self.begun, self.began = end, last.began
+        self.begun = True
         return Ahead(ticks, last.began)
 
-    def finish(self, deadline: int, missing: Callable[[], str | None]) -> bool:
-        """The rest of a read in a tick that C has begun; returns whether C has done it.
-
-        If not, C has undone it, and the nodes have its frames now.
-
-        Args:
-            deadline: When to stop waiting for samples [ns].
-            missing: Name of a bus on which a sample is missing by what the nodes know.
-        """
-        end, self.begun, sockets = self.begun, None, self.sockets
-        if end == AFTER_READ:
-            self.machine.raise_failure()
-            return True
-        assert sockets is not None
-        self._pause = PAUSE
-        self.store()
-        for number, frame in sockets.received():
-            bus = self._names[number]
-            if frame.error:
-                sockets.buses[number].report_error(frame)
-            else:
-                self._dispatch.deliver(bus, frame)
-        self._record(sockets.records)
-        self.machine.raise_failure()
-        self._dispatch.wait(deadline, missing)
-        return False
+    def _free_buses(self) -> None:
+        """Python has the buses again."""
+        if self.sockets is not None:
+            self.sockets.give_buses()
 
     def _fail(self, sockets: SocketTicks) -> None:
+        self._dispatch.unknown += sockets.unknown()
         for number, error in sockets.failures():
             self._dispatch.failed(self._names[number], error)

@@ -159,7 +159,7 @@ class HilRun:
             "emulated": environment.emulated, "lockstep": environment.lockstep,
         }  # fmt: skip
         setup.live_gains.begin(self.controller.take_law)
-        self.machine = CompiledTick(setup, self.controller)
+        self.machine = CompiledTick(setup, self.controller, asks=self.stage is not Stage.SHADOW)
         self.logbook = Logbook(setup, self.machine, self.controller, environment.truth is not None)
         self.recorder: Recorder | InMemory = InMemory(self.logbook.units, self.facts)
         if out is not None:
@@ -177,7 +177,7 @@ class HilRun:
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
-        self.rig.in_c = in_c = TicksInC(self.machine, self.dispatch, self.stages, self.recorder.frame_records)
+        self.rig.in_c = in_c = TicksInC(self.machine, self.dispatch, self.stages)
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
         if not self.machine.why and self.recorder.rings:
             in_c.use_sockets(self.logbook, self.recorder.rings, self.rig.wait)
@@ -276,8 +276,9 @@ class HilRun:
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
         in_c, most, live_gains = self.rig.in_c, 1 + -number % CHECK_EVERY, self.setup.live_gains
-        if in_c.sockets is None or not self.rig.take_over():
+        if in_c.sockets is None or not self.stages.ordinary:
             return Ahead()
+        self.rig.take_over()
         if self.operator.view is not None:
             most = min(most, max(1, round(VIEW_TIME * SECOND / self._period)))
         if self.monitor.clamps or live_gains.moving:  # Python looks at each tick

@@ -109,6 +109,7 @@ class Bare:
             place.mask, place.value, place.bus, place.extended = each
         self.tick.message, self.tick.messages, self.tick.m = self.messages, len(wire.messages), 1
         self.tick.channels, self.gauges = 1, self.ffi.new("double[]", drive.gauges)
+        self.tick.healthy = True
         self.tick.gauges = self.gauges
         self.tick.watch, self.tick.watched = self.watch, len(watched)
         self.values = {name: self.ffi.new("double *") for name in NUMBERS}
@@ -117,6 +118,11 @@ class Bare:
             setattr(self.tick, name, value)
         self.encoding = self.ffi.new("tick_encoding *")
         fill_encoding(self.encoding, wire.command)
+
+    def numbers(self) -> bytes:
+        """All numbers that frames bring."""
+        cells = [*self.values.values(), *self.times.values()]
+        return np.array([*(cell[0] for cell in cells), *self.gauges]).tobytes()
 
     def take(self, frame: Frame) -> int:
         flags, data = frame.flags, frame.data
@@ -172,12 +178,10 @@ def test_what_c_takes_from_a_frame_the_driver_takes_too(protocol: str) -> None:
         assert drive.unwrapping.last is not None
         bare.values["wrapped"][0], bare.values["added"][0] = drive.unwrapping.last, drive.unwrapping.added
     for frame in frames_for(drive, 3000, random.Random(7)):
-        before, gauges = [cell[0] for cell in bare.values.values()], list(bare.gauges)
+        before = bare.numbers()
         number = bare.take(frame)
-        if number == GIVEN_BACK:  # the rig undoes such a tick
-            for cell, value in zip(bare.values.values(), before, strict=True):
-                cell[0] = value
-            bare.gauges[0 : len(gauges)] = gauges
+        if number == GIVEN_BACK:
+            assert bare.numbers() == before
             continue
         rejected = drive.rejected
         if number == UNKNOWN:
@@ -198,6 +202,21 @@ def test_what_c_takes_from_a_frame_the_driver_takes_too(protocol: str) -> None:
         assert not drive.alive or drive.alive == bare.times["alive"][0] or drive.alive == 1
     assert taken > 1000
     assert drive.unwrapping is None or drive.unwrapping.added != 0.0
+
+
+@pytest.mark.parametrize(
+    ("protocol", "taken"), [("cia402", 1), ("odrive", 1), ("mit", 0), ("robstride", 0), ("moteus", 0)]
+)
+def test_of_a_drive_that_does_not_work_c_takes_samples_that_say_nothing_of_its_state(protocol: str, taken: int) -> None:
+    drive, chance = driver(protocol), random.Random(3)
+    bare, wire = Bare(drive), drive.wire()
+    bare.tick.healthy = False
+    assert wire is not None
+    frames = [
+        Frame(each.id, bytes(ordinary(each, chance)), each.id > 0x7FF, fd=drive.settings.fd) for each in wire.messages
+    ]
+    numbers = [bare.take(frame) for frame in frames]
+    assert [wire.messages[number].sample for number in numbers if number != GIVEN_BACK] == [True] * taken
 
 
 @pytest.mark.parametrize("protocol", WORKING)

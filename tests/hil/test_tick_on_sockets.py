@@ -19,7 +19,6 @@ from hil.assembly.prepare import load
 from hil.bus.open import EmulatorMessage, emulator_frame
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS, library
-from hil.core.constants import GIVEN_BACK
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Ahead, Tick, WallClock
 from hil.recorder import read_frames
@@ -50,14 +49,16 @@ class Ends:
         ffi, self.functions = library()
         self.ffi = ffi
         self.tick, self.sockets = ffi.new("tick *"), ffi.new("tick_sockets *")
-        self.kept = [ffi.new("tick_bus[]", 1), ffi.new("tick_frame[]", 256), ffi.new("int[]", 256)]
-        self.sockets.bus, self.sockets.frames, self.sockets.number = self.kept
+        self.kept = [ffi.new("tick_bus[]", 1), ffi.new("tick_frame[]", 256)]
+        self.kept.append(ffi.callback("void(int)", lambda index: self.passed.append(index)))
+        self.sockets.bus, self.sockets.frames, self.sockets.pass_on = self.kept
+        self.passed: list[int] = []  # indices of the frames that C does not take
         self.sockets.buses, self.sockets.room, self.sockets.origin = 1, 256, self.clock.origin
         self.kept[0][0].socket, self.kept[0][0].fd = lent.descriptor, 1
 
     def taken(self) -> list[Frame]:
         self.sockets.count = 0
-        self.answer = self.functions.sockets_take(self.tick, self.sockets, 0)
+        self.works = self.functions.sockets_take(self.tick, self.sockets, 0)
         records = self.ffi.buffer(self.kept[1])[0 : FRAME.size * self.sockets.count]
         return [unpacked(*each)[2] for each in FRAME.iter_unpack(records)]
 
@@ -111,17 +112,17 @@ def test_frames_of_every_size_leave_c_as_they_leave_python(ends: Ends) -> None:
     assert ends.sockets.count == 64 and all(frame.flags & SENT for frame in ends.kept[1][0:64])
 
 
-def test_records_that_are_no_frames_are_counted_and_error_frames_are_given_back(ends: Ends) -> None:
+def test_records_that_are_no_frames_are_counted_and_error_frames_are_passed_on(ends: Ends) -> None:
     long, odd = b"\x01\0\0\0\x09" + bytes(11), b"\x01\0\0\0\x0b\x04" + bytes(66)
     for wrong in (b"", b"short", bytes(15), bytes(17), bytes(73), long, odd):
         ends.other.send(wrong)
-    assert ends.taken() == [] and ends.kept[0][0].invalid == 7 and not ends.answer
+    assert ends.taken() == [] and ends.kept[0][0].invalid == 7 and ends.works and not ends.passed
     ends.other.send(b"\x01\0\0\0\x02\0\0\0ab" + bytes(6))
     ends.other.send((0x20000040).to_bytes(4, "little") + b"\x08\0\0\0" + bytes(8))
     ends.other.send(b"\x02\0\0\0\x02\0\0\0cd" + bytes(6))
     taken = ends.taken()
-    assert ends.answer == GIVEN_BACK and [frame.error for frame in taken] == [False, True, False]
-    assert taken[2].data == b"cd"  # what came with it is not lost
+    assert ends.passed == [1] and [frame.error for frame in taken] == [False, True, False]
+    assert taken[2].data == b"cd"  # what comes after it is taken too
 
 
 def test_a_bus_that_is_gone_is_reported_and_the_others_go_on(ends: Ends) -> None:

@@ -50,34 +50,52 @@ static int as_expected(const tick_expects *each, int count, const unsigned char 
   return 1;
 }
 
-/* Takes a frame; returns the number of its message, GIVEN_BACK, or UNKNOWN for an id of no node. */
+/* Takes the numbers of a message; nothing has changed if one is not finite. */
+static int take_numbers(tick *k, const tick_message *from, const unsigned char *data)
+{
+  int node = from->node;
+  double wrapped = k->wrapped[node], added = k->added[node], values[5];
+  for (int r = 0; r < from->reads_count; ++r) {
+    const tick_reads *reads = &from->reads[r];
+    values[r] = chained(&reads->chain, number_of(&reads->field, data), &wrapped, &added);
+    if (reads->quantity < FIRST_GAUGE && !is_finite(values[r])) return give_back(k, "a number that is not finite in a frame");
+  }
+  k->wrapped[node] = wrapped;
+  k->added[node] = added;
+  for (int r = 0; r < from->reads_count; ++r) {
+    int quantity = from->reads[r].quantity;
+    if (quantity >= FIRST_GAUGE) k->gauges[(quantity - FIRST_GAUGE) * k->channels + node] = values[r];
+    else if (quantity == 0) k->position[node] = values[r];
+    else if (quantity == 1) k->velocity[node] = values[r];
+    else k->next_torque[node] = values[r];
+  }
+  return 0;
+}
+
+/* Whether a frame is a sample and nothing else: whatever the state of its drive is, C takes it. */
+static int only_measures(const tick_message *m) { return m->sample && !m->alive && !m->expects_count; }
+
+/* Takes a frame; returns the number of its message, GIVEN_BACK if its driver must take it, or UNKNOWN for an id of no node. */
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time)
 {
   int known = 0;
   for (int i = 0; i < k->messages; ++i) {
-    const tick_message *each = &k->message[i];
+    tick_message *each = &k->message[i];
     int node = each->node;
     if (each->id != id || each->bus != bus) continue;
     known = 1;
     if (each->flags != (flags & KIND) || each->length != length || !as_expected(each->selects, each->selects_count, data)) continue;
+    if (!k->healthy && !only_measures(each)) return GIVEN_BACK;
     if (!as_expected(each->expects, each->expects_count, data)) return give_back(k, "the state of a drive");
-    for (int r = 0; r < each->reads_count; ++r) {
-      const tick_reads *reads = &each->reads[r];
-      double value = chained(&reads->chain, number_of(&reads->field, data), &k->wrapped[node], &k->added[node]);
-      if (reads->quantity >= FIRST_GAUGE) {
-        k->gauges[(reads->quantity - FIRST_GAUGE) * k->channels + node] = value;
-        continue;
-      }
-      if (!is_finite(value)) return give_back(k, "a number that is not finite in a frame");
-      if (reads->quantity == 0) k->position[node] = value;
-      else if (reads->quantity == 1) k->velocity[node] = value;
-      else k->next_torque[node] = value;
-    }
+    if (take_numbers(k, each, data)) return GIVEN_BACK;
     if (each->sample) {
       k->torque[node] = k->next_torque[node];
       k->sample_time[node] = time;
     }
     if (each->alive && node < k->m) k->alive[node] = time;
+    each->order = ++k->taken;
+    each->time = time;
+    memcpy(each->data, data, length);
     return i;
   }
   if (known) return give_back(k, "a frame of another kind, length or drive");

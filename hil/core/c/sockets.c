@@ -119,11 +119,10 @@ int sockets_send(tick_sockets *s, const tick_frame *frames, int count)
     }
     ++bus->sent;
     if (s->count < s->room) {
-      tick_frame *kept = &s->frames[s->count];
+      tick_frame *kept = &s->frames[s->count++];
       *kept = frames[i];
       kept->flags |= SENT;
       kept->time = sockets_now(s);
-      s->number[s->count++] = -1;
     }
   }
   s->failed += refused;
@@ -152,24 +151,17 @@ static long long stamp_of(struct msghdr *message)
   return -1;
 }
 
-/* Takes a frame; the rest of a batch that was given back is kept for Python. */
-static int take_frame(tick *k, tick_sockets *s, int given_back)
+/* Takes the last of `frames`, or passes it on. */
+static void take_frame(tick *k, tick_sockets *s)
 {
-  tick_frame *f = &s->frames[s->count];
-  int number = -1;
-  if (!given_back) {
-    if (f->flags & ERROR_FRAME) given_back = give_back(k, "an error frame");
-    else {
-      number = tick_take(k, f->bus, f->id, f->flags, f->length, f->data, f->time);
-      given_back = number == GIVEN_BACK ? GIVEN_BACK : 0;
-      s->unknown += number == UNKNOWN;
-    }
-  }
-  s->number[s->count++] = number;
-  return given_back;
+  tick_frame *f = &s->frames[s->count++];
+  int number = f->flags & ERROR_FRAME ? give_back(k, "an error frame")
+                                      : tick_take(k, f->bus, f->id, f->flags, f->length, f->data, f->time);
+  s->unknown += number == UNKNOWN;
+  if (number == GIVEN_BACK) s->pass_on(s->count - 1);
 }
 
-/* Takes every frame that has arrived on a bus; returns 0 or GIVEN_BACK. */
+/* Takes the frames that have arrived on a bus, as many as there is room for; returns whether it works. */
 int sockets_take(tick *k, tick_sockets *s, int number)
 {
   tick_bus *bus = &s->bus[number];
@@ -177,10 +169,10 @@ int sockets_take(tick *k, tick_sockets *s, int number)
   long long extra[BATCH][8]; /* a time stamp with its head */
   struct iovec parts[BATCH];
   struct mmsghdr messages[BATCH];
-  int given_back = 0, got;
+  int got;
   do {
     long long before = sockets_now(s), now, system;
-    if (s->count + BATCH > s->room) return give_back(k, "more frames than a tick takes");
+    if (s->count + BATCH > s->room) return 1;
     memset(messages, 0, sizeof messages);
     for (int i = 0; i < BATCH; ++i) {
       parts[i].iov_base = records[i];
@@ -196,10 +188,10 @@ int sockets_take(tick *k, tick_sockets *s, int number)
       if (errno != EAGAIN) {
         bus->error = errno;
         ++s->failed;
-        return give_back(k, "a bus that is down");
+        return 0;
       }
       bus->earliest = before;
-      return given_back;
+      return 1;
     }
     now = sockets_now(s);
     system = clock_of(CLOCK_REALTIME);
@@ -216,21 +208,21 @@ int sockets_take(tick *k, tick_sockets *s, int number)
       f->time = time;
       f->bus = (unsigned char)number;
       if (!(f->flags & ERROR_FRAME)) ++bus->received;
-      given_back = take_frame(k, s, given_back);
+      take_frame(k, s);
     }
-  } while (!given_back && got == BATCH);
-  return given_back;
+  } while (got == BATCH);
+  return 1;
 }
 
-/* Waits for a frame on any bus, until a moment at most; returns whether one may be there. */
-static int wait_for_frame(tick_sockets *s, long long deadline)
+/* Waits for a frame on any of some buses, until a moment at most; returns whether one may be there. */
+static int wait_for_frame(tick_sockets *s, unsigned working, long long deadline)
 {
   struct pollfd waiting[16];
   long long left = deadline - sockets_now(s);
   struct timespec most;
   int ready;
   for (int i = 0; i < s->buses; ++i) {
-    waiting[i].fd = s->bus[i].socket;
+    waiting[i].fd = working >> i & 1 ? s->bus[i].socket : -1; /* a negative one is left out */
     waiting[i].events = POLLIN;
   }
   if (left < 0) left = 0;
@@ -271,8 +263,10 @@ static void learn_rest(const tick *k, tick_sockets *s, long long woke)
   if (s->rest < 0) s->rest = 0;
 }
 
-static int exchange(tick *k, tick_sockets *s, long long deadline)
+/* Sends SYNC, and takes the frames that come until every sample is there, or until a moment. */
+static void exchange(tick *k, tick_sockets *s, long long deadline)
 {
+  unsigned working = (1u << s->buses) - 1;
   long long woke;
   tick_frame sync;
   memset(&sync, 0, sizeof sync);
@@ -281,34 +275,12 @@ static int exchange(tick *k, tick_sockets *s, long long deadline)
     sync.bus = (unsigned char)i;
     if (s->bus[i].synced) sockets_send(s, &sync, 1);
   }
-  if (s->failed) return give_back(k, "a bus that refuses frames");
   woke = sleep_for_samples(k, s, deadline);
   do {
     for (int i = 0; i < s->buses; ++i)
-      if (sockets_take(k, s, i)) return GIVEN_BACK;
-  } while (tick_missing(k) >= 0 && (sockets_now(s) - woke < SPIN || wait_for_frame(s, deadline)));
+      if (working >> i & 1 && !sockets_take(k, s, i)) working &= ~(1u << i);
+  } while (tick_missing(k) >= 0 && (sockets_now(s) - woke < SPIN || wait_for_frame(s, working, deadline)));
   learn_rest(k, s, woke);
-  return 0;
-}
-
-/* Sends SYNC, receives the samples and computes the state of the machine. Given back, the state is as before, and
-   Python delivers the frames. */
-static int sockets_read(tick *k, tick_sockets *s, long long began, long long deadline)
-{
-  s->count = s->failed = s->unknown = 0;
-  tick_begin(k, began);
-  if (exchange(k, s, deadline)) {
-    tick_undo(k);
-    return GIVEN_BACK;
-  }
-  tick_sense(k, sockets_now(s));
-  for (int i = 0; i < s->count; ++i) {
-    int number = s->number[i];
-    if (number < 0) continue;
-    s->last[number] = s->frames[i];
-    s->order[number] = ++s->turn;
-  }
-  return 0;
 }
 
 /* Sends the torques that were encoded. */
@@ -325,7 +297,7 @@ static void send_commands(tick *k, tick_sockets *s)
 
 /* Ordinary ticks of the task, one after the other, until Python has something to do. */
 
-enum { BETWEEN_TICKS, IN_READ, AFTER_READ }; /* where the ticks end */
+enum { BETWEEN_TICKS, AFTER_READ }; /* where the ticks end */
 
 static unsigned long long load(const unsigned long long *place)
 {
@@ -385,6 +357,7 @@ static void feed_watchdogs(tick_sockets *s, tick_stretch *x)
     if (due) sockets_send(s, &feed->frame, 1);
     ++feed->ticks;
   }
+  ++x->fed;
 }
 
 /* Sleeps until a tick is due; returns whether a signal has come. */
@@ -409,7 +382,18 @@ static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *
   return 0;
 }
 
-/* Sends the torques that Python has decided, after its read in C. */
+/* The read of a tick that has begun: exchanges frames until a moment, records them, and computes the state. */
+void stretch_read(tick *k, tick_sockets *s, tick_stretch *x, long long deadline)
+{
+  s->count = s->failed = 0;
+  k->trouble = 0;
+  exchange(k, s, deadline);
+  tick_sense(k, sockets_now(s));
+  record_frames(s, &x->frames);
+  s->count = 0;
+}
+
+/* Sends the torques that Python has decided. */
 int stretch_act(tick *k, tick_sockets *s, tick_stretch *x)
 {
   s->count = s->failed = 0;
@@ -425,19 +409,16 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most
 {
   double elapsed = seconds(x->period);
   tick_times *now = &x->last;
-  x->ticks = x->unknown = now->skipped = 0;
+  x->ticks = now->skipped = 0;
   now->counts = 1;
-  while (x->ticks < most && (!x->decides || k->source->kind == STOP || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
+  while (x->ticks < most && (k->source->kind == STOP || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
     now->deadline = *k->due = x->deadline;
     now->elapsed = x->period;
     now->task_time = seconds(x->task_time);
-    now->began = sockets_now(s);
-    if (sockets_read(k, s, now->began, now->began + x->wait)) return IN_READ;
-    record_frames(s, &x->frames);
-    x->unknown += s->unknown;
+    now->began = *k->began = sockets_now(s);
+    stretch_read(k, s, x, now->began + x->wait);
     now->read = sockets_now(s);
-    s->count = 0;
-    if (!x->decides || tick_asks(k) || tick_decide(k, now->read, elapsed, now->task_time)) return AFTER_READ;
+    if (!k->healthy || s->failed || tick_asks(k) || tick_decide(k, now->read, elapsed, now->task_time)) return AFTER_READ;
     send_commands(k, s);
     now->decided = sockets_now(s);
     feed_watchdogs(s, x);

@@ -8,15 +8,14 @@ typedef struct {
 } tick_bus;
 
 typedef struct {
-  int buses, room, count, commands, failed, unknown;
+  int buses, room, count, commands, failed;
+  long long unknown; /* frames with an id of no node since Python took note of them */
   long long rest;   /* after the beginning of a tick no sample is expected for so long [ns] */
   long long origin; /* CLOCK_MONOTONIC at time 0 of the run [ns] */
   tick_bus *bus;
-  tick_frame *frames;     /* of this tick, sent and received, in order */
-  int *number;            /* of the message of each; -1: none */
-  tick_frame *command;    /* a frame of each drive, without its torque */
-  tick_frame *last;       /* the last frame of each message since Python gave the state */
-  long long *order, turn; /* in which order they came; 0: none came */
+  tick_frame *frames;  /* of this tick, sent and received, in order */
+  tick_frame *command; /* a frame of each drive, without its torque */
+  void (*pass_on)(int index); /* gives one of `frames` to Python, whose drivers take it before the next one is read */
 } tick_sockets;
 
 long long sockets_now(const tick_sockets *s);
@@ -42,14 +41,15 @@ typedef struct {
   tick_feed *feed;
   const double *live; /* values of gains that may change, at the end of a row */
   int lives, wake;    /* wake: descriptor with a byte after each signal; -1: none */
-  int decides;        /* whether C decides the torques; if not, a tick ends after its read */
   double duration;               /* of the task [s] */
   unsigned long long ends;       /* bit: status of the law after which Python looks at the tick */
   long long period, wait;        /* of the ticks; longest time after the beginning of one to wait for samples [ns] */
   long long deadline, task_time; /* of the next tick [ns] */
-  int ticks, unknown;            /* done, and frames with an id of no node */
+  long long fed;                 /* ticks in which watchdogs were fed since Python gave the state */
+  int ticks;                     /* done */
   tick_times last;               /* of the last tick, or of the one that was begun */
 } tick_stretch;
 
+void stretch_read(tick *k, tick_sockets *s, tick_stretch *x, long long deadline);
 int stretch_act(tick *k, tick_sockets *s, tick_stretch *x);
 int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most);

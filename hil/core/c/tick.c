@@ -38,22 +38,6 @@ int tick_sense(tick *k, long long now)
   return tick_asks(k);
 }
 
-/* Begins a tick: what is taken from now on can be undone. */
-void tick_begin(tick *k, long long began)
-{
-  copy(k->kept_numbers, k->numbers, k->doubles);
-  memcpy(k->kept_times, k->times, k->integers * sizeof *k->times);
-  k->trouble = 0;
-  *k->began = began;
-}
-
-/* State as before the tick. */
-void tick_undo(tick *k)
-{
-  copy(k->numbers, k->kept_numbers, k->doubles);
-  memcpy(k->times, k->kept_times, k->integers * sizeof *k->times);
-}
-
 /* Encodes the torques of the drives, whoever has decided them; nothing has changed if one cannot be sent. */
 int tick_act(tick *k)
 {

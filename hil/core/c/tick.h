@@ -1,6 +1,6 @@
 /* Structs and functions of the tick in C: sensing, the torques that are sent, the tick, its row. Constants are those of
    SHARED in hil.core.compiled. Python reads this file as it stands, so it has no preprocessor lines. It makes the arrays
-   whose comment begins with their size in brackets; those that are `kept` stay as they are until a tick is complete. */
+   whose comment begins with their size in brackets. */
 
 /* Sensing: what it remembers, what it reads, and its verdicts. */
 
@@ -265,6 +265,8 @@ typedef struct { /* a frame that a healthy node sends */
   int selects_count, expects_count, reads_count;
   tick_expects selects[1], expects[5];
   tick_reads reads[5];
+  long long order, time;   /* its place among the frames that C has taken in place of the drivers, 0: none; when it came [ns] */
+  unsigned char data[64];  /* of the last one */
 } tick_message;
 
 typedef struct { /* ids with (id & mask) == value belong to a node */
@@ -311,7 +313,7 @@ typedef struct {      /* a row of hil.safety.rules */
 
 typedef struct {
   /* sizes */
-  int n, m, channels, messages, watched, rules, doubles, integers;
+  int n, m, channels, messages, watched, rules;
   /* tables */
   tick_message *message;
   tick_watched *watch;
@@ -326,23 +328,23 @@ typedef struct {
   law_memory *memory;
   /* settings */
   int free; /* whether torques alone move the machine */
+  int healthy; /* whether every drive works without a complaint, so that C takes the frames that say so again */
   int moves;         /* whether torques move the machine: not while brakes open */
   double end;        /* time in the stage from which on Python decides [s] */
   long long entered; /* when the stage began [ns] */
   int estimates, elapsed_at; /* whether the law gets the time since the tick before, and where in its memory */
   int status_start;
   unsigned long long stops; /* bit: status of the law that Python handles */
-  /* state in one block each, kept until a tick is complete */
-  double *numbers, *kept_numbers;
-  long long *times, *kept_times;
-  double *carried;                               /* [kept m] torques in the frames that were sent last */
-  double *position, *velocity, *torque;          /* [kept channels] the last sample of each node */
-  double *next_torque;                           /* [kept channels] torque of its next one */
-  double *wrapped, *added;                       /* [kept channels] hil.drives.wire.Unwrapping */
-  double *gauges;                                /* [kept gauges] in the order of hil.drives.settings.GAUGES, by node */
-  long long *due, *began, *written;              /* [kept 1] of this tick; when torques were sent last */
-  long long *alive;                              /* [kept m] last sign of life of each drive; 0: none */
-  long long *sample_time;                        /* [kept channels] when the last sample was received */
+  /* state */
+  double *carried;                               /* [m] torques in the frames that were sent last */
+  double *position, *velocity, *torque;          /* [channels] the last sample of each node */
+  double *next_torque;                           /* [channels] torque of its next one */
+  double *wrapped, *added;                       /* [channels] hil.drives.wire.Unwrapping */
+  double *gauges;                                /* [gauges] in the order of hil.drives.settings.GAUGES, by node */
+  long long *due, *began, *written;              /* [1] of this tick; when torques were sent last */
+  long long *alive;                              /* [m] last sign of life of each drive; 0: none */
+  long long *sample_time;                        /* [channels] when the last sample was received */
+  long long taken;                               /* number of frames that C has taken in place of the drivers */
   double *raw;                                   /* [m] torques in the frames of this tick */
   double *silences;                              /* [m] time since the last sign of life [s]; 0 before the first */
   unsigned mute; /* buses on which no command is sent: `tick_mute` */
@@ -350,7 +352,6 @@ typedef struct {
   const int *failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */
 } tick;
 
-void tick_begin(tick *k, long long began);
 double tick_encode(tick_encoding *encoding, double torque);
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
 int tick_missing(const tick *k);
@@ -359,7 +360,6 @@ int tick_sense(tick *k, long long now);
 int tick_asks(const tick *k);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
 int tick_act(tick *k);
-void tick_undo(tick *k);
 
 typedef struct { /* a frame as hil.recorder.memory.FRAME has it */
   long long time; /* [ns] */
