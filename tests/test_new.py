@@ -53,8 +53,9 @@ def test_no_file_is_overwritten_and_every_existing_file_is_named(tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["2dof", "two-arm", "class", "a b", "", "../x", "_", "naïve"])
 def test_a_name_that_python_cannot_import_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="NAME: expected an identifier that begins with a letter, got"):
+    with pytest.raises(ConfigError, match="NAME: expected an identifier that begins with a letter, got") as error:
         write_starter(name, tmp_path)
+    assert ("a word of Python" in str(error.value)) == (name == "class")
     assert not list(tmp_path.iterdir())
 
 

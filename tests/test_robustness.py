@@ -63,8 +63,8 @@ def test_in_motion_and_on_passive_constraints_the_known_poles_come_out(at: float
 
 def test_a_change_out_of_range_is_named_and_none_leaves_the_table_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyse", "two_mass_spring", "--change", "120"]) == 2
-    assert capsys.readouterr().err == "--change 120: expected percent between 0 and 100\n"
-    with pytest.raises(ConfigError, match="--change -5: expected percent"):
+    assert capsys.readouterr().err == "--change 120: expected at least 0 and less than 100 percent\n"
+    with pytest.raises(ConfigError, match="--change -5: expected at least 0"):
         analyse(sc.load("two_mass_spring", engine="vm"), change=-0.05)
     assert exit_code("analyse", "two_mass_spring", "--change", "0", "--json") == 0
     assert json.loads(capsys.readouterr().out)["robustness"] == []

@@ -276,6 +276,8 @@ def test_samples_must_be_positive_and_a_run_folder_is_kept(tmp_path: Path, capsy
     line = ["sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2"]
     words(2, *line, "--sample", "lhs", "--samples", "0")
     assert "--samples 0: expected at least 1" in capsys.readouterr().err
+    words(0, *line, "--samples", "3", "--seed", "1", "--out", str(tmp_path / "grid"))
+    assert "warning: --samples and --seed have no effect on a grid" in capsys.readouterr().err
     (tmp_path / "trajectory.parquet").touch()
     words(2, *line, "--out", str(tmp_path))
     assert "holds a run (trajectory.parquet; choose another folder)" in capsys.readouterr().err

@@ -126,7 +126,10 @@ def write_starter(name: str, folder: Path) -> list[Path]:
         RunFolderError: A file cannot be written.
     """
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or keyword.iskeyword(name):
-        raise ConfigError(f"servoctl new: NAME: expected an identifier that begins with a letter, got {name!r}")
+        raise ConfigError(
+            f"servoctl new: NAME: expected an identifier that begins with a letter, got {name!r}"
+            f"{' (a word of Python itself)' if keyword.iskeyword(name) else ''}"
+        )
     class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     texts = {
         folder / f"{name}.py": "plant.py.template",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from servoctl.study.trials import Trial
 
 BEST = 5  # number of runs in the printed table
+SAMPLES = 100  # number of runs of random points
 ROUNDING = 1e-6  # [%] a metric of the best trial that differs by less is called unchanged
 
 Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Number of CPU cores to use.")]
@@ -73,7 +74,7 @@ def sweep(
         Literal["grid", "lhs", "monte-carlo"],
         typer.Option(help="Every combination, a Latin hypercube, or uniform random points."),
     ] = "grid",
-    samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, unless --sample is grid.")] = 100,
+    samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, unless --sample is grid.")] = SAMPLES,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Seed of the random points.")] = 0,
     jobs: Jobs = 1,
     cluster: ClusterAddress = None,
@@ -101,6 +102,8 @@ def sweep(
     varies = read_varies(vary or (), loaded)
     shown = sweeps.plan(loaded, metric)
     folder = _folder(f"{loaded.name}-sweep", out, resume, RowStore.file)
+    if sample == "grid" and (samples, seed) != (SAMPLES, 0):
+        note("warning: --samples and --seed have no effect on a grid (add --sample lhs or monte-carlo)")
     points = points_of(varies, sample, samples, seed)
     identity = sweeps.identity(loaded, varies, sample, seed, len(points))
     with (

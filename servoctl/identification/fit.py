@@ -205,7 +205,7 @@ def identify(
     machine = run.system.model.plant
     cutoff, highest = cutoff_of(logs) if bandwidth is None else bandwidth, max(highest_of(log.h) for log in logs)
     if not 0.0 < cutoff <= highest:
-        expected = f"a frequency from 0 to {highest:g} Hz, {0.5 * SHARE:g} of the rate of the rows"
+        expected = f"a frequency above 0 and up to {highest:g} Hz, {0.5 * SHARE:g} of the rate of the rows"
         raise ConfigError(f"--bandwidth {cutoff:g}: expected {expected}")
     logs = [decimated(log, cutoff) for log in logs]
     findings: list[Finding] = []

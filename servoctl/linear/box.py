@@ -85,7 +85,7 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
         TaskError: The plant cannot be differentiated.
     """
     if not 0.0 < change < 1.0:
-        raise ConfigError(f"--change {100 * change:g}: expected percent between 0 and 100")
+        raise ConfigError(f"--change {100 * change:g}: expected at least 0 and less than 100 percent")
     loop = compiled(run)
     known, x = loop.parameters, loop.x_at(at, memory)
     found = [_shifted(run, at, x, known, None, 0.0)]

@@ -167,7 +167,7 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
     if isinstance(at, State):
         return at, settled_memory(run.loop, at)
     if not at > run.start.t:
-        raise TaskError(f"linearize: at: expected a time after {run.start.t:g} s, got {at:g}")
+        raise TaskError(f"linearize: at: expected a time from the start, {run.start.t:g} s, on, got {at:g}")
     duration = float(at) - run.start.t
     reached = replace(run, settings=replace(run.settings, duration=duration)).simulate()
     if reached.metadata["status"] != "done":

@@ -173,7 +173,9 @@ def test_logs_of_different_rates_give_one_machine_in_either_order(tmp_path: Path
         found = sc.identify(order, ["m", "k"], config=config)
         assert found.values == pytest.approx({"m": 1.3, "k": 6.0}, rel=1e-3)
         assert not found.findings
-    with pytest.raises(ConfigError, match=r"--bandwidth 12: expected a frequency from 0 to 10 Hz, 0.2 of the rate"):
+    with pytest.raises(
+        ConfigError, match=r"--bandwidth 12: expected a frequency above 0 and up to 10 Hz, 0.2 of the rate"
+    ):
         sc.identify(logs[1], config=config, bandwidth=12.0)
 
 
