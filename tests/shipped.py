@@ -18,6 +18,18 @@ RAISED = {
 }
 """Their rows have a relative degree above 2."""
 
+ON_DRIVES = {
+    "arm_on_drives",
+    "coordinated_robots",
+    "coordinated_robots_moteus",
+    "flexible_joint_drive",
+    "scara_drive",
+    "scara_robstride",
+    "two_arms_damiao",
+    "two_mass_spring_drive",
+}
+"""They have `hil`; checked in `hil/test_configs_on_drives.py`."""
+
 LOWER_PRIORITY = {"arm_path", "crane_rope", "elbow_above_table", "two_arms_box"}
 """A task of priority 2 asks for more than the inputs can give."""
 

@@ -17,8 +17,8 @@ from servoctl.types import State
 from tests.faces import on_drives
 from tests.hil.command_observer import observed
 from tests.hil.emulation import SHORT
+from tests.shipped import ON_DRIVES
 
-NAMES = [name for name in shipped_configs() if load_config(name).config.hil is not None]
 DURATION = 0.4
 """Of the task [s]."""
 ERRORS = {"arm_on_drives": 0.1}
@@ -40,13 +40,14 @@ def true_violations(begun: HilRun, trajectory: Trajectory, rows: np.ndarray) -> 
 
 
 def test_every_protocol_has_a_config() -> None:
-    assert set(NAMES) >= {"coordinated_robots", "flexible_joint_drive", "scara_drive", "two_mass_spring_drive"}
-    protocols = {drive.protocol for name in NAMES for drive in load_config(name).config.hil.drives}
+    rigs = {name: hil for name in shipped_configs() if (hil := load_config(name).config.hil) is not None}
+    assert set(rigs) == ON_DRIVES
+    protocols = {drive.protocol for hil in rigs.values() for drive in hil.drives}
     assert protocols == {"cia402", "mit", "moteus", "odrive", "robstride"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(ON_DRIVES))
 def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: Path) -> None:
     with observed() as observers:
         begun = start(Request(name, duration=DURATION))
