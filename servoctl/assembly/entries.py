@@ -1,5 +1,6 @@
 """Entries of a config's `task` on frames, and of `bounds` -> constraints. Every problem is noted at its field."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems, build_equation
 from servoctl.config.bounds import BoundConfig
 from servoctl.config.load import LoadedConfig
+from servoctl.config.plant import Passive
 from servoctl.config.tasks import FRAME_FORMS, Task
 from servoctl.errors import TaskError, no_such, remedy
 from servoctl.expression import Expression, constant, parse
@@ -17,6 +19,7 @@ from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.coordinate_bounds import CoordinateRange, CoordinateSpeed, limit_pair
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere, link_problems
 from servoctl.mechanics.spatial.plant import Robot
@@ -174,18 +177,29 @@ def build_shapes(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict
     return shapes
 
 
-def unused_shapes(loaded: LoadedConfig) -> list[Finding]:
-    """A warning for each shape and obstacle that no bound keeps clear of another."""
-    plant = loaded.config.plant
+def unused_parts(loaded: LoadedConfig, model: Model) -> list[Finding]:
+    """A warning for each shape and obstacle without a bound, each reference that nothing follows, and `plant.passive`
+    of a plant without mechanism constraints.
+    """
+    plant, written = loaded.config.plant, loaded.document.values
     used = {name for entry in loaded.config.bounds for name in entry.clearance or ()}
     parts = {"shapes": plant.shapes or {}, "obstacles": plant.obstacles or {}}
     unused = "no bound uses it, so nothing keeps clear of it (give clearance: [..., {}] in bounds)"
-    return [
+    findings = [
         Finding(f"plant.{part}.{name}", unused.format(name))
         for part, shapes in parts.items()
         for name in shapes
         if name not in used
     ]
+    text = str([part for section, part in written.items() if section != "references"])
+    for name in loaded.config.references:
+        if not re.search(rf"\b{re.escape(name)}(_|\b)", text):
+            sentence = f"nothing follows it (write {name}_<column> in an equation, or remove it)"
+            findings.append(loaded.finding(sentence, "references", name, severity="warning"))
+    if plant.passive != Passive() and not model.passive_rows:
+        sentence = "no effect: the plant has no mechanism constraints (remove it)"
+        findings.append(loaded.finding(sentence, "plant", "passive", severity="warning"))
+    return findings
 
 
 def build_bounds(loaded: LoadedConfig, context: Context) -> Bounds | None:

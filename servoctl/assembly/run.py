@@ -15,7 +15,7 @@ import numpy as np
 
 from servoctl.assembly import realism
 from servoctl.assembly.diagnosis import EndOfRun
-from servoctl.assembly.entries import unused_shapes
+from servoctl.assembly.entries import unused_parts
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.references import unreached
 from servoctl.assembly.start import robot_warnings, start_warnings, unit_word_warnings
@@ -158,7 +158,7 @@ class Run:
             # near their limit of stability; beyond it they are a problem
             *filter(None, (gain.warning for gain in all_gains(self.system, self.settings))),
             *realism.warnings(self.system, self.start, self.settings),
-            *([] if self.loaded is None else unused_shapes(self.loaded)),
+            *([] if self.loaded is None else unused_parts(self.loaded, self.system.model)),
             *([] if self.loaded is None else unit_word_warnings(self.loaded, self.system.model.plant)),
             *([] if self.engine_warning is None else [Finding("", self.engine_warning)]),
         ]
