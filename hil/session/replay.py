@@ -240,17 +240,19 @@ def _same_samples(settings: HilSettings, run: Trajectory, folder: Path, cut: boo
     for node, sample in decoded(folder, nodes):
         decoded_samples[node.settings.name].append(sample)
     compared = other = 0
-    ends = np.round((run.t + run["read"]) * SECOND)
+    begins, ends = (np.round(at * SECOND) for at in (run.t, run.t + run["read"]))
     last = np.inf
     if cut or run.metadata.get("status") == "running":  # or the recorder died: the frames may end before the rows
         last = max((samples[-1].time for samples in decoded_samples.values() if samples), default=0)
     for name, samples in decoded_samples.items():
         logged = run[f"position.{name}"]
-        newest = np.searchsorted([sample.time for sample in samples], ends, "right") - 1
+        begun, newest = (np.searchsorted([sample.time for sample in samples], at, "right") - 1 for at in (begins, ends))
         positions = np.array([sample.position for sample in samples] + 2 * [np.nan])
         same = positions[newest] == logged
-        if not run.metadata.get("lockstep"):  # a frame may have arrived after the rig had read
-            same |= positions[newest - 1] == logged
+        if not run.metadata.get("lockstep"):  # frames may have arrived after the rig had read, before it said so
+            oldest = np.minimum(begun, newest - 1)
+            for earlier in range(1, int((newest - oldest).max(initial=0)) + 1):
+                same |= positions[np.maximum(newest - earlier, oldest)] == logged
         known = ~np.isnan(logged) & (ends <= last)
         compared += int(known.sum())
         other += int((known & ~same).sum())

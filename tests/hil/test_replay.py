@@ -222,3 +222,9 @@ def test_frames_that_end_before_the_rows_do_are_no_difference_where_the_run_was_
     cut = replay(tmp_path / "run")
     assert cut.other_samples == 0
     assert 0 < cut.samples < whole.samples
+    monkeypatch.undo()
+    columns = run.columns | {"read": run["read"] + 0.01}  # as if the loop had been interrupted for ten periods
+    interrupted = dataclasses.replace(run, columns=columns, metadata=run.metadata | {"lockstep": False})
+    monkeypatch.setattr("hil.session.replay.load_run", lambda folder: interrupted)
+    late = replay(tmp_path / "run")
+    assert (late.samples, late.other_samples) == (whole.samples, 0)
