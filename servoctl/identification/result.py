@@ -10,7 +10,7 @@ from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
 from servoctl.identification.findings import Finding
 from servoctl.identification.log import SimulatedMachine
-from servoctl.identification.solution import FLOOR, Fit, is_physical
+from servoctl.identification.solution import FLOOR, Fit, forces, is_physical
 from servoctl.mechanics.actuator_parameters import FIELD
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.values import plain
@@ -21,6 +21,8 @@ SCHEMA = 1  # version of the shape of `identification.json`
 
 GOOD, USABLE = 0.02, 0.1
 """Torque that a good, a usable model leaves unexplained on rows that were not used, relative to the torque."""
+
+BETTER = 0.9  # forces that add up to less than this share of what was left before are better balanced
 
 VAGUE = 0.1  # a value is poorly determined above this standard deviation, relative to its size
 
@@ -138,6 +140,22 @@ class Identification:
         }
 
     @property
+    def better_balanced(self) -> list[str]:
+        """Coordinates without a motor whose forces add up to less of their size than those of the values before."""
+        fit, rows = self.fit, self.fit.rows
+        regressor, left = (
+            rows.regressor[~rows.fitted],
+            rows.residual[~rows.fitted] - rows.regressor[~rows.fitted] @ fit.at,
+        )
+
+        def share(x: Array) -> Array:
+            unbalanced: Array = np.sqrt(np.mean((left + regressor @ x) ** 2, axis=0))
+            return unbalanced / np.maximum(forces(left, regressor, x), 1e-300)
+
+        better = (share(fit.x) < BETTER * share(fit.unknowns.before)) & ~rows.to_torque.any(axis=(0, 1))
+        return [name for name, yes in zip(self.plant.coordinates, better, strict=True) if yes]
+
+    @property
     def torque_rms(self) -> float:
         """Of all actuators [actuator units]."""
         return _rms(self.fit.rows.torque)
@@ -232,7 +250,8 @@ class Identification:
     @property
     def objection(self) -> str | None:
         """Why the values should not be used, not even as the better ones; None: they may be."""
-        if self.unphysical is None and self.validation_rms >= self.torque_rms_before:
+        worse = self.validation_rms >= self.torque_rms_before
+        if self.unphysical is None and worse and not self.better_balanced:
             return "the values before explain the torque as well"
         return self.unphysical
 
@@ -241,6 +260,8 @@ class Identification:
         """Whether to use the values, and why, in words."""
         share, was = (100.0 * x / self.torque_rms for x in (self.validation_rms, self.torque_rms_before))
         figures = f"{share:.2g} % of the torque stays unexplained on rows that were not used ({was:.2g} % before)"
+        if share >= was:
+            figures += "".join(f"; the forces on {name} add up better than before" for name in self.better_balanced)
         if self.findings:
             named = "; ".join(f"{kind} of {where}" for kind, where, _ in self.finding_groups)
             return f"do not use them until the log is mended: {named}; mended, {figures}"

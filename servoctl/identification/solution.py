@@ -32,6 +32,9 @@ from servoctl.types import Array
 
 FLOOR = 1e-9  # smallest eigenvalue of a start, relative to the largest: point masses and rods lie on the boundary
 
+RESTARTS, EVALUATIONS = 20, 100
+"""Most searches of a body, each from inside again: close to the boundary the steps become shorter and shorter."""
+
 _DIAGONAL = np.arange(4)
 _UPPER = np.triu_indices(4, 1)
 
@@ -105,8 +108,6 @@ def physical_fit(R: Array, z: Array, start: Array, links: list[slice], positive:
 
     lower = np.full(len(start), -np.inf)
     lower[:count][np.isin(single, positive)] = 0.0
-    y = np.concatenate([start[single], *(_eta(start[ten]) for ten in links)])
-    y = np.maximum(y, lower)
 
     def error(y: Array) -> Array:
         return R @ unpacked(y)[0] - z
@@ -114,11 +115,23 @@ def physical_fit(R: Array, z: Array, start: Array, links: list[slice], positive:
     def slope(y: Array) -> Array:
         return R @ unpacked(y)[1]
 
-    with np.errstate(all="ignore"):  # a step too far overflows, and is taken back
-        done = least_squares(
-            error, y, slope, bounds=(lower, np.inf), x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-12, max_nfev=500
-        )
-    return unpacked(done.x)[0]
+    def packed(x: Array) -> Array:
+        """The free numbers, with every body inside the limit of those that exist."""
+        y: Array = np.maximum(np.concatenate([x[single], *(_eta(x[ten]) for ten in links)]), lower)
+        return y
+
+    y, cost = packed(start), np.inf
+    for _ in range(RESTARTS):
+        with np.errstate(all="ignore"):  # a step too far overflows, and is taken back
+            done = least_squares(
+                error, y, slope, bounds=(lower, np.inf), x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-12,
+                max_nfev=EVALUATIONS,
+            )  # fmt: skip
+        y = packed(unpacked(done.x)[0])
+        if done.cost >= 0.99 * cost:
+            break
+        cost = done.cost
+    return unpacked(y)[0]
 
 
 RANK_TOLERANCE = 1e-9  # smallest pivot of an independent column, relative to the largest; columns have unit length
@@ -188,6 +201,8 @@ def base(W: Array, scale: Array | None = None) -> Base:
 
 ROUNDS = 4  # rounds of least squares, each with weights by what the one before leaves
 
+KNOWN = 1e-9  # a coordinate is driven if what is known of its forces is more than this share of all
+
 FAR = 2.5
 """Rows further off than this count less [standard deviations]: a joint that creeps has friction that no log shows."""
 
@@ -241,16 +256,27 @@ class Solved:
         lengths = np.linalg.norm(late, axis=(0, 1))
         self._size = np.concatenate([size, np.linalg.norm(rows.torque) / np.where(lengths > 0.0, lengths, 1.0)])
         before = np.concatenate([unknowns.before - at, np.zeros(len(used))])
-        weight, count = np.ones((int(fitted.sum()), n)), len(at)
+        count, residual, regressor = len(at), rows.residual[fitted], rows.regressor[fitted]
+        known, alike = residual - regressor @ at, rows.freedom < n
+        size_before = forces(known, regressor, unknowns.before)
+        driven = np.sqrt(np.mean(known**2, axis=0)) > KNOWN * size_before
+        if alike or not driven.any():
+            driven = np.ones(n, dtype=bool)
+        # unknowns that are all 0 meet the rows of the others: these count from the second round on, as shares
+        weight, Z, left = np.ones(residual.shape) * driven, Y, residual
         for _ in range(ROUNDS):
-            W = (Y * weight[:, :, None]).reshape(weight.size, count + len(used))
-            y = -(rows.residual[fitted] * weight).ravel()
+            W = (Z * weight[:, :, None]).reshape(weight.size, count + len(used))
+            y = -(left * weight).ravel()
             change, self._covariance, determined, noise = _solve(
                 W, y, self._size, before, rows.freedom / n, rows.log[fitted]
             )
             self._weight = weight.max(axis=0)
-            left = rows.residual[fitted] + Y @ change
-            weight = _weights(left, alike=rows.freedom < n)
+            x, left, Z = at + change[:count], residual + Y @ change, Y.copy()
+            force = np.maximum(forces(known, regressor, x), 1e-300)
+            weight = _weights(left * (size_before / force), alike)
+            slope = np.mean(regressor**2, axis=0) * x / force[:, None] ** 2  # of the logarithm of the force
+            Z[:, ~driven, :count] -= left[:, ~driven, None] * slope[~driven]
+            left = left - Z @ change
         self.x, self.shift = at + change[:count], np.zeros(len(free))
         self.shift[used] = change[count:]
         self.sigma = np.sqrt(np.maximum(np.diag(self._covariance)[:count], 0.0))
@@ -296,6 +322,12 @@ class Solved:
         share = rows.freedom / left.shape[1]
         mean = float(np.mean(_spread(left[~rows.fitted]) ** 2)) / share if (~rows.fitted).any() else 0.0
         return max(1.0, mean / max(self._noise**2, 1e-300))
+
+
+def forces(known: Array, regressor: Array, x: Array) -> Array:
+    """Size of what acts on each coordinate at values of the unknowns, shape (n,)."""
+    size: Array = np.sqrt(np.mean(known**2 + np.sum((regressor * x) ** 2, axis=2), axis=0))
+    return size
 
 
 def _weights(left: Array, alike: bool) -> Array:
