@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from typer.main import get_command
 
 import servoctl
+from hil.bus.open import is_loopback, key_problems
 from servoctl.cli import main
 from servoctl.cli.app import app
 from servoctl.cli.console import CLEAR, Announcer, ExitCode, outcome_of, outcome_of_run
 from servoctl.cli.doctor import lacks
+from servoctl.config import load_config
 from servoctl.errors import ConfigError, PlantError, RunFolderError, WriteError
 from servoctl.run_folder import load_run
 from tests.config_texts import CART_PLANT as CART
@@ -278,7 +281,11 @@ def test_help_of_every_command_ends_with_an_example_that_the_command_accepts(
         (example,) = [line for line in command.get_help(context).splitlines() if line.startswith("  servoctl ")]
         program, word, *words = shlex.split(example.partition(" > ")[0])
         assert (program, word) == ("servoctl", name)
-        assert command.make_context(name, words).info_name == name
+        assert command.make_context(name, [*words]).info_name == name
+        if name == "emulate":
+            keys = yaml.safe_load(words[2].partition("=")[2])
+            assert is_loopback(keys) and not list(key_problems(keys))
+            load_config(words[0], words[2:])
 
 
 def test_a_wait_of_more_than_a_second_and_the_progress_are_shown_on_a_terminal(

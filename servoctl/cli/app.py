@@ -18,6 +18,8 @@ from servoctl.cli.run import run
 from servoctl.cli.study import TuneCommand, sweep, tune
 from servoctl.version import VERSION
 
+_HERE = "{interface: udp_multicast, channel: 239.74.163.2, bitrate: 1000000, hop_limit: 0}"
+
 GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
     "Simulation": {
         "run": (run, "servoctl run coordinated_robots --set law.correction.baumgarte.alpha=20 --out first"),
@@ -32,7 +34,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
     },
     "Drives": {
         "hil": (hil, "servoctl hil coordinated_robots --duration 2 --out caught"),
-        "emulate": (emulate, "servoctl emulate two_mass_spring_drive --set hil.buses.main.interface=udp_multicast"),
+        "emulate": (emulate, f"servoctl emulate two_mass_spring_drive --set 'hil.buses.main={_HERE}'"),
         "replay": (replay, "servoctl replay caught"),
     },
     "Results": {

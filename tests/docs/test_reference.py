@@ -14,7 +14,9 @@ from hil.drives.options import expected_of
 from hil.emulator.fault_script import TIMES
 from hil.emulator.faults import KINDS, TARGETS
 from hil.protocols.registry import BUILT_IN
+from servoctl.check.report import check
 from servoctl.config.problems import json_schema
+from servoctl.linear import analyse
 from servoctl.run_folder.files import FILES
 from servoctl.run_folder.metrics import METRICS
 from servoctl.run_folder.trajectory import ALWAYS, SOMETIMES
@@ -200,3 +202,14 @@ def test_every_file_column_and_figure_of_a_run_is_on_its_page(tmp_path: Path) ->
     entry = runs[-1].summary()["tasks"]["level"]
     assert set(entry) - said == set()
     assert all(f"`{file}`" in page for file in FILES)
+
+
+def test_every_key_that_check_and_analyse_print_as_json_is_on_the_page_of_files() -> None:
+    said = set(re.findall(r"`([a-z_]+)[^`]*`", (DOCS / "pages/files.md").read_text()))
+    uncertain = ("run.period=0.001", "law.uncertainty={m: 0.3}", "estimation={kind: model, disturbance: 60}")
+    configs = [("coordinated_robots", uncertain), ("arm_obstacle", ()), ("two_mass_spring_robust", ())]
+    for name, changes in configs:
+        run = sc.load(name, changes, engine="vm")
+        assert {key for key, value in check(run).to_dict().items() if value is not None} - said == set()
+    analysis = analyse(run, change=0.1).to_dict()
+    assert {*analysis, *analysis["modes"][0]} - said <= {"mostly"}
