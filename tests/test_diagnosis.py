@@ -345,3 +345,18 @@ def test_a_section_that_nothing_uses_draws_a_word() -> None:
     assert [text.endswith(said) for text in unused] == [True] and not used
     said = "plant.passive: no effect: the plant has no mechanism constraints (remove it)"
     assert [text.endswith(said) for text in passive] == [True]
+
+
+def test_check_says_where_it_knows_nothing_of_what_the_task_leaves_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plant in NumPy has no derivatives; the same plant on symbols has two modes that grow."""
+    config = changed(tmp_path, "cart_double_pendulum")
+    plant = tmp_path / "cart_double_pendulum.py"
+    plant.write_text(plant.read_text().replace("[[1.0], [0.0]", "[[1.0], [0.0 * float(q[0])]"))
+    code, out, _ = answer(capsys, "check", config)
+    assert code == 0
+    title = (
+        "internal dynamics\n  not known whether what the task leaves free decays or grows: what runs in NumPy has no"
+    )
+    assert title in out

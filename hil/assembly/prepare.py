@@ -259,6 +259,8 @@ def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
     except TaskError as error:
         if own:
             warnings.append(f"law: whether its own gains are stable at this period is not known ({error})")
+        elif run.motions is not None and run.motions.total > run.motions.held:
+            warnings.append("law: not known whether the period makes what the task leaves free grow: no derivatives")
     if problems:
         raise ConfigError([loaded.finding(problem, "hil", "period") for problem in problems])
     return [str(loaded.finding(warning, "hil", "period")) for warning in warnings]

@@ -215,9 +215,17 @@ def _uncertainty(run: Run) -> Iterator[Section]:
 
 
 def _internal(run: Run) -> Iterator[Section]:
-    if run.system.law is None or run.refused or run.internal is None:
+    internal, motions = run.internal, run.motions
+    if run.system.law is None or run.refused:
         return
-    internal = run.internal
+    if internal is None:
+        if motions is not None and motions.total > motions.held:
+            why = "terms of your own have states, or a derivative is not finite"
+            if not run.loop.differentiable:
+                why = "what runs in NumPy has no derivatives"
+            unknown = f"not known whether what the task leaves free decays or grows: {why}"
+            yield Section("internal dynamics", "internal", [unknown])
+        return
     lines = [f"{counted(internal.dimension, 'state')} that the task leaves free: {internal.verdict}"]
     if internal.dimension:
         lines.append("modes at the start [1/s]: " + poles_text(internal.modes[:SHOWN]))

@@ -22,6 +22,7 @@ from servoctl.errors import ConfigError
 from tests.faces import on_drives, on_rig
 from tests.hil.emulation import drive_settings, served
 from tests.hil.interfaces import keys_of
+from tests.hil.opaque_code import PLANT
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
 from tests.hil.test_real_drives import rig_of
 from tests.hil.wall_clock import write_config
@@ -348,3 +349,9 @@ def test_a_task_that_does_not_begin_says_whether_the_machine_or_the_task_moves(
     plan = begun.setup.plan(begun.stage, None)
     begun.close()
     assert words in plan.why_not_engaged("distance", error, at_rest)
+
+
+def test_a_plant_without_derivatives_hides_what_the_period_does_to_free_motions() -> None:
+    said = "law: not known whether the period makes what the task leaves free grow: no derivatives"
+    assert any(said in note for note in notes_on(load(BELT, (PLANT, "plant.parameters.host=0"), "vm")))
+    assert not any(said in note for note in notes_on(load(BELT, (), "vm")))
