@@ -68,15 +68,18 @@ def _references(run: Run) -> Iterator[Section]:
 def _reference_warnings(run: Run) -> list[Finding]:
     """Warnings about references that start away from the machine, begin or end with a velocity, or jump by a turn."""
     findings = []
-    at = consistency(run.system.model, run.start)
+    at, units = consistency(run.system.model, run.start), run.system.model.row_units[1]
     for row, violation, rate in at.each():
         constraint = run.system.model.task.get(row.group)
         names = [] if constraint is None else list(constraint.signals)
+        unit = units.get(row.name, "")
         if names and abs(violation) > AWAY:
-            away = f"starts {violation:.4g} away from its reference ({', '.join(names)})"
+            off = f"{violation:.4g} {unit}".rstrip()
+            away = f"starts {off} away from its reference ({', '.join(names)})"
             findings.append(Finding(f"task.{row.name}", f"{away}; move initial.q, or set initial.project: true"))
         elif names and abs(rate) > max(AWAY, *(STILL * peak_rate(run.signals[name]).rate for name in names)):
-            away = f"starts with a rate {rate:.4g} away from that of its reference ({', '.join(names)})"
+            off = f"{rate:.4g} {per_second(unit)}".rstrip()
+            away = f"starts with a rate {off} away from that of its reference ({', '.join(names)})"
             findings.append(Finding(f"task.{row.name}", f"{away}; set initial.v"))
     used = {name for constraint in run.system.model.task.values() for name in constraint.signals}
     sentences = abrupt(run.signals, used, run.start.t)

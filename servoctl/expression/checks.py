@@ -46,7 +46,11 @@ def check_names(
         kind = "a parameter" if name in parameters else "not a coordinate"
         problems.append(f"der({name}): {name!r} is {kind} ({remedy(name, [*coordinates, *times])})")
     for name in sorted(expression.plain - numbers.keys()):
-        unknown = f"unknown word {name!r} ({remedy(name, words)})"
+        of = [
+            each for each in coordinates if name in (f"{each}_dot", f"{each}dot", f"d{each}", f"d_{each}", f"v{each}")
+        ]
+        hint = f"the rate of {of[0]} is der({of[0]})" if of else remedy(name, words)
+        unknown = f"unknown word {name!r} ({hint})"
         problems.append(_choice(name, lengths[name]) if name in lengths else unknown)
     for name, index in sorted(expression.indexed):
         if name in numbers:

@@ -47,7 +47,9 @@ _HINTS = {
     ",": "(it separates the values of a function: atan2(y, x))",
 }
 _HINTS = {symbol: f"{symbol!r} does not belong here {hint}" for symbol, hint in _HINTS.items()} | {
-    **{quote: f"quotation mark {quote} does not belong here (an equation has no text)" for quote in "'\"`"},
+    **{quote: f"quotation mark {quote} does not belong here (an equation has no text)" for quote in '"`'},
+    "'": "quotation mark ' does not belong here (an equation has no text, and the rate of x is der(x))",
+    "°": "'°' is no unit (60 degrees are 60*deg)",
     "^": "'^' is not an operator (use ** for powers)",
     "%": "'%' is not an operator (there is no remainder)",
     "//": "'//' is not an operator (use / to divide)",
