@@ -19,6 +19,8 @@ from hil.assembly.prepare import load
 from hil.bus.open import EmulatorMessage, emulator_frame
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS, library
+from hil.drives.base import Condition
+from hil.drives.cia402 import Cia402Drive
 from hil.frame import FD_SIZES, SENT, Frame
 from hil.loop import SECOND, Ahead, Tick, WallClock
 from hil.recorder import read_frames
@@ -313,3 +315,23 @@ def test_c_sends_and_receives_on_a_real_socketcan(tmp_path: Path) -> None:
     summary = summary_of(tmp_path)
     assert summary["tick"] == "C, sockets included" and summary["ticks_in_c"] > 20
     assert replay(tmp_path / "run").agrees
+
+
+def test_a_driver_that_raises_in_the_loop_ends_the_run_with_every_drive_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C gives it a frame in the middle of a read; no exception passes through C."""
+    taken = Cia402Drive._on_status
+
+    def raises(drive: Cia402Drive, frame: Frame) -> bool:
+        if drive.condition is Condition.ENABLED and not failures:
+            failures.append(frame)
+            raise ArithmeticError("a driver that fails")
+        return taken(drive, frame)
+
+    failures: list[Frame] = []
+    monkeypatch.setattr(Cia402Drive, "_on_status", raises)
+    _, ended = run_on_sockets(tmp_path / "run", HilRun, 1.0)
+    (event,) = [event for event in ended.events if event.kind is EventKind.EXCEPTION]
+    assert "ArithmeticError: a driver that fails" in event.detail and failures
+    assert ended.exit_code == 3 and not ended.unconfirmed
