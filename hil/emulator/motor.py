@@ -99,6 +99,15 @@ class Thermal:
         return self._options.ambient + self._options.rise * self.load
 
 
+RISE = 0.25
+"""Last share of the time in which a brake closes, in which its torque rises: at once, it would stop a fast axis so
+hard that it throws the next one.
+
+Source: Mayr, ROBA-servostop 8982 (B.8982.EN), switching times t1 and t11: 5 of 15 to 10 of 30 ms, or 15 of 65 ms.
+"""
+STEPS = 5  # in which it rises
+
+
 class Motor:
     def __init__(
         self,
@@ -114,6 +123,7 @@ class Motor:
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
         self._brake_time, self._strength = nanoseconds(options.brake_time), options.brake_torque * settings.torque_limit
         self._closing: Event | None = None
+        self._closed = 0  # steps of its torque that the brake has; `STEPS`: it is closed
         self.enabled = False  # whether the drive makes torque
         self.has_worked = False  # whether it ever did
         self.shorted = False  # whether its phases are: its torque then comes from the motion, and ends with it
@@ -123,7 +133,7 @@ class Motor:
         self._pressed = 0.0
         self.told: Callable[[str], None] = lambda word: None  # called with `torque on` or `torque off` at each change
         self.actuator = plant.actuators[index]
-        self._press(True)
+        self._press(STEPS)
 
     def enable(self, torque: float) -> None:
         """Enables torque, at first this one [N m], and opens the brake."""
@@ -132,7 +142,7 @@ class Motor:
         self.enabled, self.has_worked, self.shorted = True, True, False
         cancel(self._closing)
         self._closing = None
-        self._press(False)
+        self._press(0)
         self._plant.command(self.index, torque, self._world.now)
 
     def command(self, torque: float) -> None:
@@ -156,7 +166,8 @@ class Motor:
     def close_brake(self) -> None:
         """Closes the brake, which takes its time; torque stays as it is meanwhile."""
         if self._settings.brake and not self._closed and self._closing is None:
-            self._closing = self._world.after(self._brake_time, self._close)
+            rise = (STEPS - 1) * self._step_time
+            self._closing = self._world.after(self._brake_time - rise, self._close)
 
     def short(self, rate: float, largest: float) -> None:
         """Shorts its phases while the drive is off: they brake it at a rate [1/s] by its true motion, without supply.
@@ -170,17 +181,27 @@ class Motor:
             polarity = copysign(1.0, self.constant)  # shorted phases brake, however they are connected
             self._plant.command(self.index, polarity * min(largest, max(-largest, torque)), self._world.now)
 
-    def _close(self) -> None:
-        self._closing = None
-        self._press(True)
+    @property
+    def _step_time(self) -> int:
+        return round(RISE * self._brake_time / STEPS)
 
-    def _press(self, closed: bool) -> None:
-        self._closed = closed
+    def _close(self) -> None:
+        self._press(self._closed + 1)
+        self._closing = None if self._closed == STEPS else self._world.after(self._step_time, self._close)
+
+    def _press(self, steps: int) -> None:
+        self._closed = steps
         self.refresh_brake()
 
+    @property
+    def _share(self) -> float:
+        """Share of its torque that the brake has."""
+        if not self._settings.brake:
+            return 0.0
+        return 1.0 if self.stuck else self._closed / STEPS
+
     def refresh_brake(self) -> None:
-        closed = self._settings.brake and (self._closed or self.stuck)
-        before, self._pressed = self._pressed, self._strength * self.grip if closed else 0.0
+        before, self._pressed = self._pressed, self._strength * self.grip * self._share
         if self._pressed == before:
             return
         for strength, closes in ((before, False), (self._pressed, True)):
@@ -189,7 +210,8 @@ class Motor:
 
     @property
     def braked(self) -> bool:
-        return self._pressed > 0.0
+        """Whether the brake is closed; one whose torque still rises is not."""
+        return self._pressed > 0.0 and self._share == 1.0
 
     def refresh_constant(self) -> None:
         self._plant.scale(self.index, self.constant, self._world.now)

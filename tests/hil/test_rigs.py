@@ -45,6 +45,19 @@ def test_a_brake_closes_after_its_time_while_torque_is_kept() -> None:
     assert not motor.braked and np.isclose(host.emulator.state[1][0], -2.5 * 0.02, rtol=0.1)
 
 
+def test_a_brake_slows_an_axis_down_before_it_is_closed() -> None:
+    settings = drive_settings("cia402", brake=True)
+    host = bench(settings, plant=Axes(weight=5.0))
+    motor = host.emulator.drive("a").motor
+    motor.enable(settings.motor_torque(5.5))
+    host.collect(50.0)
+    motor.close_brake()
+    host.collect(74.0)
+    before = host.emulator.state[1][0]
+    host.collect(10.0)
+    assert not motor.braked and 0.0 <= host.emulator.state[1][0] < before
+
+
 @pytest.mark.parametrize("fault", [{"kind": "stall", "for": 0.02}, {"kind": "encoder_jump", "drive": "F"}])
 def test_a_fault_begins_at_its_time_after_power_on_or_after_the_start_of_the_task(fault: dict[str, object]) -> None:
     ended = {}
