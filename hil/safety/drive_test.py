@@ -23,6 +23,11 @@ CLEARER = 2.0  # how much less of the motion it must leave unexplained
 DISTINCT = 0.3  # share of the torque from which on its sign is certain
 
 
+MOST = 2.0
+"""Largest torque for a weak motor, as a share of that which is to act: a hand that pushes the axis looks the same, and
+when it lets go the axis must not move faster than it would fall."""
+
+
 class Acting(NamedTuple):
     """How a drive acts, by its own samples: W y'' = torque u - gravity g."""
 
@@ -31,8 +36,10 @@ class Acting(NamedTuple):
 
     @property
     def correction(self) -> float:
-        """Torque to send for one that is to act, as a share of it."""
-        return math.copysign(1.0, self.torque) / max(1.0, abs(self.torque))
+        """Torque to send for one that is to act, as a share of it; against the sign of the config at most 1."""
+        if self.torque < 0.0:
+            return -1.0 / max(1.0, -self.torque)
+        return min(MOST, 1.0 / self.torque)
 
 
 BACKWARDS = {
@@ -107,7 +114,7 @@ class DriveTest:
         self.proof = TorqueProof(plan, settings, period)  # what it has shown of each drive
         self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
         self._largest = np.array([drive.torque_limit for drive in settings])
-        self._acting = [Acting() for _ in settings]
+        self._acting: dict[int, Acting] = {}  # number of each drive that does not act by the model
         self._found: dict[int, int] = {}  # number of each drive that is sent other torques -> row of its finding
 
     @property
@@ -117,11 +124,14 @@ class DriveTest:
 
     def correct(self, torques: Array) -> Array:
         """The torques to send for those that are to act, shape (m,)."""
-        if not self._found:
+        if not self._acting:
             return torques
-        correction, gravity = np.array([(acting.correction, acting.gravity) for acting in self._acting]).T
-        sent: Array = np.clip(correction * (torques - (1.0 - gravity) * self._held), -self._largest, self._largest)
-        self.proof.motion.sends(sent)
+        sent = torques.copy()
+        for number, acting in self._acting.items():
+            wanted, most = torques[number] - (1.0 - acting.gravity) * self._held[number], self._largest[number]
+            sent[number] = np.clip(acting.correction * wanted, -most, most)
+        if self._found:
+            self.proof.motion.sends(sent)
         return sent
 
     @property
@@ -154,6 +164,8 @@ class DriveTest:
                 # once, or it goes off where it has none and hardly moves, and the others stop
                 if not finding.obeys:
                     self._rig.ladder.misled.add(finding.drive)
+                if finding.share < 1.0:  # while its brake closes, a part of the torque that holds it would let it fall
+                    self._acting[finding.drive] = Acting(finding.share)
                 self._rig.ladder.ramp(finding.drive, tick.began, must=True)
 
     def _correct(self, number: int) -> None:

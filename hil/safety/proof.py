@@ -52,6 +52,8 @@ HIDDEN_BELOW = 0.75  # a filter of the speeds that leaves less of a round's moti
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
+WEAK = 0.2  # a drive of a smaller response makes no torque that could hold its axis
+DOUBT = 0.5  # a response counts as that of a weak motor if its doubt is a smaller share of it
 ABLE = 2.0  # a drive that makes so many times the torque that holds the pose can stop its axis
 BLOCKED = 0.1  # an axis that moves less than this share of what the model says stands still
 FRICTION = 2.0  # a torque of the test below so many times the dry friction of the model shows nothing
@@ -109,6 +111,7 @@ class Finding(NamedTuple):
     detail: str
     driven: bool = False  # whether its motor was seen to drive the axis away; if not, a round of the test shows it
     obeys: bool = False  # whether its torque is strong enough, and of the right sign, for its own control to stop it
+    share: float = 1.0  # share of its torque that acts, where that is sure; else 1
 
 
 class State(Enum):
@@ -234,11 +237,14 @@ class TorqueProof:
                 detail += (
                     f"; {driver}{response:.2g} of the torque sent to it acts: its polarity is wrong, or it is pushed"
                 )
+            weak = not opposed and WEAK < response < 1.0 and x["doubt"][index] < DOUBT * response
+            share = response if weak else 1.0
             if opposed or moved == index:
-                return Finding(index, EventKind.UNSTEADY, detail)
+                return Finding(index, EventKind.UNSTEADY, detail, share=share)
             detail += f"; this joint drives it, as {response:.2g} of the torque sent to it would, or another load"
             enough = response * self._largest[index] > ABLE * self._carries[index]
-            return Finding(index, EventKind.UNSTEADY, detail, obeys=enough and SMALLEST < response < LARGEST)
+            obeys = enough and SMALLEST < response < LARGEST
+            return Finding(index, EventKind.UNSTEADY, detail, obeys=obeys, share=share)
         kinds = {functions.SHOWS_REVERSED: EventKind.REVERSED, functions.SHOWS_EXCESS: EventKind.RESPONSE}
         return self._disproved(index, kinds.get(answer, EventKind.TORQUELESS), response)._replace(driven=True)
 
