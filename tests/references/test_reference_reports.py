@@ -46,7 +46,7 @@ def test_check_says_where_a_reference_starts_how_fast_it_is_and_how_it_ends(fold
         "  late_a: 0 at the start, fastest 1.875 per s at t = 1.5 s",
     ]
     assert report.values["references"]["path"]["columns"]["x"]["peak_rate"] == pytest.approx(8.0)
-    away = "task.first: starts 0.1 m away from its reference (path_x); move initial.q, or set initial.project: true"
+    away = "task.first: starts 0.1 rad away from its reference (path_x); move initial.q, or set initial.project: true"
     held = "references.path: path_x ends at t = 4 s with the rate 8, but it holds its value from then on"
     late = "references.late: its rows go from t = 1 to 2 s, the run from 0 to 0.05 s"
     never = f"{late}: it stands still all the time (shift its times)"
@@ -56,7 +56,8 @@ def test_check_says_where_a_reference_starts_how_fast_it_is_and_how_it_ends(fold
 def test_check_says_where_only_the_rate_differs_at_the_start(folder: Path) -> None:
     overrides = ["initial.q=[0, 0, 0, 0]", "initial.v=[0.5, 0, 0, 0]"]
     warnings = check(sc.load("c.yaml", overrides, engine="vm", strict=False)).warnings
-    assert "task.first: starts with a rate 0.5 m/s away from that of its reference (path_x); set initial.v" in warnings
+    away = "task.first: starts with a rate 0.5 rad/s away from that of its reference (path_x); set initial.v"
+    assert away in warnings
     overrides[1] = "initial.v=[0.005, 0, 0, 0]"  # less than 1e-3 of the fastest rate, which is 8
     warnings = check(sc.load("c.yaml", overrides, engine="vm", strict=False)).warnings
     assert not any("away from" in each for each in warnings)
