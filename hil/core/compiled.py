@@ -39,6 +39,7 @@ SHARED: dict[str, int] = {
     **{f"CAUSE_{each.name}": each.value for each in Cause},
     **{f"ON_{each.name}": number for number, each in enumerate(Feedback)},
     **{name: getattr(constants, name) for name in ("GIVEN_BACK", "UNKNOWN", "NEVER")},
+    **{name: value for name, value in vars(constants).items() if name.startswith("MOST_")},
     **{"SENT": SENT, "EXTENDED": EXTENDED, "REMOTE": REMOTE, "ERROR_FRAME": ERROR, "FD": FD, "BRS": BRS},
     "KIND": EXTENDED | REMOTE | ERROR | FD,  # flags that a message of a table has
     **{name: getattr(constants, name) for name in ("RING_HEAD", "RING_LOST", "RING_TAIL")},

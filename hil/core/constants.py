@@ -4,6 +4,9 @@ from enum import IntEnum
 
 GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, or no node takes it
 
+MOST_SELECTS, MOST_EXPECTS, MOST_READS, MOST_OPERATIONS = 2, 8, 8, 8
+"""What a message of a table may have of each for C to read it, and a chain of a number."""
+
 RING_HEAD, RING_TAIL, RING_LOST, RING_UNWRITTEN = 0, 8, 1, 9
 """Indices of the counts of a ring of `hil.recorder.memory`. The producer writes the head and what is lost, the consumer
 the tail and what is not written, in two cache lines."""

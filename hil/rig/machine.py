@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.assembly.setup import RigSetup
 from hil.codecs.field import Field
-from hil.core.constants import NEVER
+from hil.core.constants import MOST_EXPECTS, MOST_OPERATIONS, MOST_READS, MOST_SELECTS, NEVER
 from hil.core.controller import Controller
 from hil.core.structs import Struct
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
@@ -94,6 +94,17 @@ def watched_ids(nodes: Iterable[Node], buses: Mapping[str, int]) -> list[tuple[i
     return watched
 
 
+def fits(wire: Wire) -> bool:
+    """Whether C has room for what the frames of a node mean."""
+    chains = [reads.chain for message in wire.messages for reads in message.reads]
+    if wire.command is not None:
+        chains += [wire.command.chain, wire.command.steps, wire.command.back or ()]
+    return all(len(chain) <= MOST_OPERATIONS for chain in chains) and all(
+        len(each.selects) <= MOST_SELECTS and len(each.expects) <= MOST_EXPECTS and len(each.reads) <= MOST_READS
+        for each in wire.messages
+    )
+
+
 def wires_of(nodes: Sequence[Node]) -> tuple[list[Wire], str]:
     """What the frames of every node mean, or none and why it is not known."""
     wires = []
@@ -101,6 +112,8 @@ def wires_of(nodes: Sequence[Node]) -> tuple[list[Wire], str]:
         wire = node.wire()
         if wire is None or (isinstance(node, Drive) and wire.command is None):
             return [], f"frames of protocol {node.settings.protocol} are not described for it"
+        if not fits(wire):
+            return [], f"a frame of protocol {node.settings.protocol} holds more than C can read"
         wires.append(wire)
     return wires, ""
 

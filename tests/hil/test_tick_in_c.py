@@ -11,7 +11,8 @@ import pytest
 from hil.core.compiled import library
 from hil.core.constants import GIVEN_BACK, UNKNOWN
 from hil.drives.base import Condition, Drive
-from hil.drives.wire import Message
+from hil.drives.cia402 import Cia402Drive
+from hil.drives.wire import Message, Wire
 from hil.frame import Frame
 from hil.protocols.registry import build
 from hil.rig.machine import fill_encoding, fill_message, frame_reader, watched_ids
@@ -86,6 +87,25 @@ def test_frames_that_no_table_describes_are_read_by_the_drivers_and_the_run_says
     monkeypatch.setattr(Drive, "wire", lambda self: None)
     summary = on_drives("coordinated_robots", *SHORT, duration=0.05).trajectory.summary()
     assert summary["tick"] == "Python, because frames of protocol cia402 are not described for it"
+    assert summary["ticks_in_c"] == 0 and summary["status"] == "done"
+
+
+def test_a_table_with_more_in_a_frame_than_c_has_room_for_is_left_to_the_drivers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """C would read, and write, beyond its own tables."""
+    before = Cia402Drive.wire
+
+    def wordy(self: Cia402Drive) -> Wire | None:
+        wire = before(self)
+        if wire is None:
+            return None
+        messages = [each._replace(expects=each.expects * 9) for each in wire.messages]
+        return wire._replace(messages=tuple(messages))
+
+    monkeypatch.setattr(Cia402Drive, "wire", wordy)
+    summary = on_drives("coordinated_robots", *SHORT, duration=0.05).trajectory.summary()
+    assert summary["tick"] == "Python, because a frame of protocol cia402 holds more than C can read"
     assert summary["ticks_in_c"] == 0 and summary["status"] == "done"
 
 

@@ -54,7 +54,7 @@ static int as_expected(const tick_expects *each, int count, const unsigned char 
 static int take_numbers(tick *k, const tick_message *from, const unsigned char *data)
 {
   int node = from->node;
-  double wrapped = k->wrapped[node], added = k->added[node], values[5];
+  double wrapped = k->wrapped[node], added = k->added[node], values[MOST_READS];
   for (int r = 0; r < from->reads_count; ++r) {
     const tick_reads *reads = &from->reads[r];
     values[r] = chained(&reads->chain, number_of(&reads->field, data), &wrapped, &added);

@@ -245,7 +245,7 @@ typedef struct { /* operation 0: times, 1: over, 2: plus, 3: over the ends of a 
 
 typedef struct {
   int count;
-  tick_operation operations[8];
+  tick_operation operations[MOST_OPERATIONS];
 } tick_chain;
 
 typedef struct {
@@ -263,8 +263,8 @@ typedef struct { /* a frame that a healthy node sends */
   unsigned id;
   int bus, node, flags, length, sample, alive;
   int selects_count, expects_count, reads_count;
-  tick_expects selects[1], expects[5];
-  tick_reads reads[5];
+  tick_expects selects[MOST_SELECTS], expects[MOST_EXPECTS];
+  tick_reads reads[MOST_READS];
   long long order, time;   /* its place among the frames that C has taken in place of the drivers, 0: none; when it came [ns] */
   unsigned char data[64];  /* of the last one */
 } tick_message;
