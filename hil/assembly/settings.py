@@ -99,7 +99,9 @@ def id_problems(nodes: ConfigNodes) -> Iterator[Problem]:
     for (_, one), (path, other) in combinations(nodes, 2):
         if one.bus == other.bus and (shared := common(one, other)):
             what = f"{other.protocol} {other.name} and {one.protocol} {one.name} on bus '{one.bus}' both use id"
-            remedies = "give one of them another node id, master or host, or a bus of its own"
+            known = {*node_class(one).Options.model_fields, *node_class(other).Options.model_fields}
+            others = " or ".join(["node id", *sorted(known & {"master", "host"})])
+            remedies = f"give one of them another {others}, or a bus of its own"
             yield Problem((*path, "node"), f"{what} 0x{min(shared):03X} ({remedies})")
 
 

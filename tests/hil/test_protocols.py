@@ -119,7 +119,8 @@ def rig(drive: str, sensor: str) -> list[str]:
     ("drive", "sensor", "said"),
     [
         # a heartbeat of the ODrive would be a torque for the motor
-        (f"{MIT}, node: 1, host: 32", ODRIVE_0, "odrive x2 and mit F on bus 'main' both use id 0x001"),
+        (f"{MIT}, node: 1, host: 32", ODRIVE_0, "odrive x2 and mit F on bus 'main' both use id 0x001 "
+         "(give one of them another node id or host, or a bus of its own)"),
         (f"{MIT}, node: 9, host: 73", "protocol: odrive, node: 2",
          "odrive x2 and mit F on bus 'main' both use id 0x049"),
         (f"{CIA402}, node: 1", "protocol: odrive, node: 12", "odrive x2 and cia402 F on bus 'main' both use id 0x181"),
@@ -127,7 +128,7 @@ def rig(drive: str, sensor: str) -> list[str]:
         (
             f"{CIA402}, node: 1, master: 2",
             "protocol: cia402, node: 2, counts_per_turn: 65536, velocity_unit: rpm",
-            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one of them another node id",
+            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one of them another node id or master",
         ),
     ],
 )  # fmt: skip
