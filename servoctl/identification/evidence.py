@@ -30,6 +30,7 @@ PER_PERIOD = 10  # rows that are evaluated, per period of that bandwidth
 BLOCKS = 4  # parts of a log; each is predicted by a fit of the others
 SHORTEST = 40  # rows of a block
 SURE = 0.003  # share of the torque of a coordinate below which no model is better than another
+TINY = 1e-3  # smallest torque of a coordinate that errors are compared with, relative to the largest of its unit
 ROUNDS = 2  # fits, each weighted by what the one before leaves in each coordinate
 ROUNDING = 1e-12  # of sums of squares: times in a wrong unit make them as large as that
 LEAST = 0.1  # smallest mass, relative to that in the file
@@ -128,6 +129,8 @@ class Evidence:
         force = self._force(mix, delays)
         size = _rms(force.reshape(-1, force.shape[2]))
         size = np.where(size > 0.0, size, size.max())
+        units = np.array(list(self._unknowns.plant.coordinates.values()))
+        size = np.maximum(size, [TINY * size[units == unit].max() for unit in units])
         spread, lowest = self._spread(_rms(self._logged if mix is None else self._logged @ mix.T))
         y, noise = self._residual - force, 0.1 * size
         slopes = np.einsum("kbip,kbi->bip", self._regressor, y, optimize=True)

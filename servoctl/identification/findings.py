@@ -32,7 +32,9 @@ POOR = 0.1  # axes are tried where nothing else leaves less than this share of e
 SCALE = 1.25  # a factor on one torque is a finding beyond this, or below one over it
 COMMON = 1.5  # likewise a factor on all torques, which wrong masses in the file can cause
 LATE = 0.015  # [s] smallest delay that is a finding
-LEFT = 0.7  # part of the error that a delay of the fit leaves at most
+LEFT, WORTH = 0.7, 0.005
+"""Part of the error that a delay of the fit leaves at most, and share of the torque that it explains at least."""
+
 TURNED = 0.05  # [rad or m] smallest zero that is a finding
 ROWS = 500  # rows at which hypotheses are compared, about
 
@@ -134,19 +136,23 @@ def findings_of_files(
     return named, plant, [log for _, _, mended in apart.values() for log in mended]
 
 
-def delay_findings(fit: Fit, logs: Sequence[Log], actuators: Sequence[str]) -> list[Finding]:
-    """The delay of all torques that the fit has found, if it is a long one."""
-    late = fit.rows.late * fit.delays[fit.rows.log][:, None]
-    norms = [_norm(fit.rows.to_torque, error) for error in (fit.residual(fit.x), fit.residual(fit.x) - late)]
-    cost = float((norms[1] - norms[0]) / np.linalg.norm(fit.rows.torque))
-    longest = float(fit.delays[np.argmax(np.abs(fit.delays))])
-    if abs(longest) < max(LATE, 3.0 * logs[0].h) or norms[0] > LEFT * norms[1]:
+def delay_findings(fit: Fit, still: Fit, actuators: Sequence[str]) -> list[Finding]:
+    """The delay of all torques that the fit has found, if it explains clearly more than the fit without a delay."""
+    left = [_norm(one.rows.to_torque, one.residual(one.x)) / np.linalg.norm(one.rows.torque) for one in (fit, still)]
+    cost = float(left[1] - left[0])
+    if cost < WORTH or left[0] > LEFT * left[1]:
         return []
-    return [Finding("delay", name, f"{name}: {_late_text(longest)}", min(cost, 1.0)) for name in actuators]
+    text = _late_text(float(fit.delays[np.argmax(np.abs(fit.delays))]))
+    return [Finding("delay", name, f"{name}: {text}", min(cost, 1.0)) for name in actuators]
 
 
 def _norm(to_torque: Array, force: Array) -> float:
     return float(np.linalg.norm(np.einsum("kij,kj->ki", to_torque, force)))
+
+
+def is_long(delays: Array, logs: Sequence[Log]) -> bool:
+    """Whether a delay that a fit has found would be a finding."""
+    return bool(np.abs(delays).max(initial=0.0) >= max(LATE, 3.0 * logs[0].h))
 
 
 def _late_text(delay: float) -> str:

@@ -18,7 +18,7 @@ from servoctl.assembly import Run
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.identification.equations import Equations
-from servoctl.identification.findings import Finding, delay_findings, findings_of_files
+from servoctl.identification.findings import Finding, delay_findings, findings_of_files, is_long
 from servoctl.identification.log import Log, read_logs, read_tables, simulated_machine
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import SHARE, FitRows, Raw, cutoff_of, decimated, highest_of, raw_rows, thinned
@@ -227,8 +227,11 @@ def identify(
     except np.linalg.LinAlgError as error:
         raise ServoctlError(f"{paths[0]}: the fit failed: {error}") from error
     # where only some parameters are free, a delay may stand for the others
-    if columns is not None and parameters is None and all(one.kind != "delay" for one in findings):
-        findings += delay_findings(found, logs, list(plant.actuators))
+    judged = columns is not None and parameters is None and all(one.kind != "delay" for one in findings)
+    if judged and is_long(found.delays, logs):
+        still = fit(equations, [replace(log, sure=True) for log in logs], cutoff, pruned=True)
+        late = delay_findings(found, still, list(plant.actuators))
+        found, findings = found if late else still, findings + late
     shown = set(found.unknowns.names)
     missing = tuple(name for name in unknowns.names if name not in shown)
     return Identification(

@@ -220,6 +220,28 @@ def test_no_unit_makes_a_torque_vanish(tmp_path: Path) -> None:
     assert [(one.kind, one.where) for one in found.findings] == [("torque_sign", "F")]
 
 
+@pytest.mark.parametrize(
+    ("name", "true"), [("crane", {"M": 20.0, "m": 50.0}), ("coordinated_robots", {"m": 1.0, "I": 1.0})]
+)
+def test_a_clean_log_of_a_machine_that_ships_has_no_delay(name: str, true: dict[str, float], tmp_path: Path) -> None:
+    """A load whose sway hides in the noise, and an object that does not turn: no delay explains more of the torque."""
+    changes = [
+        "run.period=0.002",
+        "run.integrator={method: rk4, step: 0.002}",
+        "realism.noise.q=1e-6",
+        "run.duration=8",
+    ]
+    run = sc.load(name, changes, engine="vm")
+    plant, rows, count = run.system.model.plant, run.simulate(), run.system.model.n
+    positions = rows.q + 1e-6 * np.random.default_rng(1).standard_normal(rows.q.shape)
+    header = ["t", *(f"q_{x}" for x in plant.coordinates), *(f"u_{x}" for x in plant.actuators)]
+    log = written(tmp_path / "log.csv", np.column_stack([rows.t, positions, rows.u])[:-1], ",".join(header))
+    columns = f"{{time: t, q: [{', '.join(header[1 : count + 1])}], u: [{', '.join(header[count + 1 :])}]}}"
+    found = sc.identify(log, config=name, overrides=[f"log={columns}"])
+    assert not found.findings
+    assert {key: found.values[key] for key in true} == pytest.approx(true, rel=0.02)
+
+
 def test_a_log_with_a_load_gives_the_load(tmp_path: Path) -> None:
     load = "bodies: {load: {m: 1, on: tool, at: {xyz: [0, 0, 0.1]}}}"
     text = recorded.CONFIG.replace("robot: {urdf: %s}", f"robot: {{urdf: {recorded.ARM7}}}, {load}")
