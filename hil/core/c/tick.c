@@ -15,11 +15,11 @@ int tick_missing(const tick *k)
 /* Buses, as bits, with a drive that a command of torque enables, and on which no drive has answered since the last
    commands: when all of them restart, nothing has acknowledged the frames in the controller's queue, and these would be
    the first to come. */
-unsigned tick_mute(const tick *k)
+unsigned long long tick_mute(const tick *k)
 {
-  unsigned waits = 0, heard = 0;
+  unsigned long long waits = 0, heard = 0;
   for (int i = 0; i < k->m; ++i) {
-    unsigned bus = 1u << k->channel[i].bus;
+    unsigned long long bus = 1ull << k->channel[i].bus;
     if (k->sample_time[i] == NEVER || k->sample_time[i] >= *k->written) heard |= bus;
     else if (k->channel[i].mutes) waits |= bus;
   }

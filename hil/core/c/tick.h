@@ -347,7 +347,7 @@ typedef struct {
   long long taken;                               /* number of frames that C has taken in place of the drivers */
   double *raw;                                   /* [m] torques in the frames of this tick */
   double *silences;                              /* [m] time since the last sign of life [s]; 0 before the first */
-  unsigned mute; /* buses on which no command is sent: `tick_mute` */
+  unsigned long long mute; /* buses on which no command is sent: `tick_mute` */
   const char *trouble;
   const int *failed; /* whether a call in Python has raised an exception, which Python raises as soon as C returns */
 } tick;
@@ -355,7 +355,7 @@ typedef struct {
 double tick_encode(tick_encoding *encoding, double torque);
 int tick_take(tick *k, int bus, unsigned id, int flags, int length, const unsigned char *data, long long time);
 int tick_missing(const tick *k);
-unsigned tick_mute(const tick *k);
+unsigned long long tick_mute(const tick *k);
 int tick_sense(tick *k, long long now);
 int tick_asks(const tick *k);
 int tick_decide(tick *k, long long now, double elapsed, double task_time);
