@@ -20,6 +20,7 @@ from hil.sensing.gravity import GravityCompensation, Hold, StaticBalance, falls_
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.run import Run
+from servoctl.check.bound_path import task_state
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.friction import friction_of
@@ -196,8 +197,6 @@ class RigSetup:
         more = 0 if count == ticks else min(POSES, int(POSES * rest / done))
         if not more:  # states of both kinds that are near each other would have speeds that jump
             return
-        from servoctl.check.bound_path import task_state  # a fifth of a second
-
         near: State | None = State(done, q, v)
         for t in np.linspace(done, duration, more + 1)[1:].tolist():
             near = None if near is None else task_state(self.run, near, t)

@@ -20,12 +20,9 @@ Only bounds whose h the task and the loops determine are looked at for this. Any
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.interpolate import CubicSpline
-from scipy.linalg import null_space
-from scipy.optimize import linprog
 
 from servoctl.assembly import Run
 from servoctl.assembly.start import required_rows
@@ -38,6 +35,9 @@ from servoctl.mechanics.initial import nearest, pose_inside
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.reference.curve import too_fast
 from servoctl.types import Array, State
+
+if TYPE_CHECKING:
+    from scipy.interpolate import CubicSpline
 
 LOST = 1e-3  # [units of the row] a larger violation means that the machine cannot follow from there on
 ITERATIONS = 3  # of the speeds at the end of a step
@@ -200,6 +200,9 @@ def _fastest(run: Run, state: State, among: list[Any], of: list[int]) -> float:
     h = bounds.violation[of]
     if h.min() >= -OUTSIDE or not np.isfinite(h).all():
         return float(np.nan_to_num(h).min())
+    from scipy.linalg import null_space  # SciPy takes a fifth of the time to start a command
+    from scipy.optimize import linprog
+
     free = null_space(A)
     slopes = bounds.A[of] @ free
     if not slopes.size:
@@ -247,6 +250,8 @@ def hurries(run: Run) -> dict[str, Hurry]:
     states = list(task_states(run, RATE_TIMES)) if rows else []
     if len(states) < RATE_TIMES:
         return {}
+    from scipy.interpolate import CubicSpline
+
     t = np.array([state.t for state in states])
     h = np.array([model.rows_of_bounds(state).violation for state in states])
     found: dict[str, Hurry] = {}
@@ -261,14 +266,14 @@ def hurries(run: Run) -> dict[str, Hurry]:
     return found
 
 
-def _late(path: CubicSpline, t: Array, p: float, period: float | None) -> Array:
+def _late(path: "CubicSpline", t: Array, p: float, period: float | None) -> Array:
     """Where the path does not keep the condition of a rate, shape (times,)."""
     second = path(t, 2)
     slack = 1e-3 * np.abs(second).max(initial=0.0) + 1e-9  # of the spline
     return np.asarray(second < barrier.barrier(path(t), path(t, 1), p, period) - slack)
 
 
-def _enough(path: CubicSpline, t: Array, p: float, period: float | None) -> float | None:
+def _enough(path: "CubicSpline", t: Array, p: float, period: float | None) -> float | None:
     """The smallest of some larger rates that lets the path; None if none does."""
     last = FASTEST if period is None else 0.95 * barrier.LARGEST / period
     return next((float(r) for r in np.geomspace(p, max(p, last), 60) if not _late(path, t, r, period).any()), None)
