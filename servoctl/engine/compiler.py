@@ -40,8 +40,8 @@ SCHEDULING = ("-fschedule-insns", "-fsched-pressure")
 """Flags for code without a long function: scheduling before register allocation makes it 5 % faster. With one it takes
 half of the compiler's time and makes the code slower."""
 
-PLAIN = ("-O1", "-DPLAIN")
-"""Flags of `SWITCH`; of flags like -O3, the last counts. Long functions are not optimised, and loops a little."""
+PLAIN = ("-O0",)
+"""Flags of `SWITCH`; of flags like -O3, the last counts."""
 
 TCC_FLAGS = (UNDECLARED, "-nostdinc", "-nostdlib", "-shared")
 """Flags of tcc. The process has the C library and libm already; tcc finds neither without their development files."""

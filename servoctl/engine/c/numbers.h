@@ -7,9 +7,7 @@
    packs made of single statements make the law of two arms 10 % slower (gcc 12.2). */
 #if defined(__clang__)
 #define LONG_STRAIGHT_LINE __attribute__((noinline))
-#elif defined(__GNUC__) && defined(PLAIN)
-#define LONG_STRAIGHT_LINE __attribute__((noinline, optimize("O0")))
-#elif defined(__GNUC__)
+#elif defined(__GNUC__) && defined(__OPTIMIZE__)
 #define LONG_STRAIGHT_LINE __attribute__((noinline, optimize("O1", "ira-algorithm=priority")))
 #else
 #define LONG_STRAIGHT_LINE
