@@ -237,6 +237,8 @@ def test_the_summary_and_check_list_the_active_effects(tmp_path: Path) -> None:
     report = check(run)
     lines = dict(report.sections)["realism"]
     assert lines[0] == "delay: 1.2 to 1.5 periods of 0.01 s from a measurement to the torque"
+    (one, *_) = dict(check(mass(tmp_path, POSITION % (6, 6), "{delay: 10*ms}")).sections)["realism"]
+    assert one == "delay: 1 period of 0.01 s from a measurement to the torque"
     assert report.values["gains"]["rest"]["delay"] == pytest.approx(1.5)
 
 

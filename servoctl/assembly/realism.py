@@ -152,7 +152,8 @@ def in_words(system: System, values: Realism) -> list[str]:
     if timing.longest_delay:
         at = timing.at(1.0)
         cycles = f"{at.delay:.4g}" if not at.jitter else f"{at.delay:.4g} to {at.longest_delay:.4g}"
-        lines.insert(0, f"delay: {cycles} periods of {timing.h:g} s from a measurement to the torque")
+        periods = "1 period" if cycles == "1" else f"{cycles} periods"
+        lines.insert(0, f"delay: {periods} of {timing.h:g} s from a measurement to the torque")
     if model is not None:
         lines.append("the simulated plant has other parameters than the law's model")
     return lines or ["no effect is active: an ideal machine"]

@@ -365,4 +365,4 @@ def _say_nothing_feasible(tuning: "Tuning") -> None:
         say_table(["", "unit", "value"], [[p, tuning.unit(p), _number(v)] for p, v in miss.at.items()], numbers=1)
     reasons = [trial.evaluation.reason or "" for trial in tuning.trials if not trial.evaluation.excess]
     for reason in sorted(set(reasons), key=reasons.count, reverse=True)[:3]:
-        say(f"{reasons.count(reason)} trials: {reason}")
+        say(f"{counted(reasons.count(reason), 'trial')}: {reason}")
