@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from servoctl.errors import no_such
+from servoctl.errors import counted, no_such
 from servoctl.types import Array
 
 
@@ -50,7 +50,7 @@ def one_per_name(
         return np.zeros(len(names))
     if values.shape not in ((), (len(names),)):
         got = len(values) if values.ndim == 1 else f"shape {values.shape}"
-        problems.add(f"expected {len(names)} values ({', '.join(names)}), got {got}", *path)
+        problems.add(f"expected {counted(len(names), 'value')} ({', '.join(names)}), got {got}", *path)
         return np.zeros(len(names))
     if not np.isfinite(values).all():
         problems.add(f"expected finite numbers, got {values.tolist()}", *path)

@@ -11,7 +11,7 @@ from servoctl.engine.kernel import jacobian
 from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import Symbol, plain
 from servoctl.engine.trace import trace
-from servoctl.errors import ExpressionError, TaskError
+from servoctl.errors import ExpressionError, TaskError, counted
 from servoctl.expression import Expression, TimeFunction, check_names, constant, parse
 from servoctl.mechanics.constraint import Constraint, equation_value
 from servoctl.mechanics.plant import Plant
@@ -37,9 +37,11 @@ def read(given: Any, count: int) -> TargetValues:
     if callable(given) and not isinstance(given, Expression):
         return given  # type: ignore[no-any-return]
     if isinstance(given, (str, Expression)) or not isinstance(given, (Sequence, np.ndarray)):
-        raise TaskError(f"expected {count} values, got {given!r}")
+        raise TaskError(f"expected {counted(count, 'value')}, got {given!r}")
     if len(given) != count:
-        raise TaskError(f"expected {count} values, got {len(given)} ({', '.join(map(str, given)) or 'none'})")
+        raise TaskError(
+            f"expected {counted(count, 'value')}, got {len(given)} ({', '.join(map(str, given)) or 'none'})"
+        )
     return tuple(read_one(value) for value in given)
 
 
