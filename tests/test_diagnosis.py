@@ -10,6 +10,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.assembly.diagnosis import of_task
+from servoctl.check.report import check
 from servoctl.check.sections import together
 from servoctl.run_folder.missed import missed_tasks
 from servoctl.run_folder.trajectory import Trajectory
@@ -360,3 +361,8 @@ def test_check_says_where_it_knows_nothing_of_what_the_task_leaves_free(
         "internal dynamics\n  not known whether what the task leaves free decays or grows: what runs in NumPy has no"
     )
     assert title in out
+
+
+def test_rounding_of_a_projected_start_is_not_printed() -> None:
+    run = sc.load("two_mass_spring", ["initial.q={x1: 1e-20, x2: 1}", "initial.v=0"], engine="vm")
+    assert dict(check(run).sections)["start"][:2] == ["x1 = 0 m, rate 0 m/s", "x2 = 1 m, rate 0 m/s"]

@@ -248,9 +248,10 @@ def _diagnosis(run: Run) -> Iterator[Section]:
 def _start(run: Run) -> Iterator[Section]:
     loop, start = run.loop, run.start
     plant = run.system.model.plant
+    positions, speeds = (without_round_off(x.tolist()) for x in (start.q, start.v))
     lines = [
         f"{name} = {q:.6g} {unit}, rate {v:.6g} {per_second(unit or '-')}"
-        for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
+        for (name, unit), q, v in zip(plant.coordinates.items(), positions, speeds, strict=True)
     ]
     values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}
     findings = []
