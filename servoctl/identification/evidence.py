@@ -30,7 +30,7 @@ PER_PERIOD = 10  # rows that are evaluated, per period of that bandwidth
 BLOCKS = 4  # parts of a log; each is predicted by a fit of the others
 SHORTEST = 40  # rows of a block
 SURE = 0.003  # share of the torque of a coordinate below which no model is better than another
-TINY = 1e-3  # smallest torque of a coordinate that errors are compared with, relative to the largest of its unit
+TINY = 1e-4  # smallest torque of a coordinate that errors are compared with, relative to the largest of its unit
 ROUNDS = 2  # fits, each weighted by what the one before leaves in each coordinate
 ROUNDING = 1e-12  # of sums of squares: times in a wrong unit make them as large as that
 LEAST = 0.1  # smallest mass, relative to that in the file
@@ -43,6 +43,7 @@ class Score:
 
     nats: float  # less is better
     shares: Array  # share of the torque that stays unexplained, by coordinate, shape (n,)
+    far: float  # part of `nats` that says how far the values are from those of the plant
 
     @property
     def share(self) -> float:
@@ -143,8 +144,9 @@ class Evidence:
             own = _solved(self._grams[others], slopes[others], noise, spread, lowest)
             errors[:, block] = y[:, block] + self._regressor[:, block] @ own
         shares = _rms(errors.reshape(-1, len(size))) / size
-        nats = 0.5 * self.times * np.sum(np.log(shares**2 + SURE**2)) + 0.5 * np.sum((change / spread) ** 2)
-        return Score(float(nats) if np.isfinite(nats) else np.inf, shares)
+        far = 0.5 * float(np.sum((change / spread) ** 2))
+        nats = 0.5 * self.times * float(np.sum(np.log(shares**2 + SURE**2))) + far
+        return Score(nats if np.isfinite(nats) else np.inf, shares, far)
 
     def _force(self, mix: Array | None, delays: Array | None) -> Array:
         """Force of the torques on the kept rows, shape (rows, BLOCKS, n)."""

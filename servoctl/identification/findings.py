@@ -32,9 +32,8 @@ POOR = 0.1  # axes are tried where nothing else leaves less than this share of e
 SCALE = 1.25  # a factor on one torque is a finding beyond this, or below one over it
 COMMON = 1.5  # likewise a factor on all torques, which wrong masses in the file can cause
 LATE = 0.015  # [s] smallest delay that is a finding
-LEFT, WORTH = 0.7, 0.005
-"""Part of the error that a delay of the fit leaves at most, and share of the torque that it explains at least."""
-
+LEFT = 0.7  # part of the error that a delay of the fit leaves at most
+WORTH = 0.005  # share of the torque that a finding explains at least, where its values are further from the plant
 TURNED = 0.05  # [rad or m] smallest zero that is a finding
 ROWS = 500  # rows at which hypotheses are compared, about
 
@@ -190,10 +189,12 @@ def _accepted(
     score, best = ranked[0]
     # a factor on all torques explains no more of them: only the masses of the file speak for it
     common = best.kind == "torque_scale" and len(best.where) == len(plant.actuators)
+    cost = float(np.clip(before.share - score.share, 0.0, 1.0))
+    if cost < WORTH and score.far - before.far > ALIKE:  # small effects turn a sign round, and all values with it
+        return [], 0.0
     if not before.nats - score.nats > max(NATS, 0.0 if common else GAIN * plain.times):
         return [], 0.0
-    alike = [one for other, one in ranked if other.nats - score.nats < ALIKE]
-    return alike, float(np.clip(before.share - score.share, 0.0, 1.0))
+    return [one for other, one in ranked if other.nats - score.nats < ALIKE], cost
 
 
 def _torques(plant: Plant, columns: Mapping[str, str]) -> Iterator[Hypothesis]:

@@ -221,10 +221,11 @@ def test_no_unit_makes_a_torque_vanish(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "true"), [("crane", {"M": 20.0, "m": 50.0}), ("coordinated_robots", {"m": 1.0, "I": 1.0})]
+    ("name", "true"),
+    [("crane", {"M": 20.0, "m": 50.0}), ("coordinated_robots", {"m": 1.0, "I": 1.0}), ("four_bar", {"density": 2.0})],
 )
-def test_a_clean_log_of_a_machine_that_ships_has_no_delay(name: str, true: dict[str, float], tmp_path: Path) -> None:
-    """A load whose sway hides in the noise, and an object that does not turn: no delay explains more of the torque."""
+def test_a_clean_log_of_a_machine_that_ships_has_no_finding(name: str, true: dict[str, float], tmp_path: Path) -> None:
+    """A load whose sway hides in the noise, an object that does not turn, and one density, which a sign turns round."""
     changes = [
         "run.period=0.002",
         "run.integrator={method: rk4, step: 0.002}",
