@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from hil.drives.base import Drive
+from hil.drives.settings import RUNAWAY
 from hil.loop import SECOND, Reading, Tick
 from hil.safety.events import EventKind
 from hil.safety.ladder import GROWTH, Ladder
@@ -193,6 +194,8 @@ class DriveTest:
                     detail = BACKWARDS[acting.torque] if backwards else f"{acting.gravity:.2g} times its load pulls it"
                     self._monitor.report(now, kind, settings.name, detail)
                     self._acting[number] = acting
+            if self._acting[number].torque < 0.0 and speeds[-1] > RUNAWAY * settings.speed_limit:
+                ladder.fail(number, now)  # what has thrown it may not be its own torque, which must not go on then
             too_fast = speeds[-1] > max(speeds[ticks // 2], GROWTH * settings.speed_limit)
             if ticks == RECONSIDERED.stop and too_fast:  # what it is sent does not stop it
                 ladder.ramp(number, now, must=True)

@@ -419,6 +419,15 @@ def begun_limit(rig: Rig) -> float:
     return load(rig.config, list(rig.overrides), "vm").settings.drives[0].speed_limit
 
 
+def test_a_push_that_looks_like_the_wrong_polarity_gets_no_torque_on_top_once_it_is_a_runaway() -> None:
+    """The drive would keep the torque of its last order, which then acts with the push, until its brake is closed."""
+    push = [{"kind": "push", "drive": "joint4", "torque": 3.0, "at": 1.12, "since": "power_on", "for": 0.02}]
+    played = play("A", faults=push, stage=Stage.ZERO, duration=0.3)
+    assert named(played)[0] == ("reversed", "joint4") and played.exit_code == 3
+    assert moved(played, "over")[3] < 1.0  # 2.0 by that torque
+    assert np.abs(played.group("true_v")[:, 3]).max() < 12.0  # 24
+
+
 def test_an_axis_that_is_let_go_and_falls_ends_the_test_of_its_watchdog() -> None:
     """The model has no weight there, so the axis counts as one that stays."""
     slides = [
