@@ -19,6 +19,7 @@ NOT_RUN = {
     ("drives", "needs a CAN adapter"),
     ("drives", "needs drives on a real bus"),
     ("drives", "needs drives on a real bus, armed"),
+    ("drives", "two terminals"),
     ("howto/damiao", "needs a CAN adapter"),
     ("howto/fifteen_minutes", "needs drives on a real bus, armed"),
     ("index", "makes an environment"),
