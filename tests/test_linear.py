@@ -180,6 +180,7 @@ def test_a_cluster_stands_for_a_multiple_eigenvalue() -> None:
         ({"delay": 1}, r"delay: expected cycles of a period, got 1 \(give time='discrete'\)"),
         ({"time": "continuous", "period": 0.01}, r"period: does not fit time='continuous', got 0.01"),
         ({"at": -1.0}, r"at: expected a time from the start, 0 s, on, got -1"),
+        ({"at": 1e9}, r"at: 1e.11 steps of"),
     ],
 )
 def test_arguments_that_make_no_sense_are_named(arguments: dict[str, float], text: str) -> None:

@@ -18,6 +18,7 @@ from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.estimated import COMMANDS
+from servoctl.simulation.integrate import too_long
 from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State
 
@@ -161,15 +162,17 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
     """State and controller memory at a time of the run.
 
     Raises:
-        TaskError: The run stops before that time.
+        TaskError: The run stops before that time, or is too long to be simulated.
     """
     at = run.start if at is None or at == run.start.t else at
     if isinstance(at, State):
         return at, settled_memory(run.loop, at)
     if not at > run.start.t:
         raise TaskError(f"linearize: at: expected a time from the start, {run.start.t:g} s, on, got {at:g}")
-    duration = float(at) - run.start.t
-    reached = replace(run, settings=replace(run.settings, duration=duration)).simulate()
+    settings = replace(run.settings, duration=float(at) - run.start.t)
+    if why := too_long(run.loop, settings):
+        raise TaskError(f"linearize: at: {why}")
+    reached = replace(run, settings=settings).simulate()
     if reached.metadata["status"] != "done":
         raise TaskError(f"linearize: at: the run stops before {at:g} s: {reached.metadata.get('error')}")
     memory = np.array([reached[f"memory.{name}"][-1] for name in run.loop.memory_names])
