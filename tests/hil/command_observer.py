@@ -332,25 +332,25 @@ class CommandObserver:
         def readers(number: int) -> list[CommandReader]:
             return [reader for reader in self._readers if reader.bus == wire.name and reader.takes(number)]
 
-        host = next(station for station in wire.stations if station.host)
-        send, handed_over = host.send, deque([0] * len(host.queue))  # [ns] when the host did, for what is in its queue
+        bus = self.emulator.buses[wire.name]
+        queue, send = bus.station.queue, bus.send
+        handed_over = deque([0] * len(queue))  # [ns] when the host did, for what is in its queue
 
-        def timed(frame: Frame) -> bool:
-            taken = send(frame)
-            if taken:
-                handed_over.append(wire.world.now)
-            return taken
+        def timed(frame: Frame) -> None:
+            now = wire.world.now  # it may wait for room
+            send(frame)
+            handed_over.append(now)
 
         def tap(frame: Frame, sender: Station) -> None:
             if not sender.host:
                 return
-            while len(handed_over) > len(host.queue) + 1:  # its queue was cleared meanwhile
+            while len(handed_over) > len(queue) + 1:  # its queue was cleared meanwhile
                 handed_over.popleft()
             when = handed_over.popleft()
             for reader in [] if frame.remote else readers(key(frame)):
                 reader.see(frame, when)
 
-        host.send = timed  # type: ignore[method-assign]
+        bus.send = timed  # type: ignore[method-assign]
         wire.taps.append(tap)
 
     def report(self) -> list[Violation]:
