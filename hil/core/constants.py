@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: the tick is Python's, or no node takes it
+GIVEN_BACK, UNKNOWN = -1, -2  # answers of C to a frame: its driver takes it, or no node does
 
 MOST_SELECTS, MOST_EXPECTS, MOST_READS, MOST_OPERATIONS = 2, 8, 8, 8
 """What a message of a table may have of each for C to read it, and a chain of a number."""

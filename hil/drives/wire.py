@@ -2,9 +2,9 @@
 
 Design: a protocol states here where each number is and how it is scaled; drivers in Python (`hil.drives.table`) and the
 tick in C read and write frames by it, with the same operations in the same order, so that both get the same bits. Only
-frames that a healthy node sends while it works are described. Every other frame, and every unexpected value, gives the
-tick in C back to the driver in Python, which knows what it means. So a description may leave things out, but must not
-promise what the driver would see otherwise.
+frames that a healthy node sends while it works are described. C passes every other frame,
+and every unexpected value, on to the driver in Python, which knows what it means. So a description may leave things
+out, but must not promise what the driver would see otherwise.
 """
 
 from collections.abc import Iterable

@@ -61,7 +61,7 @@ class CanRig(DriveRig):
         self._sensing, self._start, self._period = setup.sensing, start, values.period
         self.wait = round(WAIT_SHARE * nanoseconds(values.period))
         self.sends = stage not in UNPOWERED
-        self._asks = self.sends or stage is Stage.CALIBRATE  # whether nodes are asked for samples
+        self._asks = stage.asks
         dispatch.commands = self.sends
         self.off = not self.sends
         self.switch_off = SwitchOff(dispatch, self.drives, self._period)

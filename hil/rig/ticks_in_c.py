@@ -24,7 +24,7 @@ from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick
 from hil.rig.sockets import SocketTicks, socket_buses
-from hil.safety.plan import WORKING, Phase, Stage
+from hil.safety.plan import WORKING, Phase
 from hil.safety.stages import Stages
 from servoctl.types import Array
 
@@ -64,7 +64,7 @@ class TicksInC:
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._numbers = {node: number for number, node in enumerate(machine.nodes)}
-        self._asks = stages.plan.stage is not Stage.SHADOW
+        self._asks = stages.plan.stage.asks
         self.began = self.written = -1 if self._asks else NEVER
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0

@@ -123,7 +123,7 @@ class EventKind(Enum):
     )
     RECORDER = (Reaction.WARN, Origin.RIG, "the record is incomplete")
     EMULATOR = (Reaction.WARN, Origin.NOBODY, "how late the emulated drives were")
-    GAIN = (Reaction.NOTE, Origin.NOBODY, "gain changed by the operator")
+    GAIN = (Reaction.NOTE, Origin.NOBODY, "the operator asks for another gain")
     VIEW = (Reaction.WARN, Origin.NOBODY, "the live page has ended; the run continues")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")
 

@@ -24,6 +24,11 @@ class Stage(IntEnum):
     FLOAT = 4  # after `ZERO` a hand guides the machine, which is held against gravity alone, damped and torque-limited
     CALIBRATE = 5  # a hand moves the machine; nodes are started and asked for samples, no drive is enabled
 
+    @property
+    def asks(self) -> bool:
+        """Whether nodes are asked for samples."""
+        return self is not Stage.SHADOW
+
 
 class Phase(Enum):
     """Present state of a run; the value is shown to the operator and recorded."""

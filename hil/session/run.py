@@ -159,7 +159,7 @@ class HilRun:
             "emulated": environment.emulated, "lockstep": environment.lockstep,
         }  # fmt: skip
         setup.live_gains.begin(self.controller.take_law)
-        self.machine = CompiledTick(setup, self.controller, asks=self.stage is not Stage.SHADOW)
+        self.machine = CompiledTick(setup, self.controller, asks=self.stage.asks)
         self.logbook = Logbook(setup, self.machine, self.controller, environment.truth is not None)
         self.recorder: Recorder | InMemory = InMemory(self.logbook.units, self.facts)
         if out is not None:

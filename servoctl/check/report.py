@@ -218,9 +218,9 @@ def _uncertainty(run: Run) -> Iterator[Section]:
 
 
 def _internal(run: Run) -> Iterator[Section]:
-    internal, motions = run.internal, run.motions
     if run.system.law is None or run.refused:
         return
+    internal, motions = run.internal, run.motions
     if internal is None:
         if motions is not None and motions.total > motions.held:
             why = "terms of your own have states, or a derivative is not finite"

@@ -154,9 +154,9 @@ def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> No
     said = [str(event) for event in result.events if event.kind is EventKind.GAIN]
     assert EventKind.GAIN.reaction.name == "NOTE"  # the operator's own change is no warning
     assert said == [
-        f"{ALPHA}: gain changed by the operator (8 -> 15 within 0.2 s)",
-        f"{BETA}: gain changed by the operator (8 -> 5 within 0.2 s)",
-        f"{ALPHA}: gain changed by the operator (refused: 99 is outside [2, 20])",
+        f"{ALPHA}: the operator asks for another gain (8 -> 15 within 0.2 s)",
+        f"{BETA}: the operator asks for another gain (8 -> 5 within 0.2 s)",
+        f"{ALPHA}: the operator asks for another gain (refused: 99 is outside [2, 20])",
     ]
     run = load_run(tmp_path / "run")
     assert (run[f"live.{ALPHA}"][0], run[f"live.{ALPHA}"][-1]) == (8.0, 15.0)
@@ -230,6 +230,6 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
     run._decide = stopping  # type: ignore[method-assign]
     result = run.run(None, lambda event: None)
     assert [str(event) for event in result.events if event.kind is EventKind.GAIN] == [
-        f"{ALPHA}: gain changed by the operator (refused: the run is stopping)"
+        f"{ALPHA}: the operator asks for another gain (refused: the run is stopping)"
     ]
     assert (result.trajectory[f"live.{ALPHA}"] == 8.0).all()

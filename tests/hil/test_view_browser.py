@@ -53,7 +53,7 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         field.fill("12")
         field.press("Enter")
         live.until("document.querySelector('#gains .force').textContent === 'now 12 1/s'")
-        assert f"{ALPHA}: gain changed by the operator (8 -> 12 within 0.5 s)" in live.text("#events")
+        assert f"{ALPHA}: the operator asks for another gain (8 -> 12 within 0.5 s)" in live.text("#events")
         live.shot("live-running")
         page.set_viewport_size({"width": 1400, "height": 600})
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
