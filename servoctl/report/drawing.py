@@ -18,7 +18,6 @@ from servoctl.mechanics.initial import SOLVED, nearest_pose
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, Point, link_poses, polylines
-from servoctl.mechanics.spatial.kinematics import frame_poses
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.pose import Distance, DistanceBound
 from servoctl.mechanics.spatial.task.target import numbers
@@ -180,13 +179,9 @@ def _shapes(name: str, constraint: Constraint) -> Iterator[PlacedShape]:
 def _poses(plant: Plant, names: Sequence[str], q: Array) -> tuple[Array, Array]:
     """Rotations, shape (frames, links, 3, 3), and positions, shape (frames, links, 3); NaN where q is not finite."""
     R, p = np.full((len(q), len(names), 3, 3), np.nan), np.full((len(q), len(names), 3), np.nan)
-    if not names:
-        return R, p
     if isinstance(plant, Robot):
-        with np.errstate(all="ignore"):  # a run that diverges has gaps
-            moved = frame_poses(plant.tree, names, q)
-        return np.stack([moved[name][0] for name in names], 1), np.stack([moved[name][1] for name in names], 1)
-    for k, at in enumerate(q):
+        return plant.frame_poses(names, q)
+    for k, at in enumerate(q if names else ()):
         if np.isfinite(at).all():
             poses = link_poses(plant, names, at, partial(polylines, plant))
             for i, name in enumerate(names):

@@ -16,7 +16,6 @@ from servoctl.input_file import read_regular
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import Shape
-from servoctl.mechanics.spatial.kinematics import frame_poses
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
@@ -177,9 +176,8 @@ def poses(plant: Plant, names: list[str], q: Array) -> dict[str, Array]:
     """
     if not isinstance(plant, Robot):
         return {}
-    with np.errstate(all="ignore"):  # a run that diverges has gaps
-        moved = frame_poses(plant.tree, names, q)
-    return {name: np.column_stack([R.reshape(-1, 9), p]) for name, (R, p) in moved.items()}
+    R, p = plant.frame_poses(names, q)
+    return {name: np.column_stack([R[:, i].reshape(-1, 9), p[:, i]]) for i, name in enumerate(names)}
 
 
 def robot_picture(plant: Plant, task: Mapping[str, Constraint], q: Array) -> dict[str, Array]:
@@ -207,7 +205,7 @@ def asked_paths(plant: Robot, task: Mapping[str, Constraint], t: Array, q: Array
         if isinstance(constraint, Position | Pose):
             xyz = np.array([values_at(constraint.xyz, 3, plant, now) for now in t.tolist()], dtype=float)
             base = constraint.relative_to or "world"
-            R, p = frame_poses(plant.tree, [base], q)[base]
+            R, p = (each[:, 0] for each in plant.frame_poses([base], q))
             paths[f"task.{constraint.frame}"] = p + (R @ xyz[..., None])[..., 0]
     return paths
 

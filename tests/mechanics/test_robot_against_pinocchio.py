@@ -46,10 +46,10 @@ class Oracle:
         for joint, columns in zip(tree.joints, tree.columns, strict=True):
             if joint.kind == "free":
                 p = q[3:7]
-                R = quaternion_rotation(p).array.astype(float)
+                R = quaternion_rotation(p).astype(float)
                 q_pin[:7] = [*q[:3], *p[1:], p[0]]
                 S[:3, :3] = R.T
-                S[3:6, 3:7] = np.array([column.array for column in spin_columns(p)]).T
+                S[3:6, 3:7] = spin_columns(p)
                 drift[:3] = -np.cross(S[3:6, 3:7] @ v[3:7], R.T @ v[:3])
                 continue
             own = model.joints[model.getJointId(joint.name)]

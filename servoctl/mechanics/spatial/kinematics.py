@@ -6,20 +6,19 @@ differentiating poses. The columns of a free base's quaternion are those of 2 G.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.kernel import directional, jacobian, substituted
-from servoctl.engine.symbol import symbols
+from servoctl.engine.symbol import plain, symbols
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.spatial.dynamics import JointStep, body_moments, combined, steps, world_spin_columns
+from servoctl.mechanics.spatial.dynamics import JointStep, body_moments, steps, world_spin_columns
 from servoctl.mechanics.spatial.model import WORLD, RobotTree, TreeFrame
-from servoctl.mechanics.spatial.placement import Moments
-from servoctl.mechanics.spatial.scalars import UNIT, ZERO, Matrix, Triple, as_array, plus, scalars
+from servoctl.mechanics.spatial.placement import ZERO, Moments, Placement, cross, turned_back
 from servoctl.types import Array
 
 
@@ -77,32 +76,35 @@ class Column:
     """The motion of all that a coordinate moves, per unit of its rate."""
 
     index: int  # index of the coordinate
-    turn: Triple  # angular velocity
-    slide: Triple  # velocity of the point `origin`
-    origin: Triple  # [m] a point
+    turn: Array  # angular velocity
+    slide: Array  # velocity of the point `origin`
+    origin: Array  # [m] a point
 
-    def velocity(self, point: Triple) -> Triple:
+    def velocity(self, point: Array) -> Array:
         """Velocity of the body's point that is at a position."""
-        return self.slide + self.turn.cross(point - self.origin)
+        return self.slide + cross(self.turn, point - self.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class BodyMotion:
     """A body in world axes; rates and accelerations are those at the coordinates' rates, with q'' = 0."""
 
-    R: Matrix = UNIT  # rotation: columns are the body's axes
-    origin: Triple = ZERO  # [m] of its axes
-    spin: Triple = ZERO  # [rad/s] angular velocity
-    turn: Triple = ZERO  # [rad/s^2] angular acceleration
-    velocity: Triple = ZERO  # [m/s] of the origin
-    acceleration: Triple = ZERO  # [m/s^2] of the origin
+    R: Array  # rotation: columns are the body's axes
+    origin: Array  # [m] of its axes
+    spin: Array  # [rad/s] angular velocity
+    turn: Array  # [rad/s^2] angular acceleration
+    velocity: Array  # [m/s] of the origin
+    acceleration: Array  # [m/s^2] of the origin
     columns: tuple[Column, ...] = ()  # motions of the coordinates that move it
 
-    def point(self, arm: Triple) -> tuple[Triple, Triple, Triple]:
+    def point(self, arm: Array) -> tuple[Array, Array, Array]:
         """Position, velocity and acceleration of a point, given by its arm from the origin in world axes."""
-        rate = self.spin.cross(arm)
-        acceleration = self.acceleration + self.turn.cross(arm) + self.spin.cross(rate)
+        rate = cross(self.spin, arm)
+        acceleration = self.acceleration + cross(self.turn, arm) + cross(self.spin, rate)
         return self.origin + arm, self.velocity + rate, acceleration
+
+
+STILL = BodyMotion(Placement().R, *5 * (ZERO,))  # the world
 
 
 def frame_motions(tree: RobotTree, names: Sequence[str], q: Array, v: Array) -> dict[str, FrameMotion]:
@@ -117,55 +119,36 @@ def frame_motions(tree: RobotTree, names: Sequence[str], q: Array, v: Array) -> 
     return {name: _frame_motion(bodies[frame.body], frame, n) for name, frame in frames.items()}
 
 
-def body_motions(tree: RobotTree, q: Array | Sequence[Any], v: Array, wanted: Iterable[int]) -> dict[int, BodyMotion]:
+def body_motions(tree: RobotTree, q: Array, v: Array, wanted: Iterable[int]) -> dict[int, BodyMotion]:
     """Index -> motion of the wanted bodies, of those that carry them, and of the world."""
     needed: set[int] = set()
     for i in wanted:
         while i != WORLD and i not in needed:
             needed.add(i)
             i = tree.joints[i].parent
-    motions, place, rates = {WORLD: BodyMotion()}, scalars(q), scalars(v)
-    chain = steps(tree, q, v)
+    motions, chain = {WORLD: STILL}, steps(tree, q, v)
     for i in sorted(needed):
         if chain[i].joint.kind == "free":
-            columns = tree.columns[i]
-            motions[i] = _free_body(chain[i], columns, [place[c] for c in columns], [rates[c] for c in columns])
+            columns = list(tree.columns[i])
+            motions[i] = _free_body(chain[i], columns, q[columns], v[columns])
         else:
             motions[i] = _moved(motions[chain[i].joint.parent], chain[i], tree.columns[i][0])
     return motions
 
 
-def frame_poses(tree: RobotTree, names: Sequence[str], q: Array) -> dict[str, tuple[Array, Array]]:
-    """Frame -> rotations, shape (states, 3, 3), and positions [m], shape (states, 3), in world axes, for pictures.
-
-    Args:
-        q: Coordinates, shape (states, n): the scalars of the recursion are its columns.
-    """
-    frames = {name: tree.frame(name) for name in names}
-    bodies = body_motions(tree, list(q.T), np.zeros(q.shape[1]), [frame.body for frame in frames.values()])
-
-    def stacked(triple: Triple) -> Array:
-        return np.stack([np.broadcast_to(part, len(q)) for part in (triple.x, triple.y, triple.z)], axis=-1)
-
-    poses = {}
-    for name, frame in frames.items():
-        R, origin = _placed(bodies[frame.body], frame)
-        poses[name] = np.stack([stacked(row) for row in (R.x, R.y, R.z)], axis=1), stacked(origin)
-    return poses
-
-
-def frame_origins(tree: RobotTree, q: Array) -> Array:
-    """Position of each frame of the tree, in its order, shape (frames, 3) [m]."""
+def frame_poses(tree: RobotTree, q: Array) -> Array:
+    """Rotation by rows and position [m] of each frame of the tree, in its order, in world axes; shape (frames, 12)."""
     bodies = body_motions(tree, q, np.zeros(len(q)), range(len(tree.joints)))
-    return _rows([_placed(bodies[frame.body], frame)[1] for frame in tree.frames]).T
+    poses = [_placed(bodies[frame.body], frame) for frame in tree.frames]
+    return np.array([np.concatenate([R.ravel(), origin]) for R, origin in poses])
 
 
-def _placed(body: BodyMotion, frame: TreeFrame) -> tuple[Matrix, Triple]:
+def _placed(body: BodyMotion, frame: TreeFrame) -> tuple[Array, Array]:
     """Rotation and position of a frame on a body."""
-    return body.R @ Matrix.of(frame.placement.rotation), body.origin + body.R(Triple.of(frame.placement.xyz))
+    return body.R @ frame.placement.R, body.origin + body.R @ frame.placement.p
 
 
-def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Triple:
+def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Array:
     """Mass times centre of mass of all links, in world axes [kg m].
 
     Args:
@@ -175,7 +158,7 @@ def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Triple:
     bodies = body_moments(tree, links)
     motions = body_motions(tree, q, np.zeros(len(q)), range(len(bodies)))
     for i, body in enumerate(bodies):
-        total = total + motions[i].R(body.first) + motions[i].origin * body.m
+        total = total + motions[i].R @ body.first + motions[i].origin * body.m
     return total
 
 
@@ -190,12 +173,12 @@ def centre_of_mass(tree: RobotTree, links: Sequence[Moments], q: Array, v: Array
     bodies, fixed = body_moments(tree, links), _at_rest(tree, links)
     motions = body_motions(tree, q, v, range(len(bodies)))
     mass, moment, momentum, force = fixed.m, fixed.first, ZERO, ZERO
-    carried: list[tuple[Any, Triple]] = []
+    carried: list[tuple[Any, Array]] = []
     for i, body in enumerate(bodies):
-        motion, arm = motions[i], motions[i].R(body.first)
-        _, rate, acceleration = BodyMotion(spin=motion.spin, turn=motion.turn).point(arm)
+        motion, arm = motions[i], motions[i].R @ body.first
+        _, rate, acceleration = replace(STILL, spin=motion.spin, turn=motion.turn).point(arm)
         carried.append((body.m, arm + motion.origin * body.m))
-        mass, moment = plus(mass, body.m), moment + carried[i][1]
+        mass, moment = mass + body.m, moment + carried[i][1]
         momentum = momentum + motion.velocity * body.m + rate
         force = force + motion.acceleration * body.m + acceleration
     share = 1.0 / mass
@@ -204,11 +187,11 @@ def centre_of_mass(tree: RobotTree, links: Sequence[Moments], q: Array, v: Array
         m, at = carried[i]
         parent = tree.joints[i].parent
         for column in _own_columns(tree, motions, i):
-            part = (column.slide * m + column.turn.cross(at - column.origin * m)) * share
-            _add(linear, column.index, part)
+            part = (column.slide * m + cross(column.turn, at - column.origin * m)) * share
+            linear[:, column.index] = linear[:, column.index] + part
         if parent != WORLD:
-            carried[parent] = plus(carried[parent][0], m), carried[parent][1] + at
-    return PointMotion((moment * share).array, _rows(linear), (momentum * share).array, (force * share).array)
+            carried[parent] = carried[parent][0] + m, carried[parent][1] + at
+    return PointMotion(moment * share, plain(linear), momentum * share, force * share)
 
 
 def _at_rest(tree: RobotTree, links: Sequence[Moments]) -> Moments:
@@ -227,53 +210,36 @@ def _own_columns(tree: RobotTree, motions: Mapping[int, BodyMotion], i: int) -> 
 
 def _moved(parent: BodyMotion, step: JointStep, index: int) -> BodyMotion:
     axes = parent.R @ step.R
-    axis = axes.T.z
-    R = Matrix(*(row.turned_back(step.sine, step.cosine) for row in (axes.x, axes.y, axes.z)))
-    origin, velocity, acceleration = parent.point(parent.R(step.r))
+    axis, R = axes[:, 2], np.array([turned_back(row, step.sine, step.cosine) for row in axes])
+    origin, velocity, acceleration = parent.point(parent.R @ step.r)
     along, unit = axis * step.rate, axis * step.joint.multiplier
     if step.joint.kind == "prismatic":
         columns = (*parent.columns, Column(index, ZERO, unit, ZERO))
-        coriolis = parent.spin.cross(along) * 2.0
-        return BodyMotion(
-            R, origin, parent.spin, parent.turn, velocity + along, acceleration + coriolis, columns
-        )  # fmt: skip
+        acceleration = acceleration + cross(parent.spin, along) * 2.0
+        return BodyMotion(R, origin, parent.spin, parent.turn, velocity + along, acceleration, columns)
     columns = (*parent.columns, Column(index, unit, ZERO, origin))
-    turn = parent.turn + parent.spin.cross(along)
+    turn = parent.turn + cross(parent.spin, along)
     return BodyMotion(R, origin, parent.spin + along, turn, velocity, acceleration, columns)
 
 
-def _free_body(step: JointStep, columns: Sequence[int], q: Sequence[Any], v: Sequence[Any]) -> BodyMotion:
+def _free_body(step: JointStep, columns: Sequence[int], q: Array, v: Array) -> BodyMotion:
     """Motion of a free base, from its seven coordinates and rates."""
     turns = world_spin_columns(q[3:])
-    slides = (Triple(1.0, 0.0, 0.0), Triple(0.0, 1.0, 0.0), Triple(0.0, 0.0, 1.0))
-    motions = [Column(columns[k], ZERO, slide, ZERO) for k, slide in enumerate(slides)]
-    motions += [Column(columns[3 + k], turn, ZERO, step.r) for k, turn in enumerate(turns)]
-    return BodyMotion(step.R, step.r, combined(turns, v[3:]), ZERO, Triple(*v[:3]), ZERO, tuple(motions))
+    motions = [Column(columns[k], ZERO, slide, ZERO) for k, slide in enumerate(STILL.R)]
+    motions += [Column(columns[3 + k], turn, ZERO, step.r) for k, turn in enumerate(turns.T)]
+    return BodyMotion(step.R, step.r, turns @ v[3:], ZERO, v[:3], ZERO, tuple(motions))
 
 
 def _frame_motion(body: BodyMotion, frame: TreeFrame, n: int) -> FrameMotion:
-    position, velocity, acceleration = body.point(body.R(Triple.of(frame.placement.xyz)))
+    position, velocity, acceleration = body.point(body.R @ frame.placement.p)
     linear, angular = _zeros(n), _zeros(n)
-    for column in body.columns:
-        _add(linear, column.index, column.velocity(position))
-        _add(angular, column.index, column.turn)
-    R = body.R @ Matrix.of(frame.placement.rotation)
-    return FrameMotion(
-        position.array, _rows(linear), velocity.array, acceleration.array,
-        R.array, _rows(angular), body.spin.array, body.turn.array,
-    )  # fmt: skip
+    for column in body.columns:  # a joint and the one that it follows share a column of the Jacobian
+        linear[:, column.index] = linear[:, column.index] + column.velocity(position)
+        angular[:, column.index] = angular[:, column.index] + column.turn
+    R = body.R @ frame.placement.R
+    return FrameMotion(position, plain(linear), velocity, acceleration, R, plain(angular), body.spin, body.turn)
 
 
-def _zeros(n: int) -> list[Triple]:
-    return [ZERO for _ in range(n)]
-
-
-def _add(columns: list[Triple], index: int, part: Triple) -> None:
-    """Adds to a column; a joint and the one that it follows share theirs."""
-    columns[index] = columns[index] + part
-
-
-def _rows(columns: Sequence[Triple]) -> Array:
-    """Columns as a matrix, shape (3, n)."""
-    flat = [value for column in columns for value in (column.x, column.y, column.z)]
-    return as_array(flat).reshape(len(columns), 3).T
+def _zeros(n: int) -> Array:
+    """Columns of a Jacobian, shape (3, n)."""
+    return np.full((3, n), 0.0).astype(object)

@@ -154,10 +154,9 @@ class Actuators:
 HIDDEN_GROUP = 3  # geoms of this group and above are not drawn: by MuJoCo's custom they are for collisions
 
 
-def rotation(quaternion: Array) -> Array:
-    """The rotation matrix of a unit quaternion (w, x, y, z), shape (3, 3)."""
-    R: Array = quaternion_rotation(quaternion.tolist()).array
-    return R
+def pose(quaternion: Array, position: Array) -> Placement:
+    """The placement of a unit quaternion (w, x, y, z) and a position [m]."""
+    return Placement.of(quaternion_rotation(quaternion), position)
 
 
 def joint_placement(model: Any, joint: int) -> Placement:
@@ -171,12 +170,12 @@ def turned(placement: Placement, model: Any, joint: int, kind: str) -> Placement
     if kind == "slide":
         return placement.then(Placement.of(np.eye(3), -ref * axis))
     half = -0.5 * ref
-    return placement.then(Placement.of(rotation(np.array([np.cos(half), *(np.sin(half) * axis)])), np.zeros(3)))
+    return placement.then(pose(np.array([np.cos(half), *(np.sin(half) * axis)]), np.zeros(3)))
 
 
 def inertial_of(model: Any, body: int, name: str, findings: Findings) -> Inertial | None:
     """The inertial of a body in its axes; None without mass."""
-    placement = Placement.of(rotation(model.body_iquat[body]), model.body_ipos[body])
+    placement = pose(model.body_iquat[body], model.body_ipos[body])
     return inertial_in_link(float(model.body_mass[body]), np.diag(model.body_inertia[body]), placement, name, findings)
 
 
@@ -187,7 +186,7 @@ def shapes_of(model: Any, body: int, mujoco: Any) -> tuple[Shape, ...]:
     for geom in geoms:
         if model.geom_group[geom] >= HIDDEN_GROUP:
             continue
-        placement = Placement.of(rotation(model.geom_quat[geom]), model.geom_pos[geom])
+        placement = pose(model.geom_quat[geom], model.geom_pos[geom])
         r, half, third = (float(x) for x in model.geom_size[geom])
         kind = mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_")
         if kind == "BOX":
@@ -267,10 +266,10 @@ class Equalities:
         if model.eq_objtype[i] == self._mujoco.mjtObj.mjOBJ_SITE:
             sites = first, second
             bodies = [int(model.site_bodyid[site]) for site in sites]
-            places = [Placement.of(rotation(model.site_quat[site]), model.site_pos[site]) for site in sites]
+            places = [pose(model.site_quat[site], model.site_pos[site]) for site in sites]
         elif is_weld:  # MuJoCo keeps the second body's anchor first
             bodies = [first, second]
-            places = [Placement.of(rotation(data[6:10]), data[3:6]), Placement.of(np.eye(3), data[:3])]
+            places = [pose(data[6:10], data[3:6]), Placement.of(np.eye(3), data[:3])]
         else:
             bodies, places = [first, second], [Placement.of(np.eye(3), data[k : k + 3]) for k in (0, 3)]
         if any(model.body_mocapid[model.body_rootid[body]] >= 0 for body in bodies):
@@ -290,7 +289,7 @@ class Equalities:
         """A place on a body that does not move, as one on the world: beside a free base such a body is left out."""
         model = self._model
         while body and model.body_weldid[body] == 0:
-            place = Placement.of(rotation(model.body_quat[body]), model.body_pos[body]).then(place)
+            place = pose(model.body_quat[body], model.body_pos[body]).then(place)
             body = int(model.body_parentid[body])
         return body, place
 
@@ -397,7 +396,7 @@ class _ModelReader:
     def _add_body(self, body: int, is_base: bool) -> None:
         model, name = self._model, self._body(body)
         parent = self._body(model.body_parentid[body])
-        inside = Placement.of(rotation(model.body_quat[body]), model.body_pos[body])
+        inside = pose(model.body_quat[body], model.body_pos[body])
         joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
         for joint in () if is_base else joints:
             is_last = joint == joints[-1] and not model.jnt_pos[joint].any()
@@ -422,7 +421,7 @@ class _ModelReader:
             if name in links:
                 self._findings.note(name, "a site is left out: its name is taken", "rename it")
                 continue
-            place = Placement.of(rotation(model.site_quat[i]), model.site_pos[i])
+            place = pose(model.site_quat[i], model.site_pos[i])
             self._links.append(LinkDescription(name))
             self._joints.append(JointDescription(f"{name}_site", "fixed", carrier, name, place))
 

@@ -12,12 +12,11 @@ operations. The inertia tensor about the origin is `tr(J) 1 - J`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Triple, minus, plus, scalars, times
 from servoctl.types import Array
 
 Vector3 = tuple[float, float, float]
@@ -105,12 +104,33 @@ class Inertial:
     I: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # noqa: E741
 
 
+ZERO: Array = np.zeros(3)
+ZERO.flags.writeable = False
+
+
+def cross(a: Array, b: Array) -> Array:
+    """a x b, shape (3,); of symbols NumPy's own takes three times as long."""
+    return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+def turned(vector: Array, sine: Any, cosine: Any) -> Array:
+    """The vector turned about z by an angle with this sine and cosine."""
+    x, y, z = vector
+    return np.array([cosine * x - sine * y, sine * x + cosine * y, z])
+
+
+def turned_back(vector: Array, sine: Any, cosine: Any) -> Array:
+    """The vector turned about z by minus that angle."""
+    x, y, z = vector
+    return np.array([cosine * x + sine * y, cosine * y - sine * x, z])
+
+
 @dataclass(frozen=True, slots=True)
 class Moments:
     """Mass and moments about the origin of some axes."""
 
     m: Any = 0.0  # [kg] mass
-    first: Triple = ZERO  # [kg m] first moment, m times the centre of mass
+    first: Array = field(default_factory=lambda: ZERO)  # [kg m] first moment, m times the centre of mass
     # xx, yy, zz, xy, xz, yz: [kg m^2] second moments J, such as xy = sum m x y
     xx: Any = 0.0
     yy: Any = 0.0
@@ -128,63 +148,45 @@ class Moments:
             com: Centre of mass [m].
             inertia: About the centre of mass, (ixx, iyy, izz, ixy, ixz, iyz) [kg m^2].
         """
-        (mass,), centre = scalars([m]), Triple.of(com)
-        ixx, iyy, izz, ixy, ixz, iyz = scalars(inertia)
-        half = times(0.5, plus(plus(ixx, iyy), izz))
-        central = cls(
-            0.0, ZERO, minus(half, ixx), minus(half, iyy), minus(half, izz), minus(0.0, ixy), minus(0.0, ixz),
-            minus(0.0, iyz),
-        )  # fmt: skip
-        return central + cls(mass).shifted(centre)
+        ixx, iyy, izz, ixy, ixz, iyz = inertia
+        half = 0.5 * (ixx + iyy + izz)
+        return cls(0.0, ZERO, half - ixx, half - iyy, half - izz, -ixy, -ixz, -iyz) + cls(m).shifted(np.array(com))
 
     @property
     def inertia_about_z(self) -> Any:
         """Izz about the origin."""
-        return plus(self.xx, self.yy)
+        return self.xx + self.yy
 
     @property
-    def J(self) -> Matrix:
-        """The second moments."""
-        return Matrix(
-            Triple(self.xx, self.xy, self.xz), Triple(self.xy, self.yy, self.yz), Triple(self.xz, self.yz, self.zz)
-        )
+    def J(self) -> Array:
+        """The second moments, shape (3, 3)."""
+        return np.array([[self.xx, self.xy, self.xz], [self.xy, self.yy, self.yz], [self.xz, self.yz, self.zz]])
 
     @property
-    def inertia(self) -> Matrix:
-        """The inertia tensor about the origin."""
-        return Matrix(
-            Triple(plus(self.yy, self.zz), minus(0.0, self.xy), minus(0.0, self.xz)),
-            Triple(minus(0.0, self.xy), plus(self.xx, self.zz), minus(0.0, self.yz)),
-            Triple(minus(0.0, self.xz), minus(0.0, self.yz), plus(self.xx, self.yy)),
-        )
+    def inertia(self) -> Array:
+        """The inertia tensor about the origin, shape (3, 3)."""
+        xx, yy, zz = self.yy + self.zz, self.xx + self.zz, self.xx + self.yy
+        return np.array([[xx, -self.xy, -self.xz], [-self.xy, yy, -self.yz], [-self.xz, -self.yz, zz]])
 
     def __add__(self, other: "Moments") -> "Moments":
-        return Moments(
-            plus(self.m, other.m), self.first + other.first,
-            plus(self.xx, other.xx), plus(self.yy, other.yy), plus(self.zz, other.zz),
-            plus(self.xy, other.xy), plus(self.xz, other.xz), plus(self.yz, other.yz),
-        )  # fmt: skip
+        return Moments(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     def placed(self, placement: Placement) -> "Moments":
         """The moments in outer axes, in which these axes have the placement."""
-        return self.placed_by(Matrix.of(placement.rotation), Triple.of(placement.xyz))
+        return self.placed_by(placement.R, placement.p)
 
-    def placed_by(self, R: Matrix, r: Triple) -> "Moments":
+    def placed_by(self, R: Array, r: Array) -> "Moments":
         """The moments in outer axes, `p_outer = R p + r`."""
         J = R @ self.J @ R.T
-        return Moments(self.m, R(self.first), J.x.x, J.y.y, J.z.z, J.x.y, J.x.z, J.y.z).shifted(r)
+        return Moments(self.m, R @ self.first, J[0, 0], J[1, 1], J[2, 2], J[0, 1], J[0, 2], J[1, 2]).shifted(r)
 
-    def shifted(self, by: Triple) -> "Moments":
+    def shifted(self, by: Array) -> "Moments":
         """The moments about an origin from which these axes begin at `by`: `J + h r^T + r (h + m r)^T`."""
-        h, far = self.first, self.first + by * self.m
+        (x, y, z), h, far = by, self.first, self.first + by * self.m
         return Moments(
             self.m, far,
-            plus(self.xx, times(by.x, plus(h.x, far.x))),
-            plus(self.yy, times(by.y, plus(h.y, far.y))),
-            plus(self.zz, times(by.z, plus(h.z, far.z))),
-            plus(self.xy, plus(times(h.x, by.y), times(by.x, far.y))),
-            plus(self.xz, plus(times(h.x, by.z), times(by.x, far.z))),
-            plus(self.yz, plus(times(h.y, by.z), times(by.y, far.z))),
+            self.xx + x * (h[0] + far[0]), self.yy + y * (h[1] + far[1]), self.zz + z * (h[2] + far[2]),
+            self.xy + (h[0] * y + x * far[1]), self.xz + (h[0] * z + x * far[2]), self.yz + (h[1] * z + y * far[2]),
         )  # fmt: skip
 
     def turned(self, sine: Any, cosine: Any) -> "Moments":
@@ -192,10 +194,7 @@ class Moments:
 
         With `u = s (xx - yy) + 2 c xy`: xx' = xx - s u, yy' = yy + s u, xy' = c u - xy.
         """
-        u = plus(times(sine, minus(self.xx, self.yy)), times(times(2.0, cosine), self.xy))
-        part = times(sine, u)
-        edge = Triple(self.xz, self.yz, 0.0).turned(sine, cosine)
-        return Moments(
-            self.m, self.first.turned(sine, cosine),
-            minus(self.xx, part), plus(self.yy, part), self.zz, minus(times(cosine, u), self.xy), edge.x, edge.y,
-        )  # fmt: skip
+        u = sine * (self.xx - self.yy) + 2.0 * cosine * self.xy
+        xz, yz, _ = turned(np.array([self.xz, self.yz, 0.0]), sine, cosine)
+        first = turned(self.first, sine, cosine)
+        return Moments(self.m, first, self.xx - sine * u, self.yy + sine * u, self.zz, cosine * u - self.xy, xz, yz)

@@ -4,8 +4,8 @@ Design: a robot's class is made for its list of parameters, because parameters a
 mass `<link>_m`, `<link>_com`, `<link>_I`. The tree is structural. Every method runs the recursions again from the
 fields, so parameters remain inputs of compiled code.
 
-The recursions are written for scalars, which costs Python milliseconds at each state. On numbers the same
-function, traced once for each structure of a robot, runs on CasADi's virtual machine in microseconds.
+The recursions cost Python milliseconds at each state. On numbers the same function, traced once for each structure of a
+robot, runs on CasADi's virtual machine in microseconds.
 """
 
 import dataclasses
@@ -32,7 +32,6 @@ from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
 from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import LINK_PARAMETERS, WORLD, RobotTree
 from servoctl.mechanics.spatial.placement import IDENTITY, Moments, Placement
-from servoctl.mechanics.spatial.scalars import Triple, scalars, times
 from servoctl.mechanics.spatial.tree_builder import TreeBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.types import Array
@@ -55,7 +54,7 @@ class KnownRobot:
 
 
 def traced_once(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function (robot, vectors of n scalars) -> array, on numbers or symbols, by its compiled copy."""
+    """The function (robot, vectors of shape (n,)) -> array, on numbers or symbols, by its compiled copy."""
 
     @functools.wraps(function)
     def evaluate(robot: Any, *vectors: Array) -> Array:
@@ -179,7 +178,7 @@ class Robot(Plant):
 
     def links(self, q: Array) -> dict[str, Array]:
         """The skeleton: one polyline per branch of the tree, through the origins of its joints [m]."""
-        return skeleton(self.tree, frame_origins(self, q))
+        return skeleton(self.tree, frame_poses(self, q)[:, 9:])
 
     def frame_motions(self, names: Sequence[str], q: Array, v: Array) -> dict[str, FrameMotion]:
         """Pose, Jacobians, velocity and drift of frames, in world axes; on numbers or symbols.
@@ -193,6 +192,19 @@ class Robot(Plant):
             PlantError: There is no frame of a name.
         """
         return kinematics.frame_motions(self.tree, names, q, v)
+
+    def frame_poses(self, names: Sequence[str], q: Array) -> tuple[Array, Array]:
+        """Rotations, shape (states, frames, 3, 3), and positions [m], shape (states, frames, 3), in world axes.
+
+        Args:
+            q: Coordinates, shape (states, n).
+
+        Raises:
+            PlantError: There is no frame of a name.
+        """
+        frames = [self.tree.frames.index(self.tree.frame(name)) for name in names]
+        poses = np.array([frame_poses(self, at)[frames] for at in q]).reshape(len(q), len(names), 12)
+        return poses[..., :9].reshape(len(q), len(names), 3, 3), poses[..., 9:]
 
     def centre_of_mass(self, q: Array, v: Array) -> PointMotion:
         """Position, Jacobian, velocity and drift of the centre of all that has mass, in world axes.
@@ -218,8 +230,7 @@ class Robot(Plant):
     def _inertias(self) -> Iterator[tuple[Any, Any, Any]]:
         for link in self.tree.links:
             m, com, *inertia = (getattr(self, name) for name in link.parameters)
-            (m,) = scalars([m])
-            yield m, com, inertia[0] if link.gyration is None else [times(m, value) for value in link.gyration]
+            yield m, com, inertia[0] if link.gyration is None else [m * value for value in link.gyration]
 
     def body_moments(self) -> list[Moments]:
         """Mass and moments of each moving body, in its axes."""
@@ -251,14 +262,14 @@ def force(robot: Robot, q: Array, v: Array) -> Array:
 @traced_once
 def energy(robot: Robot, q: Array, v: Array) -> Array:
     """Kinetic and potential energy together [J], shape (1,)."""
-    weight = kinematics.first_moment(robot.tree, robot.link_moments(), q).dot(Triple.of(robot.gravity))
+    weight = kinematics.first_moment(robot.tree, robot.link_moments(), q) @ np.array(robot.gravity)
     return np.array([0.5 * (v @ product(mass_matrix(robot, q), v)) - weight])
 
 
 @traced_once
-def frame_origins(robot: Robot, q: Array) -> Array:
-    """Position of each frame [m], shape (frames, 3)."""
-    return kinematics.frame_origins(robot.tree, q)
+def frame_poses(robot: Robot, q: Array) -> Array:
+    """Rotation by rows and position [m] of each frame of the tree, in world axes, shape (frames, 12)."""
+    return kinematics.frame_poses(robot.tree, q)
 
 
 def robot(tree: RobotTree, values: Mapping[str, Any], gravity: Sequence[float] = GRAVITY) -> Robot:

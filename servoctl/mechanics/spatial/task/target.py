@@ -144,7 +144,7 @@ def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: 
         kind: `rpy` [rad], or `quaternion` (x, y, z, w), which is normalised here.
     """
     value = values_at(angles, 4 if kind == "quaternion" else 3, plant, now)
-    R = quaternion_rotation(np.roll(value, 1).tolist()).array if kind == "quaternion" else trace(rotation_rpy, *value)
+    R = quaternion_rotation(np.roll(value, 1)) if kind == "quaternion" else trace(rotation_rpy, *value)
     R = plain(R)
     if R.dtype == float:
         return snapped(R), np.zeros(3), np.zeros(3)
