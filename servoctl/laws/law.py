@@ -23,7 +23,7 @@ from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.term import AttachedTerm
-from servoctl.mechanics.audit import AGREEMENT, DEPENDS
+from servoctl.mechanics.audit import AGREEMENT, DEPENDS, JUST_BEFORE
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -107,21 +107,25 @@ def _answers(
     Raises:
         TaskError: It gives two answers to the same arguments.
     """
-    random, answers = np.random.default_rng(0), []
-    for _ in range(SAMPLES):
-        arrays = [random.standard_normal(shape) for shape in shapes]
+    random, answers = np.random.default_rng(0), list[tuple[list[Array], Array]]()
+    for i in range(SAMPLES):
+        arrays = [np.array([i + random.random()]), *(random.standard_normal(shape) for shape in shapes[1:])]
         # square matrices such as the mass matrix are regular, symmetric and positive definite
         arrays = [a @ a.T + np.eye(len(a)) if a.ndim == 2 and len(set(a.shape)) == 1 else a for a in arrays]
+        before = [arrays[0] - JUST_BEFORE, *(answers[-1][0] if answers else arrays)[1:]]
         try:
             with np.errstate(all="ignore"):
-                [one], [other] = work(*arrays), work(*arrays)
+                _, [one] = work(*before), work(*arrays)
         except TaskError as error:
             if error.__cause__ is None:  # not the user's code failed: what it returns is wrong
                 raise
             continue
+        answers.append((arrays, one))
+    for arrays, one in answers:
+        with np.errstate(all="ignore"):
+            [other] = work(*arrays)
         if not np.array_equal(one, other, equal_nan=True):
             raise TaskError(f"{name}: two answers at one state, {one} and {other} {DEPENDS}")
-        answers.append((arrays, one))
     return answers
 
 

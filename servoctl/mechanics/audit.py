@@ -37,6 +37,7 @@ INDEFINITE = 1e-9  # an eigenvalue of the mass matrix below minus this times its
 SAMPLES = 20  # random states and parameter sets at which a traced plant must equal its NumPy self
 AGREEMENT = 1e-6  # relative, of constraints and laws: code that takes another way differs by more, rounding by less
 REPEATED = 3  # states at which the plant is evaluated again, after all others
+JUST_BEFORE = 1e-4  # [s] so long before it another state is asked for: code that holds its last answer gives that one
 
 ROUND_OFF = 1e-5
 """Least scale of a row relative to the largest: with the tolerance of 1e-10, what is left of terms that cancel."""
@@ -142,7 +143,9 @@ def audited(start: PlantSample, plants: Iterable[tuple[Plant, State]]) -> tuple[
     """
     with np.errstate(all="ignore"):
         samples = [start, *(_sample(plant, state) for plant, state in plants)]
-        for at in [at for at in samples if at.failure is None][:REPEATED]:
+        sound = [at for at in samples if at.failure is None]
+        for i, at in enumerate(sound[:REPEATED]):
+            _sample(at.plant, sound[i - 1].state._replace(t=at.state.t - JUST_BEFORE))
             _require_one_answer(at, _sample(at.plant, at.state))
     return samples, _warnings(samples)
 

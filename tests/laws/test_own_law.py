@@ -66,6 +66,16 @@ class Numbered(Spring):
         return np.ones(4) * len(self.numbers)
 
 
+class Held(Spring):
+    # computed every 10 ms, and held meanwhile
+    last = [0.0, None]
+
+    def inputs(self, at):
+        if self.last[1] is None or not 0.0 <= float(at.t) - self.last[0] < 0.01:
+            self.last[:] = float(at.t), -self.k * np.array(at.q, dtype=float)
+        return self.last[1]
+
+
 class Named(Spring):
     def inputs(self, at):
         return {"F": 1.0}
@@ -174,8 +184,9 @@ def test_a_task_that_it_misses_is_no_failure(folder: Path) -> None:
         (["law.parameters={kp: 3}"], r"law.parameters: needs law.class"),
         (
             ["law={class: 'laws.py:Numbered'}"],
-            r"Numbered: two answers at one state, \[1. 1. 1. 1.\] and \[2. 2. 2. 2.\]",
+            r"Numbered: two answers at one state, \[2. 2. 2. 2.\] and \[17. 17. 17. 17.\]",
         ),
+        (["law={class: 'laws.py:Held'}"], "Held: two answers at one state"),
         (["law={class: 'laws.py:Named'}"], r"Named returns {'F': 1.0} \(expected numbers\)"),
         (["law={class: 'laws.py:Turned'}"], r"Turned returns array\(.*j.*\) \(expected numbers\)"),
         (["law={class: 'laws.py:Spring'}"], r"Spring returns shape \(1,\), the plant has 4 inputs"),
