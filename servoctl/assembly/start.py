@@ -175,10 +175,12 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
         if open_rows:
             met = [row.name for row in counted if row.name not in dict(open_rows)]
             together = f" together with {', '.join(met)}" if met else ""
-            return [
-                f"no state near the start satisfies {_listed(open_rows)}{together}: the rows contradict each other, "
-                "or are out of reach (correct the equations, or the start)"
-            ]
+            why = "the rows contradict each other, or are out of reach (correct the equations, or the start)"
+            passive, task = model.plain.rows(start)
+            slopes = zip((*model.plain.passive_rows, *model.plain.task_rows), (*passive.A, *task.A), strict=True)
+            if flat := [row.name for row, A in slopes if row.name in dict(open_rows) and not A.any()]:
+                why = f"no coordinate moves {', '.join(flat)} at the start, where its slope is 0 (move the start, or correct the equation)"
+            return [f"no state near the start satisfies {_listed(open_rows)}{together}: {why}"]
     matrices = model.plain.matrices(state)
     rows = Rows.stack([matrices.passive, matrices.task], model.n)
     used = [row in counted for row in (*model.plain.passive_rows, *model.plain.task_rows)]
