@@ -45,6 +45,7 @@ from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.types import Array, State
 
 LONGEST_WATCHDOG = 0.1  # [s] warn above this watchdog time of a drive
+WIDEST = 4.1 * np.pi  # [rad] range of a hinge above which its limits may be in degrees: a wrist has up to two turns
 
 
 def load(
@@ -312,6 +313,19 @@ def _abrupt_references(setup: RigSetup) -> Iterator[str]:
         yield f"{setup.loaded.where('references', reference)}: {sentence}"
 
 
+def _in_degrees(setup: RigSetup) -> Iterator[str]:
+    """Notes on limits of hinges that are so wide that they may be in degrees."""
+    order = [drive.actuator for drive in setup.settings.values.drives]
+    for drive, unit in zip(setup.settings.drives, setup.units, strict=False):
+        lower, upper = drive.position_limits
+        if unit == "rad" and upper - lower > WIDEST:
+            yield (
+                f"{setup.loaded.where('hil', 'drives', order.index(drive.name), 'position_limits')}: {drive.name} may "
+                f"turn from {lower:g} to {upper:g} rad, {(upper - lower) / (2 * np.pi):.2g} turns (if these are "
+                "degrees, write 170*deg)"
+            )
+
+
 def _at_the_edge(setup: RigSetup) -> Iterator[str]:
     """Notes on drives whose start pose is so near a limit that the test in stage zero may pass it."""
     order, drives = [drive.actuator for drive in setup.settings.values.drives], setup.settings.drives
@@ -451,6 +465,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     _watchdogs,
     _starts_in_motion,
     _abrupt_references,
+    _in_degrees,
     _at_the_edge,
     _ends_early,
     _changes_with_time,

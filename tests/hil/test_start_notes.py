@@ -141,6 +141,13 @@ def test_limits_beyond_those_of_the_file_of_a_robot_are_named() -> None:
     assert not any("robot's file" in note for note in notes_on(load("arm_on_drives", engine="vm")))
 
 
+@pytest.mark.parametrize(("limits", "said"), [("[-170, 170]", True), ("[-360*deg, 360*deg]", False)])
+def test_limits_of_a_hinge_that_look_like_degrees_are_named(limits: str, said: bool) -> None:
+    notes = notes_on(load("scara_drive", [f"hil.drives.tau1.position_limits={limits}"], "vm"))
+    wide = "position_limits: tau1 may turn from -170 to 170 rad, 54 turns (if these are degrees, write 170*deg)"
+    assert any(wide in note for note in notes) == said == any("turns" in note for note in notes)
+
+
 def test_a_row_that_steps_of_torque_hold_off_is_named_with_the_error_that_its_correction_leaves() -> None:
     """Half a step of joint6 turns the last link, of 1.296e-4 kg m^2 by its file, against (15/s)^2."""
     (note,) = [note for note in notes_on(load("arm_on_drives", engine="vm")) if "half a step" in note]
