@@ -179,7 +179,8 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
             passive, task = model.plain.rows(start)
             slopes = zip((*model.plain.passive_rows, *model.plain.task_rows), (*passive.A, *task.A), strict=True)
             if flat := [row.name for row, A in slopes if row.name in dict(open_rows) and not A.any()]:
-                why = f"no coordinate moves {', '.join(flat)} at the start, where its slope is 0 (move the start, or correct the equation)"
+                remedy = "move the start, or correct the equation"
+                why = f"no coordinate moves {', '.join(flat)} at the start, where its slope is 0 ({remedy})"
             return [f"no state near the start satisfies {_listed(open_rows)}{together}: {why}"]
     matrices = model.plain.matrices(state)
     rows = Rows.stack([matrices.passive, matrices.task], model.n)
