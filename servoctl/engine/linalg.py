@@ -146,23 +146,25 @@ def solve_upper(L: Array, X: Array) -> Array:
 
 def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array, X: Array) -> Array:
     """Solves block by block, for the columns of X that are not zero in the rows of a block."""
-    columns, written = X.reshape(len(X), -1), len(L) <= WRITTEN_OUT
+    columns = X.reshape(len(X), -1)
     Y: Array = np.full(columns.shape, 0.0).astype(object)
     given = np.array([not is_zero(entry) for entry in columns.flat], dtype=bool).reshape(columns.shape)
     for part in diagonal_parts(L):
         reached = np.flatnonzero(given[part].any(axis=0))
         if len(reached):
+            written = len(L) <= WRITTEN_OUT or len(part) == 1
             Y[np.ix_(part, reached)] = solve(L[np.ix_(part, part)], columns[np.ix_(part, reached)], written)
     return Y.reshape(X.shape)
 
 
 def _lower(L: Array, X: Array, written: bool) -> Array:
     """L^-1 X of symbols, shape (n, columns), in statements or in loops."""
-    if not written and len(L) > 1:
-        return _solve_from(_zero_rows(X), L, X)
-    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
-    for i in range(len(L)):
-        Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
+    first = next((i for i, row in enumerate(X) if not all(map(is_zero, row))), len(X))  # zero rows stay zero
+    Y: Array = np.full(X.shape, 0.0).astype(object)
+    if X[first:].size:
+        rows: Array = X[first:].T
+        function = loops.lower_function(len(rows), len(L), first, written=written)
+        Y[first:] = called(function, (L, rows), rows.shape)[0].T
     return Y
 
 
@@ -171,29 +173,9 @@ def _upper(L: Array, X: Array, written: bool) -> Array:
     if not written and X.shape[1] == 1 and _transposed(L):  # as it lies, L^T is a whole array in C
         column: Array = called(loops.back_function(len(L)), (L.T, X[:, 0]), (len(L),))[0]
         return column[:, None]
-    if not written and len(L) > 1:
-        rows: Array = X.T
-        solved: Array = called(loops.upper_function(len(rows), len(L)), (L, rows), rows.shape)[0].T
-        return solved
-    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
-    n = len(L)
-    for i in reversed(range(n)):
-        Y[i] = (Y[i] - L[i + 1 :, i] @ Y[i + 1 :]) * inverse[i] if i < n - 1 else Y[i] * inverse[i]
-    return Y
-
-
-def _zero_rows(X: Array) -> int:
-    """How many rows of X are zero before the first that is not; they are zero in L^-1 X too."""
-    return next((i for i, row in enumerate(X) if not all(map(is_zero, row))), len(X))
-
-
-def _solve_from(first: int, L: Array, X: Array) -> Array:
-    """L^-1 X of symbols, shape (n, columns), for X whose first rows are zero."""
-    Y: Array = np.full(X.shape, 0.0).astype(object)
-    if X[first:].size:
-        rows: Array = X[first:].T
-        Y[first:] = called(loops.lower_function(len(rows), len(L), first), (L, rows), rows.shape)[0].T
-    return Y
+    rows: Array = X.T
+    solved: Array = called(loops.upper_function(len(rows), len(L), written=written), (L, rows), rows.shape)[0].T
+    return solved
 
 
 def _solve_numbers(L: Array, X: Array) -> Array:
@@ -224,30 +206,8 @@ def _by_parts(M: Array) -> tuple[Array, Any]:
     L: Array = np.full(M.shape, 0.0).astype(object)
     positive: Any = 1.0
     for part in diagonal_parts(M):
-        block = M[np.ix_(part, part)]
-        if len(part) <= FACTOR_WRITTEN_OUT:
-            factor, fine = _cholesky_symbolic(block)
-        else:
-            factor, fine = called(loops.cholesky_function(len(part)), (block,), block.shape, ())
+        function = loops.cholesky_function(len(part), written=len(part) <= FACTOR_WRITTEN_OUT)
+        factor, fine = called(function, (M[np.ix_(part, part)],), (len(part), len(part)), ())
         L[np.ix_(part, part)] = factor
         positive = where(fine, positive, 0.0)
-    return L, positive
-
-
-def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
-    """Uses `M = W D^-1 W^T` with D the diagonal of W, so that no pivot depends on the square root of another."""
-    n = len(M)
-    W: Array = np.zeros((n, n), dtype=object)
-    L: Array = np.zeros((n, n), dtype=object)
-    inverse: Array = np.zeros(n, dtype=object)
-    positive: Any = 1.0
-    for j in range(n):
-        scaled = W[j, :j] * inverse[:j]
-        pivot = M[j, j] - W[j, :j] @ scaled
-        positive = where(pivot > 0.0, positive, 0.0)
-        pivot = where(pivot > 0.0, pivot, 1.0)
-        inverse[j], L[j, j] = 1.0 / pivot, np.sqrt(pivot)
-        for i in range(j + 1, n):
-            W[i, j] = M[i, j] - W[i, :j] @ scaled
-            L[i, j] = W[i, j] * (L[j, j] * inverse[j])
     return L, positive

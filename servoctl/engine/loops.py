@@ -32,12 +32,14 @@ class Operation(Op):
     more: Callable[..., Mapping[str, object]]  # sizes -> further macros
     made: dict[str, Any] = field(default_factory=dict, compare=False)  # name -> CasADi function
 
-    def __call__(self, *sizes: int) -> Any:
+    def __call__(self, *sizes: int, written: bool = False) -> Any:
+        """The function at these sizes; if `written`, one that is written out where it is called."""
         every = [int(size) for size in (*sizes, *[0] * (len(self.sizes) - len(sizes)))]
-        name = f"{self.name}_{'x'.join(map(str, every))}"
+        name = f"{self.name}_{'x'.join(map(str, every))}{'_written' * written}"
         if name not in self.made:
             inputs, outputs = self.write(*every)
-            self.made[name] = ca.Function(name, inputs, list(map(ca.densify, outputs)), {"never_inline": True})
+            options = {"always_inline" if written else "never_inline": True}
+            self.made[name] = ca.Function(name, inputs, list(map(ca.densify, outputs)), options)
         return self.made[name]
 
     def in_c(self, function: Any) -> CFunction:
