@@ -210,7 +210,7 @@ def written_decomposition(rows: int, n: int, masked: int) -> Any:
 
 def _decomposition(rows: int, n: int, kind: Any) -> loops.Written:
     A, tolerance = kind.sym("A", rows, n), kind.sym("tolerance")
-    C, Z, live, pivots = (_pivoted_rows if kind is ca.SX else _pivots_of_matrices)(A, tolerance)
+    C, Z, live, pivots = _pivots(A, tolerance)
     U, R = _columns(C, live)
     rank, pivot_min = 0, 0
     for counted, pivot in zip(live, pivots, strict=True):
@@ -219,41 +219,12 @@ def _decomposition(rows: int, n: int, kind: Any) -> loops.Written:
     return [A, tolerance], list(map(ca.densify, [Z, U, R, rank, pivot_min]))
 
 
-def _pivoted_rows(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:
+def _pivots(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:
     """C and Z of A = C Z by Gram-Schmidt on the rows, largest remainder first; which directions count; their pivots."""
-    rows, n = A.shape
-    k = min(rows, n)
-    remainder, C, Z = [A[i, :] for i in range(rows)], ca.SX(rows, k), ca.SX(0, n)
-    live: list[Any] = []
-    pivots: list[Any] = []
-    for j in range(k):
-        chosen = _first_largest([ca.sumsqr(row) for row in remainder])
-        row = sum((s * r for s, r in zip(chosen, remainder, strict=True)), start=ca.SX(1, n))
-        if j:
-            again = ca.mtimes(row, Z.T)
-            row = row - ca.mtimes(again, Z)
-            C[:, :j] = C[:, :j] + ca.mtimes(ca.vertcat(*chosen), again)
-        square = ca.sumsqr(row)
-        counted = square > tolerance * tolerance
-        if j:
-            counted = ca.logic_and(counted, live[-1])
-        pivot = ca.sqrt(ca.if_else(counted, square, 1))
-        direction = row * ca.if_else(counted, 1 / pivot, 0)
-        for i in range(rows):
-            C[i, j] = ca.if_else(chosen[i], ca.if_else(counted, pivot, 0), ca.dot(remainder[i], direction))
-            remainder[i] = (remainder[i] - C[i, j] * direction) * (1 - chosen[i])
-        Z = ca.vertcat(Z, direction)
-        live.append(counted)
-        pivots.append(pivot)
-    return C, Z, live, pivots
-
-
-def _pivots_of_matrices(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:
-    """`_pivoted_rows` in operations on whole matrices."""
-    rows, n = A.shape
+    (rows, n), kind = A.shape, type(A)
     sizes = ca.SX.sym("sizes", rows)
     choice = ca.Function("choice", [sizes], [ca.vertcat(*_first_largest(ca.vertsplit(sizes)))])
-    remainder, C, Z = A, ca.MX(rows, 0), ca.MX(n, 0)
+    remainder, C, Z = A, kind(rows, 0), kind(n, 0)
     live: list[Any] = []
     pivots: list[Any] = []
     for _ in range(min(rows, n)):
@@ -266,8 +237,9 @@ def _pivots_of_matrices(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], li
         counted = ca.logic_and(square > tolerance * tolerance, live[-1]) if live else square > tolerance * tolerance
         pivot = ca.sqrt(ca.if_else(counted, square, 1))
         direction = row * ca.if_else(counted, 1 / pivot, 0)
-        column = (1 - chosen) * ca.mtimes(remainder, direction) + chosen * ca.if_else(counted, pivot, 0)
-        remainder = (remainder - ca.mtimes(column, direction.T)) * ca.mtimes(1 - chosen, ca.MX(ca.DM.ones(1, n)))
+        others = 1 - chosen
+        column = others * ca.mtimes(remainder, direction) + chosen * ca.if_else(counted, pivot, 0)
+        remainder = (remainder - ca.mtimes(column, direction.T)) * ca.mtimes(others, kind(ca.DM.ones(1, n)))
         C, Z = ca.horzcat(C, column), ca.horzcat(Z, direction)
         live.append(counted)
         pivots.append(pivot)

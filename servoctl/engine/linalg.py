@@ -13,7 +13,7 @@ import numpy as np
 
 from servoctl.engine import loops
 from servoctl.engine.structured import Diagonal, blocks, diagonal_parts, is_zero
-from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx, where
+from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
 
 _LARGEST = 1.7976931348623157e308
@@ -209,5 +209,5 @@ def _by_parts(M: Array) -> tuple[Array, Any]:
         function = loops.cholesky_function(len(part), written=len(part) <= FACTOR_WRITTEN_OUT)
         factor, fine = called(function, (M[np.ix_(part, part)],), (len(part), len(part)), ())
         L[np.ix_(part, part)] = factor
-        positive = where(fine, positive, 0.0)
+        positive = positive * fine
     return L, positive

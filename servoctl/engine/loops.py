@@ -81,35 +81,21 @@ def _triangle_cost(rows: int, n: int, first: int = 0) -> Cost:
 
 @operation("N", _cholesky_cost, lambda n: n * n + 2 * n)
 def cholesky_function(n: int) -> Written:
-    """M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`."""
-    if _kind(n**3) is ca.MX:
-        return _large_cholesky(n)
-    M = ca.SX.sym("M", ca.Sparsity.lower(n))
-    W, L, positive = ca.tril(M), ca.SX(n, n), ca.SX(1)
+    """M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`.
+
+    No pivot depends on the square root of another: `M = W D^-1 W^T` with D the diagonal of W.
+    """
+    kind = _kind(n**3)
+    M = kind.sym("M", ca.Sparsity.lower(n))
+    rest, positive, columns = ca.densify(M), kind(1), []
     for j in range(n):
-        counted = W[j, j] > 0
-        positive = ca.logic_and(positive, counted)
-        pivot = ca.if_else(counted, W[j, j], 1)
+        counted = rest[0, 0] > 0
+        positive = ca.logic_and(positive, counted) if j else counted
+        pivot = ca.if_else(counted, rest[0, 0], 1)
         inverse, root = 1 / pivot, ca.sqrt(pivot)
-        L[j, j] = root
-        for k in range(j + 1, n):
-            W[k:, k] -= W[k:, j] * (W[k, j] * inverse)
-            L[k, j] = W[k, j] * (root * inverse)
-    return [M], [L, positive]
-
-
-def _large_cholesky(n: int) -> Written:
-    """`cholesky_function`, column by column."""
-    M = ca.MX.sym("M", ca.Sparsity.lower(n))
-    rest, positive, columns = ca.densify(M), ca.MX(1), []
-    for j in range(n):
-        pivot = rest[0, 0]
-        counted = pivot > 0
-        positive = ca.logic_and(positive, counted)
-        root = ca.sqrt(ca.if_else(counted, pivot, 1))
-        below = rest[1:, 0] / root
-        columns.append(ca.vertcat(ca.MX(ca.DM.zeros(j)), root, below))
-        rest = rest[1:, 1:] - ca.mtimes(below, below.T)
+        below = rest[1:, 0]
+        columns.append(ca.vertcat(kind(ca.DM.zeros(j)), root, below * (root * inverse)))
+        rest = rest[1:, 1:] - ca.mtimes(below, (below * inverse).T)
     return [M], [ca.horzcat(*columns), positive]
 
 
