@@ -16,7 +16,7 @@ from servoctl.config.load import dump, moved
 from servoctl.identification.excitation import Excitation
 from servoctl.identification.result import Identification, shortened
 from servoctl.report.page import web
-from servoctl.report.style import INK, PALETTE, QUIET, axis_label, blank, chosen, drawing_style
+from servoctl.report.style import INK, PALETTE, QUIET, axis_label, blank, chosen, drawing_style, write
 from servoctl.run_folder.files import write_files
 from servoctl.types import Array
 
@@ -163,7 +163,7 @@ def _config(run: Run, excitation: Excitation, folder: Path) -> str:
 
 def _png(figure: "Figure") -> bytes:
     file = io.BytesIO()
-    figure.savefig(file, format="png")
+    write(figure, file)
     return file.getvalue()
 
 
