@@ -109,6 +109,9 @@ def build_equations(
         if name not in plant.actuators:
             problems.add(no_such("actuator", name, plant.actuators), *path, name)
             continue
+        if callable(text):
+            problems.add(f"expected an equation as text, such as 'sin(t)', got {text!r}", *path, name)
+            continue
         expression = build_equation(str(text), plant, problems, *path, name, signals=signals)
         if expression is not None:
             equations[name] = expression

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from servoctl.engine.kernel import Kernel
-from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.parameters import annotated, parameter_values, with_parameters
 from servoctl.engine.structured import asymmetry, entries, filled, smallest_eigenvalue
 from servoctl.engine.trace import mismatch
 from servoctl.errors import PlantError, TaskError, TraceError, in_one_line
@@ -86,6 +86,9 @@ def check_plant(plant: Plant, state: State) -> PlantSample:
                 f"{kind.__name__}: its fields ({', '.join(fields)}) are not parameters: "
                 "the class is not a dataclass itself (decorate it with @dataclass(frozen=True), as its base)"
             )
+    for key, (many, _) in annotated(type(plant)).items():
+        if not many and np.ndim(value := getattr(plant, key)):
+            raise PlantError(f"{name}.{key}: expected a number, got {value!r} (several are a tuple[float, ...])")
     problems: list[str] = []
     _, q, v = state
 
