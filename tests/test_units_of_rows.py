@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.assembly.start import unit_word_warnings
 from servoctl.expression import foreign_word, parse, per_second, unit_of
 from servoctl.study.metrics import path_unit
-from tests.shipped import LOADED
 
 COORDINATES = {"x": "m", "y": "m", "theta": "rad"}
 
@@ -132,12 +130,6 @@ def test_a_run_warns_of_it(tmp_path: Path) -> None:
         "initial.q.x1: '1*deg' has the unit word 'deg' where m belongs (give it in m)",
         "task.distance.holonomic: 'x2 - x1 - l - 5*deg' has the unit word 'deg' where m belongs (give it in m)",
     ]
-
-
-@pytest.mark.parametrize("name", LOADED)
-def test_shipped_configs_have_none(name: str) -> None:
-    run = sc.load(name, engine="vm")
-    assert run.loaded is not None and unit_word_warnings(run.loaded, run.system.model.plant) == []
 
 
 def test_an_error_at_the_start_that_nothing_reduces_has_its_unit() -> None:
