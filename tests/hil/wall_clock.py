@@ -89,7 +89,7 @@ def wait_until(
     while not done():
         assert time.monotonic() < end, why()
         each()
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 class Child:
