@@ -152,8 +152,8 @@ def _errors(run: Run, held: BoundsTerm) -> tuple[float, ...]:
     known = None if loaded is None else Context(model.plant, loaded.config, Problems(loaded)).estimate_errors
     if known is None or not model.bound_rows:
         return ()
-    gradients = [model.rows_of_bounds(state).A for state in model.near(run.start, NEARBY)]
-    return known.largest([row.kind for row in held.rows], [row.rate for row in held.rows], gradients)
+    A = np.array([model.rows_of_bounds(state).A for state in model.near(run.start, NEARBY)])
+    return tuple(known.margin(row.kind, row.rate, A[:, i]) for i, row in enumerate(held.rows))
 
 
 def _margin(held: BoundsTerm, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:

@@ -167,29 +167,17 @@ class EstimateErrors:
     change: Sequence[float]  # [unit/s^2 per s] s: how fast the disturbance changes
     noise: Sequence[float]  # [unit] r: standard deviation of the positions
 
-    def margin(self, kind: Kind, rate: float, gradient: Array) -> float:
-        """The margin of a row [unit of h].
+    def margin(self, kind: Kind, rate: float, gradients: Array) -> float:
+        """The largest margin of a row over some states [unit of h].
 
         Args:
             rate: p [1/s].
-            gradient: A, shape (n,).
+            gradients: A at each state, shape (states, n).
         """
-        size = np.abs(np.asarray(gradient, dtype=float))
         responses = [_response(kind, rate, self.period, self.late, gains) for gains in self.gains]
-        changes = sum(a * s * most for a, s, (most, _) in zip(size, self.change, responses, strict=True))
-        noise = sum((a * r) ** 2 * square for a, r, (_, square) in zip(size, self.noise, responses, strict=True))
-        return float(changes + SIGMAS * np.sqrt(noise))
-
-    def largest(self, kinds: Sequence[Kind], rates: Sequence[float], gradients: Sequence[Array]) -> tuple[float, ...]:
-        """The largest margin of each row over some states.
-
-        Args:
-            kinds: Of each row.
-            rates: p of each row [1/s].
-            gradients: A of all rows at each state, shape (rows, n).
-        """
-        each = enumerate(zip(kinds, rates, strict=True))
-        return tuple(max(self.margin(kind, p, A[i]) for A in gradients) for i, (kind, p) in each)
+        most, squares = np.array(responses).T
+        changes, noise = np.abs(gradients) @ (self.change * most), gradients**2 @ (np.square(self.noise) * squares)
+        return float(np.max(changes + SIGMAS * np.sqrt(noise)))
 
 
 @lru_cache(256)

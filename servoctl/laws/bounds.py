@@ -220,7 +220,7 @@ class Bounds:
         known = ends if np.isfinite(ends) and self.timing.period else None
         margins = self._margins(model, terms, rows)
         held = tuple(replace(row, margin=margin) for row, margin in zip(rows, margins, strict=True))
-        return BoundsTerm(held, tuple(forces), self.timing.folded, known)
+        return BoundsTerm(held, tuple(forces), known, timing=self.timing.folded)
 
     def _rows_of(self, name: str, bound: Bound, model: Model) -> list[BoundRow]:
         """The rows of a bound in the model, without what depends on states; none of a bound on a reaction."""
@@ -237,11 +237,12 @@ class Bounds:
     def _margins(self, model: Model, terms: Sequence[Terms], rows: Sequence[BoundRow]) -> list[float]:
         """The margin of each row; one that is `auto` is the largest over these states."""
         given = [self.entries[row.group].margin for row in model.bound_rows]
-        known: Sequence[float] = (0.0,) * len(given)
-        if self.errors is not None and terms and given:
-            kinds, rates = [row.kind for row in rows], [row.rate for row in rows]
-            known = self.errors.largest(kinds, rates, [model.rows_of_bounds(at.state).A for at in terms])
-        return [known[i] if margin == "auto" else float(margin) for i, margin in enumerate(given)]
+        margins = [0.0 if margin == "auto" else float(margin) for margin in given]
+        if self.errors is not None and "auto" in given and terms:
+            A = np.array([model.rows_of_bounds(at.state).A for at in terms])
+            for i in [i for i, margin in enumerate(given) if margin == "auto"]:
+                margins[i] = self.errors.margin(rows[i].kind, rows[i].rate, A[:, i])
+        return margins
 
     def problems(self, model: Model) -> list[str]:
         """One sentence for each name or number that does not fit the model or the period."""

@@ -29,7 +29,7 @@ from servoctl.laws.preload import multiplier_rows
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import InputRows, Rows
 from servoctl.mechanics.terms import Terms
-from servoctl.mechanics.timing import CommandMemory, Timing, UnderWay
+from servoctl.mechanics.timing import CommandMemory, UnderWay
 from servoctl.types import Array, Command, State
 
 Acceleration = Callable[[State, Array], Array]  # (state, inputs) -> q'' of the model, shape (n,)
@@ -75,7 +75,6 @@ class BoundsTerm(AttachedTerm):
 
     rows: tuple[BoundRow, ...]  # of the model's bounds, in order
     reactions: tuple[ReactionRow, ...]  # bounds of reactions, which follow them
-    timing: Timing  # of the loop; its period is D
     ends: float | None  # [s] time at which a reference of task or bounds ends
 
     label = "bounds"
@@ -90,10 +89,6 @@ class BoundsTerm(AttachedTerm):
         """Name -> initial value: what the last answer had active: inputs, then rows; empty without a period."""
         active = (*self.timing.actuators, *(f"row{i + 1}" for i in range(len(self._names)))) if self.sampled else ()
         return dict.fromkeys([f"bounds.held.{name}" for name in active], 0.0)
-
-    @property
-    def period(self) -> float | None:
-        return self.timing.period
 
     @property
     def commands(self) -> CommandMemory | None:

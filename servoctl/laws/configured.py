@@ -25,7 +25,7 @@ from servoctl.laws.own_term import Term
 from servoctl.laws.preload import Preload, PreloadTerm, preload_term
 from servoctl.laws.robust import Adaptive, Robust, row_units, unscaled
 from servoctl.laws.secondary import Equations, Secondary, SecondaryTerm, null_space_of
-from servoctl.laws.term import CONTINUOUS, AttachedTerm, TermTimings
+from servoctl.laws.term import AttachedTerm, TermTimings
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair
@@ -96,7 +96,7 @@ class ConstraintFollowing(Law):
     robust: Robust | Adaptive | None = None
     bounds: Bounds | None = None
     terms: Mapping[str, Term] | None = None
-    timings: TermTimings = field(default_factory=lambda: CONTINUOUS)
+    timings: TermTimings = field(default_factory=TermTimings)
 
     def __post_init__(self) -> None:
         if wrong := [f"law.{sentence}" for sentence in wrong_kinds(self)]:
@@ -182,12 +182,12 @@ class ConstraintFollowing(Law):
         Raises:
             TaskError: There are problems, or a term does not fit; the message has all of them.
         """
-        rows, actuators, period = model.task_rows, list(model.plant.actuators), self.timings.observer.period
+        rows, actuators, observed = model.task_rows, list(model.plant.actuators), self.timings.observer
         own_terms = {name: own for name, own in (self.terms or {}).items() if isinstance(own, Term)}
         makers: list[Callable[[], Sequence[AttachedTerm | None]]] = [
             lambda: self.terms_of_rows(rows),
-            lambda: [None if self.observer is None else self.observer.attach(rows, self.timings.observer)],
-            lambda: [own.attach(name, model, period) for name, own in own_terms.items()],
+            lambda: [None if self.observer is None else self.observer.attach(rows, observed)],
+            lambda: [own.attach(name, model, observed) for name, own in own_terms.items()],
             lambda: [self._bounds_term(self.bounds, model, limits)] if self.bounds and rows and actuators else [],
         ]
         terms, wrong = list[AttachedTerm | None](), list(problems)

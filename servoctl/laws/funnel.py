@@ -211,7 +211,6 @@ class FunnelTerm(AttachedTerm):
     """The funnels of an attached law, beside the gains that they have in the middle."""
 
     members: tuple[int, ...]  # indices of the rows with a funnel
-    timing: Timing  # of the loop
     funnels: tuple[RowFunnel, ...]  # of each of these rows
 
     label = "funnel"
@@ -277,4 +276,4 @@ def funnels(
     if problems:
         raise TaskError("\n".join(problems))
     order = tuple(sorted(found))
-    return FunnelTerm(order, timing, tuple(found[i] for i in order)) if order else None
+    return FunnelTerm(order, tuple(found[i] for i in order), timing=timing) if order else None

@@ -231,7 +231,7 @@ class AttachedLaw(ABC):
     @property
     def memory_period(self) -> float | None:
         """Period in which the memory changes once [s]: it changes by this times its rate; None: it is integrated."""
-        return next((term.period for term in self.terms if term.memory), None)
+        return next((term.timing.period for term in self.terms if term.memory), None)
 
     def memory_rate(self, at: Terms, memory: Array, command: Command) -> Array:
         """Time derivative of the memory under a command, in the shape of the memory."""

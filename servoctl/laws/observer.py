@@ -70,7 +70,7 @@ class Observer:
                     "out, or give the row a violation)"
                 )
         rate = SHARE / timing.h if self.rate is None else float(self.rate)
-        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), timing, rate)
+        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), rate, timing=timing)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,6 @@ class RowObserver(AttachedTerm):
 
     rows: tuple[str, ...]  # names of the task rows
     by_rate: tuple[bool, ...]  # whether beta of a row is its violation rate; else it is the violation
-    timing: Timing  # when commands act, and how the actuators follow them
     rate: float  # [1/s] L
 
     label = "observer"
@@ -94,10 +93,6 @@ class RowObserver(AttachedTerm):
     def commands(self) -> CommandMemory | None:
         kept = self.timing.late + self.timing.lagging
         return CommandMemory(self.timing, kept) if kept else None
-
-    @property
-    def period(self) -> float | None:
-        return self.timing.period
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         return -self.disturbance(at.task, memory)
@@ -148,7 +143,8 @@ LARGEST = 8.0  # largest rate times period that is looked at
 
 def of_one_row(observer: RowObserver, row: int) -> RowObserver:
     """The observer of one row with one actuator, the slowest; limits do not count."""
-    return RowObserver((observer.rows[row],), (observer.by_rate[row],), observer.timing.of_one, observer.rate)
+    rows, by_rate = (observer.rows[row],), (observer.by_rate[row],)
+    return replace(observer, rows=rows, by_rate=by_rate, timing=observer.timing.of_one)
 
 
 def loop_matrix(observer: RowObserver, feedback: RowFeedback, error: float, acts: Timing) -> Array:

@@ -18,6 +18,7 @@ from servoctl.laws.law import UserFunction
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, Command
 
 
@@ -70,12 +71,12 @@ class Term(ABC):
         """
         return np.zeros(len(memory))
 
-    def attach(self, name: str, model: Model, period: float | None) -> "AttachedOwnTerm":
+    def attach(self, name: str, model: Model, timing: Timing) -> "AttachedOwnTerm":
         """The term for a plant and task.
 
         Args:
             name: Under which a config names it.
-            period: Of the law [s]; None: it acts continuously.
+            timing: Of the loop.
 
         Raises:
             TaskError: A method fails, or returns another shape.
@@ -94,7 +95,7 @@ class Term(ABC):
             f"term {name}", SameStructure(self), lambda: _called(self, name, model, len(memory))
         )
         gains, names = tuple(parameter_values(self).tolist()), tuple(parameter_names(self))
-        return AttachedOwnTerm(name, start, period, gains, names, acceleration, rate)
+        return AttachedOwnTerm(name, start, gains, names, acceleration, rate, timing=timing)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,6 @@ class AttachedOwnTerm(AttachedTerm):
 
     name: str  # its key in `law.terms`
     start: tuple[tuple[str, float], ...]  # name and initial value of each state
-    tick: float | None  # [s] period of the law; None: it acts continuously
     gains: tuple[float, ...]  # the parameters of the user's class
     gain_names: tuple[str, ...]
     acceleration_of: UserFunction  # (t, q, v, M, Q, B, the task's A, b, violation and its rate, gains, memory)
@@ -120,10 +120,6 @@ class AttachedOwnTerm(AttachedTerm):
     @property
     def opaque(self) -> str | None:
         return self.acceleration_of.opaque or self.rate_of.opaque
-
-    @property
-    def period(self) -> float | None:
-        return self.tick
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         return self.acceleration_of(*arrays_of(at), np.array(self.gains), memory)

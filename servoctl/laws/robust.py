@@ -53,7 +53,6 @@ class RobustTerm(AttachedTerm):
     members: tuple[int, ...]  # indices of the rows that it acts on
     by_rate: tuple[bool, ...]  # whether beta of such a row is made of the violation rate; else it is the violation
     adaptive: bool  # whether rho is estimated
-    timing: Timing  # of the loop
     sliding: tuple[float, ...]  # [1/s] lambda of each row of the task
     scale: tuple[float, ...]  # size by which the violation of each row of the task is divided
     bound: float = 0.0  # rho [scaled acceleration of the rows]; unused by an adaptive term
@@ -69,10 +68,6 @@ class RobustTerm(AttachedTerm):
     def memory(self) -> dict[str, float]:
         """Name -> initial value of the estimate."""
         return {ESTIMATE: 0.0} if self.adaptive else {}
-
-    @property
-    def period(self) -> float | None:
-        return self.timing.period
 
     def beta(self, task: Rows) -> Array:
         """beta of the members, divided by their scale."""
@@ -101,12 +96,13 @@ class RobustTerm(AttachedTerm):
         square = beta @ beta
         outside = square > self.width * self.width
         growth = self.rate * where(outside, np.sqrt(where(outside, square, 1.0)), 0.0)
-        if self.period is None:
+        period = self.timing.period
+        if period is None:
             return np.array([growth - self.leak * estimate])
         leaks = self.leak > 0.0
         leak = where(leaks, self.leak, 1.0)
-        share = where(leaks, (1.0 - np.exp(-leak * self.period)) / leak, self.period)
-        return np.array([share / self.period * (growth - self.leak * estimate)])
+        share = where(leaks, (1.0 - np.exp(-leak * period)) / leak, period)
+        return np.array([share / period * (growth - self.leak * estimate)])
 
 
 class _Term(ABC):
@@ -163,7 +159,8 @@ class _Term(ABC):
         if problems:
             raise TaskError("\n".join(problems))
         by_rate, adaptive = tuple(rows[i].has_rate for i in members), self.name == "adaptive"
-        return RobustTerm(tuple(members), by_rate, adaptive, timing, tuple(sliding), self.scales(rows), **numbers)
+        scales = self.scales(rows)
+        return RobustTerm(tuple(members), by_rate, adaptive, tuple(sliding), scales, **numbers, timing=timing)
 
     @abstractmethod
     def numbers(

@@ -7,7 +7,7 @@ law's memory, by name. The code runs while a function is traced, so it is plain 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,22 +18,25 @@ from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import CommandMemory, Timing
 from servoctl.types import Array, Command
 
+CONTINUOUS = Timing(None)
+
 
 @dataclass(frozen=True)
 class TermTimings:
     """The timing of a loop as each kind of term counts on it; without a period the law acts continuously."""
 
-    correction: Timing  # from the state that the law gets
-    robust: Timing  # from the measurement: a predicted state is only as good as its model
-    observer: Timing  # from the state that an estimator gives, or from the measurement
-
-
-CONTINUOUS = TermTimings(*(3 * [Timing(None)]))
+    correction: Timing = CONTINUOUS  # from the state that the law gets
+    robust: Timing = CONTINUOUS  # from the measurement: a predicted state is only as good as its model
+    observer: Timing = CONTINUOUS  # from the state that an estimator gives, or from the measurement
 
 
 @dataclass(frozen=True)
 class AttachedTerm(Part):
     """A term for one plant and task."""
+
+    # of the loop, as this kind of term counts on it; with a period its states change once a period, else they are
+    # integrated
+    timing: Timing = field(default=CONTINUOUS, kw_only=True)
 
     @property
     def memory(self) -> Mapping[str, float]:
@@ -43,11 +46,6 @@ class AttachedTerm(Part):
     @property
     def opaque(self) -> str | None:
         """Why a function of the user's runs in NumPy, because it cannot be traced; None: all of it is traced."""
-        return None
-
-    @property
-    def period(self) -> float | None:
-        """Period in which its states change once [s]; None: they are integrated."""
         return None
 
     @property

@@ -63,7 +63,7 @@ def test_samples_stay_inside_while_rate_times_period_is_below_two(rate: float, s
 def wall(kind: Kind, rate: float, period: float) -> BoundsTerm:
     """One bound and one input."""
     timing = Timing.of(period, ("u",))
-    return BoundsTerm((BoundRow("wall", "wall", kind, rate),), (), timing, None)
+    return BoundsTerm((BoundRow("wall", "wall", kind, rate),), (), None, timing=timing)
 
 
 @pytest.mark.parametrize("kind", ["barrier", "decay"])
@@ -293,7 +293,7 @@ def least_h(late: int, changes: Array, readings: Array, kind: str = "barrier", p
 @pytest.mark.parametrize("late", [0, 1, 3])
 @pytest.mark.parametrize("kind", ["barrier", "decay"])
 def test_no_disturbance_within_its_rate_passes_the_margin(late: int, kind: str) -> None:
-    margin = errors(late, 1e-12)[0].margin(kind, 15.0, np.array([1.0]))
+    margin = errors(late, 1e-12)[0].margin(kind, 15.0, np.array([[1.0]]))
     random = np.random.default_rng(0)
     steady = -CHANGE * np.ones(800)
     switching = CHANGE * np.where(np.cumsum(random.random(800) < 0.05) % 2, 1.0, -1.0)
@@ -303,7 +303,7 @@ def test_no_disturbance_within_its_rate_passes_the_margin(late: int, kind: str) 
 
 
 def test_the_noise_of_the_readings_stays_within_three_standard_deviations() -> None:
-    margin = EstimateErrors(PERIOD, 1, errors(1)[0].gains, (0.0,), (NOISE,)).margin("barrier", 15.0, np.array([1.0]))
+    margin = EstimateErrors(PERIOD, 1, errors(1)[0].gains, (0.0,), (NOISE,)).margin("barrier", 15.0, np.array([[1.0]]))
     random = np.random.default_rng(1)
     lowest = [least_h(1, np.zeros(600), NOISE * random.standard_normal(600)) for _ in range(20)]
     assert 0.5 * margin < -min(lowest) < 1.5 * margin  # 12,000 samples that hang together reach about three
@@ -312,6 +312,6 @@ def test_the_noise_of_the_readings_stays_within_three_standard_deviations() -> N
 def test_the_margin_grows_with_the_gradient_and_adds_up_over_coordinates() -> None:
     one, (K,) = errors(0, 1e-12)[0], errors(0)[0].gains
     both = EstimateErrors(PERIOD, 0, (K, K), (CHANGE, CHANGE), (1e-12, 1e-12))
-    single = one.margin("barrier", 15.0, np.array([1.0]))
-    assert one.margin("barrier", 15.0, np.array([-3.0])) == pytest.approx(3.0 * single)
-    assert both.margin("barrier", 15.0, np.array([1.0, -2.0])) == pytest.approx(3.0 * single, rel=1e-6)
+    single = one.margin("barrier", 15.0, np.array([[1.0]]))
+    assert one.margin("barrier", 15.0, np.array([[-3.0]])) == pytest.approx(3.0 * single)
+    assert both.margin("barrier", 15.0, np.array([[1.0, -2.0]])) == pytest.approx(3.0 * single, rel=1e-6)

@@ -93,7 +93,7 @@ def test_saturation_winds_nothing_up(mass: Path) -> None:
 
 @pytest.mark.parametrize(("late", "error"), [(0, 1.0), (0, 2.0), (1, 1.0), (1, 2.0), (2, 1.0), (2, 2.0)])
 def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: int, error: float) -> None:
-    observer = RowObserver(("x",), (True,), Timing.of(0.001, ("F",), late * 1e-3), 200.0)
+    observer = RowObserver(("x",), (True,), 200.0, timing=Timing.of(0.001, ("F",), late * 1e-3))
     limit = largest_rate(observer, FEEDBACK, error)
     mass.write_text(CONFIG.replace("x: 0}", "x: 0.001}"))
     grows = []
@@ -109,8 +109,8 @@ def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: i
 def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_worst_delay() -> None:
     """The observer knows 1.5 ms; torques that act after 2 ms look to it like a disturbance."""
     sure, jittery = (Timing.of(0.001, ("F",), delay, jitter) for delay, jitter in ((0.0015, 0.0), (0.001, 0.001)))
-    assert largest_rate(RowObserver(("x",), (True,), sure, 200.0), FEEDBACK) == math.inf
-    limit = largest_rate(RowObserver(("x",), (True,), jittery, 200.0), FEEDBACK)
+    assert largest_rate(RowObserver(("x",), (True,), 200.0, timing=sure), FEEDBACK) == math.inf
+    limit = largest_rate(RowObserver(("x",), (True,), 200.0, timing=jittery), FEEDBACK)
     assert limit == pytest.approx(5293.0, rel=1e-3)
     # written out: phi'' = u two ticks late; d follows phi' / h minus the mean of the last two commands
     h, grows = 0.001, []
@@ -129,7 +129,7 @@ def test_the_limit_of_the_rate_under_a_jitter_is_that_of_its_worst_delay() -> No
 
 
 def test_a_model_that_is_right_bears_any_rate() -> None:
-    observer = RowObserver(("x",), (True,), Timing.of(0.001, ("F",), 0.001), 200.0)
+    observer = RowObserver(("x",), (True,), 200.0, timing=Timing.of(0.001, ("F",), 0.001))
     assert largest_rate(observer, FEEDBACK) == math.inf
 
 

@@ -86,7 +86,7 @@ def _worst_case_step():  # type: ignore[no-untyped-def]
     s = inputs(sizes)
     rho, eps, kappa, size, h = s["n"]
     E = s["E"].reshape(3, 3)
-    term = RobustTerm((0, 1, 2), (True,) * 3, False, Timing(None), (0.0,) * 3, (1.0,) * 3, rho, eps)
+    term = RobustTerm((0, 1, 2), (True,) * 3, False, (0.0,) * 3, (1.0,) * 3, rho, eps)
 
     def rate(x):  # type: ignore[no-untyped-def]
         at = SimpleNamespace(task=Rows(np.zeros((3, 3)), np.zeros(3), np.zeros(3), x))  # beta is the rate alone
