@@ -179,6 +179,14 @@ def _with(thing: Any, values: Iterator[Any]) -> Any:
     return other
 
 
+def contents(thing: Any) -> dict[str, Any]:
+    """Fields and attributes of an instance; what a `cached_property` keeps follows from the others."""
+    kind: Any = type(thing)
+    every = {name: getattr(thing, name) for name in _field_names(kind)} | getattr(thing, "__dict__", {})
+    cached = cached_values(thing)
+    return {name: value for name, value in every.items() if name not in cached}
+
+
 def cached_values(thing: Any) -> list[str]:
     """Names of the attributes that a `cached_property` keeps."""
     kept = getattr(thing, "__dict__", {})
@@ -188,21 +196,18 @@ def cached_values(thing: Any) -> list[str]:
 def structural(thing: Any) -> dict[str, Any]:
     """Field or attribute -> its value, of everything except the parameters.
 
-    Of a tuple of parameters it is the length; of a part its class and its own structure. What a `cached_property` keeps
-    follows from the rest.
+    Of a tuple of parameters it is the length; of a part its class and its own structure.
     """
     kind: Any = type(thing)
     parameters, parts = annotated(kind) if _has_parameters(thing) else {}, _parts(thing)
     found: dict[str, Any] = {}
-    for name in dict.fromkeys([*_field_names(kind), *getattr(thing, "__dict__", {})]):
+    for name, value in contents(thing).items():
         if name in parts:
             found[name] = tuple((type(part), structural(part)) for part in parts[name])
         elif name not in parameters:
-            found[name] = getattr(thing, name)
+            found[name] = value
         elif parameters[name].many:
-            found[name] = len(getattr(thing, name))
-    for name in cached_values(thing):
-        found.pop(name, None)
+            found[name] = len(value)
     return found
 
 

@@ -34,7 +34,7 @@ from servoctl.engine.lookup import LookupTable
 from servoctl.engine.loops import Repeated
 from servoctl.engine.numpy_call import numpy_calls
 from servoctl.engine.ops import op_of, register
-from servoctl.engine.parameters import cached_values, parameter_fields, structural
+from servoctl.engine.parameters import contents, parameter_fields, structural
 from servoctl.types import Array
 
 PACKAGE = Path(__file__).parents[1]
@@ -127,19 +127,10 @@ def _add(found: Any, value: Any, depth: int) -> None:
     elif not kind.__module__.startswith("servoctl."):
         raise NoFingerprintError(f"{kind.__module__}.{kind.__qualname__} is no class of servoctl")
     else:
+        if not (dataclasses.is_dataclass(kind) or hasattr(value, "__dict__")):
+            raise NoFingerprintError(f"{kind.__name__} has no fields")
         found.update(f"{_name(kind)};".encode())
-        _add(found, _contents(value), depth + 1)
-
-
-def _contents(thing: Any) -> dict[str, Any]:
-    """Fields and attributes of an instance; what a `cached_property` keeps follows from the others."""
-    kind, contents = type(thing), dict(getattr(thing, "__dict__", {}))
-    if dataclasses.is_dataclass(kind):
-        contents = {field.name: getattr(thing, field.name) for field in dataclasses.fields(kind)} | contents
-    elif not hasattr(thing, "__dict__"):
-        raise NoFingerprintError(f"{kind.__name__} has no fields")
-    kept = cached_values(thing)
-    return {name: value for name, value in contents.items() if name not in kept}
+        _add(found, contents(value), depth + 1)
 
 
 def _name(kind: type) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional
-from servoctl.engine.parameters import SameStructure, cached_values, parameter_values
+from servoctl.engine.parameters import SameStructure, contents, parameter_values
 from servoctl.engine.structured import Diagonal
 from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics.motors import traced_actuation
@@ -46,13 +46,13 @@ def with_fields(plant: Plant, methods: Any, values: Values, what: str) -> Plant:
         PlantError: The plant has no actuators, or a parameter with the name of a new one.
     """
     kind = type(plant)
-    taken = [name for name in _state(plant) if name in values]
+    taken = [name for name in contents(plant) if name in values]
     if taken:
         raise PlantError(f"{kind.__name__} has the parameter {taken[0]} already (rename it)")
     if not plant.actuators:
         raise PlantError(f"{kind.__name__} has no actuators, so there is no {what} at actuators (leave it out)")
     other: Plant = object.__new__(_class(kind, methods, tuple(values)))
-    for name, value in (_state(plant) | dict(values)).items():
+    for name, value in (contents(plant) | dict(values)).items():
         object.__setattr__(other, name, value)
     return other
 
@@ -63,17 +63,10 @@ def without_fields(plant: Plant, methods: Any, names: Iterable[str]) -> Plant:
     if kind.__bases__[0] is not methods:
         return plant
     bare: Plant = object.__new__(kind.__bases__[1])
-    for name, value in _state(plant).items():
+    for name, value in contents(plant).items():
         if name not in names:
             object.__setattr__(bare, name, value)
     return bare
-
-
-def _state(plant: Any) -> dict[str, Any]:
-    """Fields of an instance and what `__post_init__` has added; what a `cached_property` keeps follows from these."""
-    fields = dataclasses.fields(plant) if dataclasses.is_dataclass(plant) else ()
-    state = {field.name: getattr(plant, field.name) for field in fields} | getattr(plant, "__dict__", {})
-    return {name: value for name, value in state.items() if name not in cached_values(plant)}
 
 
 @cache
