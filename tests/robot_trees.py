@@ -48,7 +48,7 @@ def arm7(count: int = 7, damping: float = 0.0, seed: int = 0) -> Description:
     joints = [
         JointDescription(
             f"joint{i + 1}", "revolute", f"link{i}", f"link{i + 1}", Placement.at(xyz, (roll, 0.0, 0.0)),
-            (0.0, 0.0, 1.0), -2.9, 2.9, 2.0, (-80.0, 80.0), damping,
+            (0.0, 0.0, 1.0), lower=-2.9, upper=2.9, velocity=2.0, effort=(-80.0, 80.0), damping=damping,
         )
         for i, (xyz, roll) in enumerate(ARM[:count])
     ]  # fmt: skip

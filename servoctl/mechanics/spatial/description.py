@@ -118,8 +118,23 @@ class LinkDescription:
     shapes: tuple[Shape, ...] = ()  # pictures
 
 
+@dataclass(frozen=True, kw_only=True)
+class JointProperties:
+    """What a joint of a file keeps in a tree of moving bodies."""
+
+    multiplier: float = 1.0  # [-, m/rad or rad/m] of a joint that follows another: `q = multiplier q_other + offset`
+    offset: float = 0.0  # [rad or m]
+    lower: float | None = None  # least coordinate [rad or m]; None: no limit
+    upper: float | None = None  # largest coordinate [rad or m]; None: no limit
+    velocity: float | None = None  # largest speed [rad/s or m/s]; None: no limit
+    effort: tuple[float, float] | None = None  # least and largest torque [N m] or force [N]; None: not given, or 0
+    damping: float = 0.0  # [N m s/rad or N s/m] viscous coefficient
+    friction: float = 0.0  # coulomb torque [N m] or force [N]
+    armature: float = 0.0  # [kg m^2 or kg] inertia of its rotor at the joint
+
+
 @dataclass(frozen=True)
-class JointDescription:
+class JointDescription(JointProperties):
     """A joint of a tree."""
 
     name: str  # as in the file
@@ -128,16 +143,7 @@ class JointDescription:
     child: str  # link that it moves
     placement: Placement = IDENTITY  # the child's axes in those of the parent at q = 0
     axis: Vector3 = (1.0, 0.0, 0.0)  # unit vector in the child's axes
-    lower: float | None = None  # least coordinate [rad or m]; None: no limit
-    upper: float | None = None  # largest coordinate [rad or m]; None: no limit
-    velocity: float | None = None  # largest speed [rad/s or m/s]; None: no limit
-    effort: tuple[float, float] | None = None  # least and largest torque [N m] or force [N]; None: not given, or 0
-    damping: float = 0.0  # [N m s/rad or N s/m] viscous coefficient
-    friction: float = 0.0  # coulomb torque [N m] or force [N]
-    mimic: str | None = None  # joint that this one follows: `q = multiplier q_mimic + offset`; None: it is free
-    multiplier: float = 1.0  # [-, or m/rad, rad/m]
-    offset: float = 0.0  # [rad or m]
-    armature: float = 0.0  # [kg m^2 or kg] inertia of its rotor at the joint
+    mimic: str | None = None  # joint that this one follows; None: it is free
 
 
 @dataclass(frozen=True)

@@ -447,9 +447,10 @@ class _ModelReader:
             JointDescription(
                 name, moved, parent, child, turned(placement, model, joint, kind),  # type: ignore[arg-type]
                 tuple(float(x) for x in model.jnt_axis[joint]),  # type: ignore[arg-type]
-                lower, upper, None, self._actuators.effort(joint), damping, float(model.dof_frictionloss[dof]),
-                None if mimic is None else self._joint(mimic.leader), *((1.0, 0.0) if mimic is None else mimic[1:]),
-                armature,
+                None if mimic is None else self._joint(mimic.leader),
+                multiplier=1.0 if mimic is None else mimic.multiplier, offset=0.0 if mimic is None else mimic.offset,
+                lower=lower, upper=upper, effort=self._actuators.effort(joint),
+                damping=damping, friction=float(model.dof_frictionloss[dof]), armature=armature,
             )
         )  # fmt: skip
 

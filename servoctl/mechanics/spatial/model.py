@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal
 
 from servoctl.errors import PlantError, no_such
-from servoctl.mechanics.spatial.description import Shape
+from servoctl.mechanics.spatial.description import JointProperties, Shape
 from servoctl.mechanics.spatial.placement import Placement
 
 WORLD = -1  # index of the body that does not move
@@ -23,25 +23,15 @@ FREE_BASE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 
 
 @dataclass(frozen=True)
-class TreeJoint:
+class TreeJoint(JointProperties):
     """The joint that moves a body; body i is moved by joint i."""
 
     name: str  # of the joint, which is that of its coordinate; of a free base the prefix of its seven coordinates
     kind: Literal["revolute", "prismatic", "free"]  # `revolute` about z, `prismatic` along z, or `free`
     parent: int  # index of the body that carries it, or `WORLD`
     placement: Placement  # the joint's axes in those of the parent body at q = 0
-    # index of the joint whose coordinate this one repeats, `q = multiplier q_follows + offset`; that joint follows
-    # none. None: it has a coordinate of its own
+    # index of the joint whose coordinate this one repeats; that joint follows none. None: it has one of its own
     follows: int | None = None
-    multiplier: float = 1.0  # [-, m/rad or rad/m]
-    offset: float = 0.0  # [rad or m]
-    lower: float | None = None  # least coordinate [rad or m]; None: no limit
-    upper: float | None = None  # largest coordinate [rad or m]; None: no limit
-    velocity: float | None = None  # largest speed [rad/s or m/s]; None: no limit
-    effort: tuple[float, float] | None = None  # least and largest torque [N m] or force [N]; None: not known
-    damping: float = 0.0  # [N m s/rad or N s/m] viscous coefficient
-    friction: float = 0.0  # coulomb torque [N m] or force [N]
-    armature: float = 0.0  # [kg m^2 or kg] inertia of its rotor at the joint
 
     @property
     def unit(self) -> str:

@@ -7,7 +7,7 @@ any order, so they are placed at the end.
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -17,6 +17,7 @@ from servoctl.mechanics.spatial.description import (
     Base,
     Description,
     JointDescription,
+    JointProperties,
     Shape,
     box_gyration,
     inertia_note,
@@ -344,7 +345,5 @@ class TreeBuilder:
 
 
 def _tree_joint(joint: JointDescription, name: str, parent: int, placement: Placement) -> TreeJoint:
-    return TreeJoint(
-        name, "prismatic" if joint.kind == "prismatic" else "revolute", parent, placement, None, 1.0, 0.0,
-        joint.lower, joint.upper, joint.velocity, joint.effort, joint.damping, joint.friction, joint.armature,
-    )  # fmt: skip
+    kept = {field.name: getattr(joint, field.name) for field in fields(JointProperties)}
+    return TreeJoint(name, "prismatic" if joint.kind == "prismatic" else "revolute", parent, placement, **kept)

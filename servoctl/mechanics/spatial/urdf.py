@@ -169,9 +169,9 @@ class _Reader:
         damping, friction = (max(value, 0.0) for (value,) in dynamics.values())
         mimic, multiplier, offset = self._mimic(element)
         return JointDescription(
-            self.name, kind, parent, child, placement, self._axis(element), lower, upper, velocity,
-            (-effort, effort) if effort else None,
-            damping, friction, mimic, multiplier, offset,
+            self.name, kind, parent, child, placement, self._axis(element), mimic, multiplier=multiplier, offset=offset,
+            lower=lower, upper=upper, velocity=velocity, effort=(-effort, effort) if effort else None,
+            damping=damping, friction=friction,
         )  # fmt: skip
 
     def _kind(self, element: Element) -> JointKind:
