@@ -276,7 +276,7 @@ class Bounds:
         """One sentence for each bound whose h'' or h' no input changes at any of the states."""
         found = {}
         for i, row in enumerate(model.bound_rows if terms else []):
-            sizes = [frobenius(at.bounds[i : i + 1]) * frobenius(at.inputs) for at in terms]  # type: ignore[index]
+            sizes = [frobenius(at.bounds[i : i + 1]) * frobenius(at.inputs) for at in terms]
             reached = [frobenius(at.bound_map[i : i + 1]) for at in terms]
             if all(x <= rank_tolerance * size for x, size in zip(reached, sizes, strict=True)):
                 order = "second" if row.degree == 2 else "first"

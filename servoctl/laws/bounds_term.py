@@ -161,28 +161,21 @@ class BoundsTerm(AttachedTerm):
 
     def effect(self, terms: Terms) -> InputRows:
         """What the inputs do: `T u + rhs` is h'', h' or the reaction of each row."""
-        G, free, sizes = [], [], []
-        if terms.bounds is not None:
-            G.append(terms.bound_map)
-            free.append(terms.bound_free)
-            sizes.append(frobenius(terms.bounds))
-        if self.reactions:
-            signs, forces = self._forces(terms)
-            G.append(signs[:, None] * forces.T)
-            free.append(-signs * forces.rhs)
-            sizes.append(forces.size)
-        size = sizes[0] if len(sizes) == 1 else np.sqrt(sum(each * each for each in sizes))
-        return InputRows(np.concatenate(G), np.concatenate(free), size)
+        G, free, size = terms.bound_map, terms.bound_free, frobenius(terms.bounds)
+        if not self.reactions:
+            return InputRows(G, free, size)
+        signs, forces = self._forces(terms)
+        G = np.concatenate([G, signs[:, None] * forces.T])
+        return InputRows(G, np.concatenate([free, -signs * forces.rhs]), np.sqrt(size * size + forces.size**2))
 
-    def least(self, of: Rows | None) -> Array:
+    def least(self, of: Rows) -> Array:
         """The least value of each row.
 
         Args:
-            of: h and h' of the model's bounds; None: there are none.
+            of: h and h' of the model's bounds.
         """
         found: list[Any] = []
         for i, row in enumerate(self.rows):
-            assert of is not None
             h, rate = of.violation[i] - row.margin, of.violation_rate[i]
             found.append(CONDITIONS[row.kind].least(h, rate, row.braking, row.rate, self.timing.period))
         return np.array([*found, *(-each.value if each.most else each.value for each in self.reactions)])
@@ -208,7 +201,7 @@ class BoundsTerm(AttachedTerm):
 
     def reported(self, terms: Terms, u: Array) -> Array:
         """h of each name under the inputs u, shape (names,)."""
-        h = list(terms.matrices.bounds.violation) if terms.matrices.bounds is not None else []
+        h = list(terms.matrices.bounds.violation)
         if self.reactions:
             signs, forces = self._forces(terms)
             h += list(signs * (forces.T @ u - forces.rhs - np.array([each.value for each in self.reactions])))

@@ -57,7 +57,7 @@ def symbolic_plant(plant: Plant, state: State) -> Matrices:
     groups = [group for _, group in passive_constraints(plant, t, q, v).values()]
     passive = Rows.stack([group.rows(plant, t, q, v) for group in groups], len(q))
     M, Q, B, c = trace(plant_arrays, plant, t, q, v)
-    return Matrices(plant, np.asarray(M), Q, np.asarray(B), c, passive, Rows.stack([], len(q)))
+    return Matrices(plant, np.asarray(M), Q, np.asarray(B), c, passive, *2 * (Rows.stack([], len(q)),))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def compiled_rows(
     bounds: Mapping[str, Constraint],
     symbols: Mapping[str, Array],
 ) -> tuple[Traced, list[list[Row]]]:
-    """The fields of `Rows` of a plant's own constraints, a task and bounds, if there are any; and what each row is.
+    """The fields of `Rows` of a plant's own constraints, a task and bounds; and what each row is.
 
     Args:
         key: See `traced`.
@@ -92,9 +92,11 @@ def compiled_rows(
     """
 
     def make() -> tuple[dict[str, Any], list[str], list[Any]]:
-        groups = {"passive": passive_rows(plant, symbols), "task": stacked_rows(plant, task, symbols)}
-        if bounds:
-            groups["bounds"] = stacked_rows(plant, bounds, symbols, last=True)
+        groups = {
+            "passive": passive_rows(plant, symbols),
+            "task": stacked_rows(plant, task, symbols),
+            "bounds": stacked_rows(plant, bounds, symbols, last=True),
+        }
         outputs = {
             f"{name}_{field.name}": getattr(rows, field.name)
             for name, (rows, _) in groups.items()

@@ -241,7 +241,7 @@ def pose_inside(model: Model, state: State, among: Sequence[Row], bounds: Sequen
     pose = _gauss_newton(error, state.q, np.ones(plain.n, dtype=bool))
     at = State(state.t, pose, state.v)
     left = float(np.abs(_stacked(plain, at).violation[holonomic]).max(initial=0.0))
-    return pose, left, model.rows_of_bounds(at).violation[inside] if inside else np.zeros(0)
+    return pose, left, model.rows_of_bounds(at).violation[inside]
 
 
 def _counted(model: Model, kind: str, among: Sequence[Row] | None) -> Array:

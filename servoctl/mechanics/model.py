@@ -39,7 +39,7 @@ from servoctl.mechanics.audit import (
     variations,
 )
 from servoctl.mechanics.constraint import Constraint, Rows
-from servoctl.mechanics.constraint_rows import Row, compiled_rows, passive_rows, stacked_rows, units_of_rows
+from servoctl.mechanics.constraint_rows import compiled_rows, passive_rows, stacked_rows, units_of_rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices, Terms, assemble, require_unique
 from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, traced_matrices
@@ -154,8 +154,7 @@ class Model:
         )
         of_rows, rows = compiled_rows(self._key, plant, self.task, self.bounds, symbols)
         self.rows_kernel, self._row_places = of_rows.kernel, of_rows.places
-        self.passive_rows, self.task_rows, *of_bounds = rows
-        self.bound_rows: list[Row] = of_bounds[0] if of_bounds else []
+        self.passive_rows, self.task_rows, self.bound_rows = rows
         self.singular = self._is_singular(start.arrays[0], around)
         self._plant_places = self._trace_plant(start, symbols)
         self._check_rows(around)
@@ -284,13 +283,14 @@ class Model:
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        groups = self._rows(state)
+        passive, task, bounds = self._rows(state)
         if self.plant_kernel is None:
             M, Q, B, c = plant_values.terms(self.plant, state)
         else:
             M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
             M, B = (filled(mask, values) for mask, values in zip(self._plant_places, (M, B), strict=True))
-        return self._together_with(np.asarray(M), Q, np.asarray(B), c, groups)
+        M, B = np.asarray(M), np.asarray(B)
+        return Matrices(self.plant, M, Q, B, c, passive, task, bounds, self.singular, self.symmetric)
 
     def terms(self, state: State, rank_tolerance: float) -> Terms:
         """The equations of motion at a state, by compiled functions of its matrices.
@@ -307,11 +307,11 @@ class Model:
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The mechanism rows and the task's rows at a state."""
-        passive, task, *_ = self._rows(state)
+        passive, task, _ = self._rows(state)
         return passive, task
 
     def rows_of_bounds(self, state: State) -> Rows:
-        """The rows of the bounds at a state; there must be bounds."""
+        """The rows of the bounds at a state."""
         return self._rows(state)[2]
 
     def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
@@ -329,12 +329,6 @@ class Model:
             groups.append(Rows(filled(mask, A), *others))
         return groups
 
-    def _together_with(self, M: Any, Q: Array, B: Any, c: Array, groups: list[Rows], plant: Any = None) -> Matrices:
-        """The matrices of a plant, by default this one, and the rows of each group."""
-        passive, task, *bounds = groups
-        known = (self.plant if plant is None else plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
-        return Matrices(*known, bounds[0] if bounds else None)
-
     def symbolic_matrices(self, symbols: Mapping[str, Array], in_numpy: bool = False) -> Matrices:
         """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`.
 
@@ -343,9 +337,8 @@ class Model:
             in_numpy: Whether M, Q, B and c come from the plant's NumPy code; they do anyway if it is opaque.
         """
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
-        groups = [passive_rows(self.plant, symbols)[0], stacked_rows(self.plant, self.task, symbols)[0]]
-        if self.bounds:
-            groups.append(stacked_rows(self.plant, self.bounds, symbols, last=True)[0])
+        passive, task = passive_rows(self.plant, symbols)[0], stacked_rows(self.plant, self.task, symbols)[0]
+        bounds = stacked_rows(self.plant, self.bounds, symbols, last=True)[0]
         if in_numpy or self.opaque is not None:
             M, Q, B, c = self.numpy_plant(symbols)
         else:
@@ -353,7 +346,7 @@ class Model:
         M = np.asarray(M)
         if self.symmetric:
             M = np.where(np.tri(self.n, dtype=bool), M, M.T)  # the same numbers from fewer expressions
-        return self._together_with(M, Q, np.asarray(B), c, groups, plant)
+        return Matrices(plant, M, Q, np.asarray(B), c, passive, task, bounds, self.singular, self.symmetric)
 
     @property
     def numpy_plant(self) -> NumpyPlant:

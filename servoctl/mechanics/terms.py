@@ -41,27 +41,27 @@ from servoctl.types import Array, State
 RANK_TOLERANCE = 1e-10  # a direction counts when its pivot exceeds this times the Frobenius norm of its matrix
 
 
-def regular_form(M: Array, Q: Array, A: Array, b: Array, s: Any = None) -> tuple[Array, Array]:
-    """M + s A^T A and Q + s A^T b, on numbers or symbols.
+def regular_form(M: Array, Q: Array, A: Array, b: Array) -> tuple[Array, Array]:
+    """M + s A^T A and Q + s A^T b, on numbers or symbols; s gives both parts of M the same size, |M|_F / |A|_F^2.
+
+    Only the rounding of the motion depends on s.
 
     Args:
         M: Mass matrix, shape (n, n), symmetric positive semidefinite.
         Q: Given forces, shape (n,).
         A: Constraint matrix, shape (r, n).
         b: Constraint vector, shape (r,).
-        s: Positive; only the rounding of the motion depends on it. None: |M|_F / |A|_F^2, which gives both parts the
-            same size.
     """
-    s = _norm(M) / _norm(A) ** 2 if s is None else s
+    s = _norm(M) / _norm(A) ** 2
     return M + s * (A.T @ A), Q + s * (A.T @ b)
 
 
-def null_direction(M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array | None:
+def null_direction(M: Array, A: Array) -> Array | None:
     """A unit vector d, shape (n,), without mass and without constraint: `M d = 0`, `A d = 0`; None if there is none.
 
     Of several, the one nearest to a coordinate axis.
     """
-    split = decompose(np.concatenate([M / _norm(M), A / _norm(A)]), rank_tolerance)
+    split = decompose(np.concatenate([M / _norm(M), A / _norm(A)]), RANK_TOLERANCE)
     if split.rank == len(M):
         return None
     # the column of a projector with the largest diagonal entry is the projection of the nearest axis
@@ -71,26 +71,23 @@ def null_direction(M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE) -
     return direction
 
 
-def require_unique(
-    M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE, coordinates: Sequence[str] | None = None
-) -> None:
+def require_unique(M: Array, A: Array, coordinates: Sequence[str]) -> None:
     """Raises PlantError unless M and A allow one motion only.
 
     Args:
         M: Mass matrix, shape (n, n), symmetric positive semidefinite.
         A: Constraint matrix, shape (r, n); its rows may depend on each other.
-        coordinates: Names of the coordinates in errors; None: `q[0]`, `q[1]`, ...
+        coordinates: Names of the coordinates, for errors.
 
     Raises:
         PlantError: M is not positive semidefinite, or a direction has neither mass nor constraint; names it.
     """
     least = float(np.linalg.eigvalsh(M)[0])
-    if least < -rank_tolerance * _norm(M):
+    if least < -RANK_TOLERANCE * _norm(M):
         raise PlantError(f"mass matrix: not positive semidefinite (smallest eigenvalue {least:.1e}; check the masses)")
-    direction = null_direction(M, A, rank_tolerance)
+    direction = null_direction(M, A)
     if direction is not None:
-        names = coordinates or [f"q[{i}]" for i in range(len(M))]
-        terms = [f"{x:+.3g} {name}" for x, name in zip(direction, names, strict=True) if abs(x) > 1e-6]
+        terms = [f"{x:+.3g} {name}" for x, name in zip(direction, coordinates, strict=True) if abs(x) > 1e-6]
         along = " ".join(terms).removeprefix("+")
         raise PlantError(
             f"mass matrix: singular along {along}, which no constraint holds either "
@@ -115,11 +112,11 @@ class Matrices:
     c: Array  # nonideal part of the passive constraint force, shape (n,)
     passive: Rows  # the plant's own constraints, `Ahat q'' = bhat`
     task: Rows  # the servo constraints, `A q'' = b`
+    bounds: Rows  # the bounds, h >= 0, whose violation is h
     # whether M alone is singular, so that the motion is unique only with the passive constraints
     singular: bool = False
     # whether M is known to be symmetric at every state; if not, each evaluation compares its triangles
     symmetric: bool = False
-    bounds: Rows | None = None  # the bounds, h >= 0, whose violation is h; None: there are none
 
     def without_task(self) -> "Matrices":
         """The machine alone: its poses may be any, also those at which the task's rows are not finite."""
@@ -142,7 +139,7 @@ class Terms:
     free_acceleration: Array
     inputs: Array  # `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react
     rows: Array  # `A L^-T`, shape (r, n): the mass-weighted task rows
-    bounds: Array | None = None  # the same of the bounds, shape (k, n); None: there are none
+    bounds: Array  # the same of the bounds, shape (k, n)
     # `G u >= g` of bounds whose rows are means over a period; None: those of this state
     mean_bounds: InputRows | None = None
     projected_rows: Array | None = None  # N (A L^-T)^T, shape (n, r); None: not known
@@ -193,13 +190,11 @@ class Terms:
     @property
     def bound_map(self) -> Array:
         """A Phi B of the bounds, shape (k, m)."""
-        assert self.bounds is not None
         return self._map(self.bounds)
 
     @property
     def bound_free(self) -> Array:
         """A a_c - b of the bounds, shape (k,): h'', or h' of a bound on velocities, at u = 0."""
-        assert self.bounds is not None and self.matrices.bounds is not None
         free: Array = product(self.bounds, self.free_acceleration) - self.matrices.bounds.b
         return free
 
@@ -245,9 +240,8 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
     Source: Orsino 2017, (4.17), (4.18), for the clearance; the system with more coordinates is ours.
     """
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
-    bounds = matrices.bounds
-    of_bounds = () if bounds is None else (bounds.A, bounds.b)
-    finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b, *of_bounds)
+    of_rows = [part for rows in (passive, task, matrices.bounds) for part in (rows.A, rows.b)]
+    finite = is_finite(state.t, state.q, state.v, M, Q, B, c, *of_rows)
     symmetric = 1.0 if matrices.symmetric else is_symmetric(M)
     if matrices.singular:  # a positive definite matrix with the same motion, so that Cholesky still works
         M, Q = regular_form(M, Q, passive.A, passive.b)
@@ -268,6 +262,6 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: S
         weighted, free = solve_lower(L, task.A.T).T, solve_lower(L, Q + c)
         projected_free = split.project(free)
     free_acceleration = projected_free + split.solve(passive.b)[: len(free)]
-    held = None if bounds is None else solve_lower(L, bounds.A.T).T
+    held = solve_lower(L, matrices.bounds.A.T).T
     terms = Terms(state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), weighted, held)
     return replace(terms, projected_rows=projected[:, :r]) if together else terms

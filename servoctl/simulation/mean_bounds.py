@@ -77,15 +77,15 @@ def with_mean_bounds(
         "bounds", moved, {"values": where(at_middle.sound, trace(_values, bounds, at_middle), np.nan)}
     )
     rows = at_middle.matrices.bounds
-    values = None if rows is None else {"violation": rows.violation, "violation_rate": rows.violation_rate}
-    at_then = None if values is None else called_kernel("bound_values", given, values)
+    values = {"violation": rows.violation, "violation_rate": rows.violation_rate}
+    at_then = called_kernel("bound_values", given, values) if bounds.rows else None
 
     def held() -> Terms:
         under_way = terms.under_way
         assert under_way is not None
         then, middle = bounds.predicted(terms, under_way, _under(plant, d))
         of, late = terms.matrices.bounds, then is not terms.state
-        if late and at_then is not None and of is not None:
+        if late and at_then is not None:
             h, rate = at_then(np.array([then.t]), then.q, then.v, p)
             of = replace(of, violation=h, violation_rate=rate)
         G, free, size = bounds.effect(terms)

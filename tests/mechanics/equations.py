@@ -41,5 +41,5 @@ def terms_of(M: Array, Q: Array, A: Array, b: Array, c: Array | None = None, sin
     n, r = M.shape[0], len(b)
     rows, nothing = Rows(A, b, np.zeros(r), np.zeros(r)), Rows(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
     c = np.zeros(n) if c is None else c
-    matrices = Matrices(CoordinatedRobots(), M, Q, np.zeros((n, 0)), c, rows, nothing, singular=singular)
+    matrices = Matrices(CoordinatedRobots(), M, Q, np.zeros((n, 0)), c, rows, nothing, nothing, singular=singular)
     return assemble(State(0.0, np.zeros(n), np.zeros(n)), matrices, 1e-10)

@@ -55,7 +55,7 @@ def test_the_motion_is_the_published_one_and_the_one_of_multipliers(case: Proble
     assert distance(terms.consistency, np.zeros(len(b))) < AGREEMENT
     assert terms.passive.rank == (np.linalg.matrix_rank(A, tol=1e-9) if A.size else 0)
     for s in (1.0, 0.3, 20.0):  # whatever the weight of the rows in the regular form
-        assert distance(motion(*regular_form(M, Q, A, b, s), A, b, singular=False), a) < AGREEMENT
+        assert distance(motion(M + s * A.T @ A, Q + s * A.T @ b, A, b, singular=False), a) < AGREEMENT
 
 
 def pendulum(angle: float, rate: float, m: float = 1.3, length: float = 0.7, g: float = 9.81) -> Problem:
@@ -90,8 +90,6 @@ def test_a_direction_without_mass_and_constraint_is_named() -> None:
     )
     with pytest.raises(PlantError, match=re.escape(text)):
         require_unique(M, A, coordinates=["x", "y", "spool", "reel"])
-    with pytest.raises(PlantError, match=re.escape("singular along 0.707 q[2] -0.707 q[3]")):
-        require_unique(M, A)
     direction = null_direction(M, A)
     assert direction is not None
     np.testing.assert_allclose(direction, [0, 0, np.sqrt(0.5), -np.sqrt(0.5)], atol=1e-15)
@@ -107,14 +105,14 @@ def test_there_is_no_null_direction_if_mass_and_constraints_span_the_space() -> 
     M, _, A, _ = pendulum(0.4, 0.0)
     assert null_direction(M, A) is None
     assert null_direction(np.zeros((2, 2)), np.eye(2)) is None
-    require_unique(M, A)
+    require_unique(M, A, ["x", "y", "angle"])
 
 
 def test_a_negative_mass_is_refused_with_its_eigenvalue() -> None:
     M = np.diag([1.0, -0.5, 0.0])
     text = "mass matrix: not positive semidefinite (smallest eigenvalue -5.0e-01; check the masses)"
     with pytest.raises(PlantError, match=re.escape(text)):
-        require_unique(M, np.eye(3))
+        require_unique(M, np.eye(3), ["x", "y", "z"])
 
 
 def test_the_regular_form_of_symbols_is_that_of_numbers() -> None:
