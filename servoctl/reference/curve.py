@@ -203,6 +203,7 @@ def _shares(profile: Profile, blend: float) -> list[tuple[float, Array]]:
 
 SAMPLES = 16  # times in each piece of a curve at which its rate is taken
 STILL = 1e-3  # rates below this share of the largest one count as rest
+ROUNDING = 1e-12  # likewise those that move a value by less than this share of it from row to row
 
 
 class PeakRate(NamedTuple):
@@ -243,7 +244,10 @@ def jumps(signal: Signal, start: float) -> list[str]:
     Args:
         start: Time at which the run starts [s].
     """
-    curve, still = signal.curve, STILL * peak_rate(signal).rate
+    curve = signal.curve
+    # a column that does not change has the rates of its rounding
+    rounding = ROUNDING * np.abs(curve.coefficients[:, signal.index, 0]).max() / np.diff(curve.knots).min()
+    still = max(STILL * peak_rate(signal).rate, rounding)
     if curve.extrapolate != "hold":
         return []
     sentences = []

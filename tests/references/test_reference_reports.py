@@ -10,7 +10,7 @@ from hil.core.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse
-from servoctl.reference.curve import Curve, Signal, peak_rate, too_fast, waypoint_curve, wraps
+from servoctl.reference.curve import Curve, Signal, jumps, peak_rate, too_fast, waypoint_curve, wraps
 from servoctl.reference.table import spline
 from servoctl.study.cluster import pack, unpack
 
@@ -77,6 +77,12 @@ def test_a_reference_that_begins_later_with_a_velocity_is_said(folder: Path) -> 
     warnings = check(sc.load("c.yaml", engine="vm", strict=False)).warnings
     starts = "references.path: path_x starts at t = 1 s with the rate 1, but it holds its value before"
     assert starts in warnings
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.1, 1e5])
+def test_the_rounding_of_a_column_that_does_not_change_is_no_velocity(size: float) -> None:
+    still = spline(np.linspace(0.0, 3.0, 301), np.full((301, 1), -size))
+    assert still.value(3.0, 0, 1) != 0.0 and not jumps(Signal("path", "x", still, 0), 0.0)
 
 
 def test_nothing_is_said_of_references_that_are_followed_from_rest_to_rest(folder: Path) -> None:
