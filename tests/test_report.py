@@ -3,6 +3,7 @@
 import itertools
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -49,6 +50,12 @@ def two_arms(rows=200, **more):
     drawing = {"left": arm, "right": [3.0, 0.0] + [-1.0, 1.0] * arm, "object": box, "t": t}
     metadata = {"config": "coordinated_robots", "engine": "c", "status": "completed"}
     return Trajectory(columns, units, metadata, drawing)
+
+
+@cache
+def drawn_of(name):
+    """A picture of the two arms, drawn once for the tests that only look at it."""
+    return figure(two_arms(), name)
 
 
 def without_drawing(run):
@@ -100,7 +107,7 @@ def test_missing_quantities_are_not_drawn(tmp_path):
 
 def test_lines_carry_the_data_to_the_bit():
     run = two_arms()
-    drawn = lines(figure(run, "inputs"))
+    drawn = lines(drawn_of("inputs"))
     for k in range(6):
         t, u = drawn["u [N m]", f"u{k + 1}"]
         assert np.array_equal(t, run.t)
@@ -109,7 +116,7 @@ def test_lines_carry_the_data_to_the_bit():
 
 def test_coordinates_are_grouped_by_unit():
     run = two_arms()
-    drawn = lines(figure(run, "coordinates"))
+    drawn = lines(drawn_of("coordinates"))
     assert list(drawn) == [
         ("q [rad]", "theta1"),
         ("q [rad]", "theta2"),
@@ -123,7 +130,7 @@ def test_coordinates_are_grouped_by_unit():
 
 def test_errors_are_drawn_by_unit_and_rows_at_round_off_are_counted():
     run = two_arms()
-    drawn = figure(run, "violations")
+    drawn = drawn_of("violations")
     assert [axes.get_ylabel() for axes in drawn.axes] == ["error [m]", "error [rad]"]
     assert {axes.get_yscale() for axes in drawn.axes} == {"linear"}
     found = lines(drawn)
@@ -150,7 +157,7 @@ def test_a_run_at_round_off_has_a_sentence_in_place_of_lines(tmp_path):
 
 def test_the_mechanism_is_drawn_at_several_instants_from_light_to_dark():
     run = two_arms()
-    axes = figure(run, "path").axes[0]
+    axes = drawn_of("path").axes[0]
     arms = [
         line for line in axes.get_lines() if str(line.get_gid()).startswith("left") and "trace" not in line.get_gid()
     ]
@@ -163,7 +170,7 @@ def test_the_mechanism_is_drawn_at_several_instants_from_light_to_dark():
 
 def test_the_path_of_an_end_is_drawn_and_of_a_closed_outline_that_of_its_middle():
     run = two_arms()
-    drawn = lines(figure(run, "path"))
+    drawn = lines(drawn_of("path"))
     assert np.array_equal(drawn["y [m]", "left trace"].T, run.drawing["left"][:, -1])
     middle = drawn["y [m]", "object trace"]
     assert np.allclose(middle[0], 1.5, rtol=1e-15)
@@ -171,7 +178,7 @@ def test_the_path_of_an_end_is_drawn_and_of_a_closed_outline_that_of_its_middle(
 
 
 def test_a_point_that_never_moves_has_a_support():
-    axes = figure(two_arms(), "path").axes[0]
+    axes = drawn_of("path").axes[0]
     stands = [tuple(point) for line in axes.get_lines() if line.get_marker() == 6 for point in line.get_xydata()]
     assert stands == [(0.0, 0.0), (3.0, 0.0)]
 
@@ -228,7 +235,7 @@ def test_without_a_drawing_the_path_is_velocity_over_coordinate():
 
 
 def test_the_overview_has_four_panels_and_the_name_of_the_run():
-    drawn = figure(two_arms(), "overview")
+    drawn = drawn_of("overview")
     titles = [axes.get_title(loc="left") for axes in drawn.axes]
     assert [title.split(" (")[0] for title in titles if title] == ["Path", "Coordinates", "Inputs", "Task error"]
     assert drawn.get_suptitle() == "coordinated_robots"
@@ -236,7 +243,7 @@ def test_the_overview_has_four_panels_and_the_name_of_the_run():
 
 
 def test_panels_do_not_overlap():
-    drawn = figure(two_arms(), "overview")
+    drawn = drawn_of("overview")
     drawn.draw_without_rendering()
     boxes = [axes.get_tightbbox() for axes in drawn.axes]
     for k, box in enumerate(boxes):
@@ -246,7 +253,7 @@ def test_panels_do_not_overlap():
 
 
 def test_lines_are_named_at_their_ends_without_covering_each_other():
-    drawn = figure(two_arms(), "inputs")
+    drawn = drawn_of("inputs")
     names = {text.get_text(): text.get_window_extent() for text in drawn.axes[0].texts}
     assert list(names) == ["u1", "u2", "u3", "u4", "u5", "u6"]
     boxes = sorted(names.values(), key=lambda box: box.y0)

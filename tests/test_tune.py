@@ -40,9 +40,9 @@ tune:
 """
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "masses.yaml"
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "masses.yaml"
     path.write_text(CONFIG)
     return path
 
@@ -53,6 +53,12 @@ def problem(path: str | Path, *overrides: str) -> SearchProblem:
 
 def table(tuning: Tuning) -> list[Any]:
     return [(trial.at, trial.evaluation, trial.refined) for trial in tuning.trials]
+
+
+@pytest.fixture(scope="module")
+def whole(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Tuning:
+    """The search of the config without an interruption."""
+    return tune(problem(config), tmp_path_factory.mktemp("whole") / "study")
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", "random"])
@@ -88,11 +94,12 @@ def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
     assert table(parts) == table(whole)
 
 
-def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_generation_that_is_half_stored_is_completed(
+    config: Path, whole: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from servoctl.study.trials import TrialStore
 
     given, add = problem(config), TrialStore.add_trial
-    whole = tune(given, tmp_path / "whole")
 
     def fails_at_eight(self: TrialStore, trial: Any) -> None:
         if len(self.trials) == 7:
@@ -107,15 +114,13 @@ def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: P
     assert table(parts) == table(whole)
 
 
-def test_more_trials_continue_a_search_with_fewer(config: Path, tmp_path: Path) -> None:
-    whole = tune(problem(config), tmp_path / "whole")
+def test_more_trials_continue_a_search_with_fewer(config: Path, whole: Tuning, tmp_path: Path) -> None:
     tune(problem(config, "tune.trials=7"), tmp_path / "parts")
     assert table(tune(problem(config), tmp_path / "parts", resume=True)) == table(whole)
 
 
-def test_trials_equal_single_runs(config: Path, tmp_path: Path) -> None:
-    tuning = tune(problem(config), tmp_path / "study")
-    best = tuning.best
+def test_trials_equal_single_runs(config: Path, whole: Tuning) -> None:
+    best = whole.best
     assert best is not None
     violations, forces = [], []
     for m2 in (2.0, 1.6, 2.4):
@@ -125,9 +130,9 @@ def test_trials_equal_single_runs(config: Path, tmp_path: Path) -> None:
         forces.append(max(-summary["inputs"]["F"]["min"], summary["inputs"]["F"]["max"]))
     assert best.evaluation.values == (max(violations),)
     assert best.evaluation.metrics["input_max.F"] == max(forces) <= 14.0
-    done = [trial.evaluation.values[0] for trial in tuning.trials if trial.evaluation.status == "done"]
+    done = [trial.evaluation.values[0] for trial in whole.trials if trial.evaluation.status == "done"]
     assert best.evaluation.values[0] == min(done)
-    assert {trial.evaluation.status for trial in tuning.trials} >= {"done", "pruned", "failed"}
+    assert {trial.evaluation.status for trial in whole.trials} >= {"done", "pruned", "failed"}
 
 
 def test_the_first_trial_is_the_baseline(config: Path, tmp_path: Path) -> None:
@@ -281,7 +286,7 @@ def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third_and_do_not_r
 
 @pytest.mark.slow
 def test_a_lost_cluster_leaves_a_study_that_continues(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Path, whole: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, count = problem(config), 0
 
@@ -299,7 +304,7 @@ def test_a_lost_cluster_leaves_a_study_that_continues(
     assert parts.status == "failed" and parts.broken is not None and "is gone" in parts.broken
     assert 5 <= len(parts.trials) < 12
     save(parts, tmp_path / "parts")
-    assert table(tune(given, tmp_path / "parts", resume=True)) == table(tune(given, tmp_path / "whole"))
+    assert table(tune(given, tmp_path / "parts", resume=True)) == table(whole)
 
 
 @pytest.mark.slow
@@ -311,12 +316,11 @@ def test_two_workers_end_with_the_trials_of_one(config: Path, tmp_path: Path, en
     assert one.best == two.best
 
 
-def test_trials_at_the_stability_limit_are_not_feasible(config: Path, tmp_path: Path) -> None:
-    tuning = tune(problem(config), tmp_path / "study")
-    assert tuning.best is not None
-    found = tuning.best.evaluation.metrics
+def test_trials_at_the_stability_limit_are_not_feasible(config: Path, whole: Tuning) -> None:
+    assert whole.best is not None
+    found = whole.best.evaluation.metrics
     assert found["gain_share"] <= 0.4 and found["overshoot"] <= 0.1 and found["gain_margin"] >= 2.0
-    assert dict(tuning.problem.bounds) == {"input_max.F": 14.0, "gain_share": 0.4, "overshoot": 0.1, "gain_margin": 2.0}
+    assert dict(whole.problem.bounds) == {"input_max.F": 14.0, "gain_share": 0.4, "overshoot": 0.1, "gain_margin": 2.0}
     loose = problem(config, "tune.share=0.9", "tune.overshoot=none", "tune.gain_margin=1.05")
     assert dict(loose.bounds) == {"input_max.F": 14.0, "gain_share": 0.9, "gain_margin": 1.05}
 
@@ -335,8 +339,6 @@ def test_each_bound_refuses_a_trial_by_name(config: Path) -> None:
 
 
 def test_a_metric_whose_greatest_value_is_best_cannot_be_minimised(config: Path) -> None:
-    from servoctl.errors import ConfigError
-
     with pytest.raises(ConfigError, match=r"gain_margin: its greatest value is best \(give its least value under"):
         problem(config, "tune.objective={minimise: gain_margin}")
     with pytest.raises(ConfigError, match=r"tune.share: expected a number between 0 and 1, or none, got 1.5"):
@@ -345,8 +347,6 @@ def test_a_metric_whose_greatest_value_is_best_cannot_be_minimised(config: Path)
 
 def test_a_search_keeps_the_distance_to_a_bound_that_a_constraint_asks_for(config: Path) -> None:
     """A wall before x1, which the gains bring nearer or not; a batch measures the same distance."""
-    from servoctl.errors import ConfigError
-
     wall = "bounds=[{name: wall, holonomic: 'x1 + 0.5'}]"
     free = problem(config, wall, "tune.uncertainty={}")
     assert "bounds.wall.min" in free.metrics
@@ -405,6 +405,7 @@ def test_the_best_trial_of_a_closed_chain_stays_within_the_bounds(tmp_path: Path
     span = "{low: 2, high: 200, scale: log}"
     overrides = [
         f"tune={{search: {{{ALPHA}: {span}, {BETA}: {span}}}}}",
+        "run.duration=1",
         "run.period=0.005",
         "run.integrator.step=0.005",
         "tune.trials=16",
