@@ -8,6 +8,7 @@ import numpy as np
 
 from hil.emulator.station import Station
 from hil.frame import Frame
+from hil.loop.clock import World
 from servoctl.types import Array
 
 
@@ -62,7 +63,7 @@ def loss(random: Random, p: float = 1.0, burst: int = 1) -> Delays:
     return delays
 
 
-def lateness(random: Random, constant: int, jitter: int, spike: int, p: float) -> Delays:
+def lateness(world: World, random: Random, constant: int, jitter: int, spike: int, p: float) -> Delays:
     """Delays frames, in order, by a constant, a uniform part and, with probability p, a spike [ns]."""
     last: dict[Station, int] = {}
 
@@ -70,8 +71,8 @@ def lateness(random: Random, constant: int, jitter: int, spike: int, p: float) -
         delay = constant + round(jitter * random.random())
         if spike and random.random() < p:
             delay += spike
-        last[receiver] = arrival = max(last.get(receiver, 0), frame.time + delay)
-        return [arrival - frame.time]
+        last[receiver] = arrival = max(last.get(receiver, 0), world.now + delay)
+        return [arrival - world.now]
 
     return delays
 

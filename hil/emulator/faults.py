@@ -104,7 +104,7 @@ def _bus_off(at: FaultInjector, restart: float | None) -> End:
 
 def _delay(at: FaultInjector, delay: float, jitter: float, spike: float, spike_p: float, **which: Any) -> End:
     times = nanoseconds(delay), nanoseconds(jitter), nanoseconds(spike)
-    return at.disturb(which, delays=lateness(at.random, *times, spike_p))
+    return at.disturb(which, delays=lateness(at.world, at.random, *times, spike_p))
 
 
 def _babble(at: FaultInjector, id: int, load: float, size: int, fd: bool) -> End:

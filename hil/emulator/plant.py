@@ -21,7 +21,6 @@ from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
 from servoctl.engine.step import rk4
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.timing import remaining
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import Machine, System
@@ -69,18 +68,20 @@ class Actuator:
         """Torque now [N m]."""
         return self.at(now)[0]
 
-    def begin_step(self, torque: float, now: int) -> None:
-        """Begins a step now, with the torque that `at` gives."""
+    def end_step(self, now: int) -> tuple[float, float]:
+        """What `at` gives; the next step begins."""
+        torque, impulse = self.at(now)
         self._torque, self._impulse, self._since = torque, 0.0, now
+        return torque, impulse
 
     def at(self, now: int) -> tuple[float, float]:
         """Torque now [N m], and impulse since the step began [N m s]."""
         if now == self._since:
             return self._torque, self._impulse
-        elapsed, above = (now - self._since) / SECOND, self._torque - self.target
-        left = remaining(elapsed, self._lag, exp)
-        impulse = self._impulse + self.target * elapsed + above * self._lag * (1.0 - left)
-        return self.target + above * left, impulse
+        elapsed, lag, target = (now - self._since) / SECOND, self._lag, self.target
+        above = self._torque - target
+        left = exp(-elapsed / lag) if lag else 0.0
+        return target + above * left, self._impulse + target * elapsed + above * lag * (1.0 - left)
 
 
 class CompiledPlant:
@@ -103,7 +104,7 @@ class CompiledPlant:
         return np.zeros(0)
 
     def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
-        self._times[:], self._x[:], self._u[:] = (t, h), x, u
+        self._times[0], self._times[1], self._x[:], self._u[:] = t, h, x, u
         self._step()
         return self._following.copy(), rest
 
@@ -285,12 +286,10 @@ class SimulatedPlant:
     def _take(self, then: int) -> None:
         """Takes one step, to `then` [ns]."""
         elapsed = (then - self._now) / SECOND
-        motors = [actuator.at(then) for actuator in self.actuators]
+        motors = [actuator.end_step(then) for actuator in self.actuators]
         rests = self.diverged is not None or (self._asleep is not None and self._asleep == self._states(motors))
         if not rests or self._machine.size:  # what else a machine remembers changes at rest too
             x, self._rest = self._after(then, motors)
-        for actuator, (torque, _) in zip(self.actuators, motors, strict=True):
-            actuator.begin_step(torque, then)
         self._now, self._seen = then, None
         if rests:
             return

@@ -70,6 +70,7 @@ class Station:
         self.receive = receive
         self.queue: deque[Frame] = deque()  # frames that wait to be sent, the next one first
         self.rank = 0  # priority of that frame
+        self.sending: Frame | None = None  # its frame that was on the wire last
         self.tec = 0  # transmit error count
         self.rec = 0  # receive error count
         self.ready = 0  # [ns] when it may send again: an error passive station waits after each frame

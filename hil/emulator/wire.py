@@ -124,24 +124,25 @@ class EmulatedWire(Medium):
             length = self.frame_time(senders[0].queue[0])
             self._free = begin + length
             self.busy += length
-            frames = [(station, station.queue[0]) for station in senders]
-            self.world.at(self._free - self._interframe, partial(self._finish, frames))
+            for station in senders:
+                station.sending = station.queue[0]
+            self.world.at(self._free - self._interframe, partial(self._finish, senders))
 
-    def _finish(self, frames: Sequence[tuple[Station, Frame]]) -> None:
+    def _finish(self, began: Sequence[Station]) -> None:
         """Ends the frame on the wire; the next one follows the interframe space, whatever a station raises."""
         try:
-            self._end_frame(frames)
+            self._end_frame(began)
         finally:
             self._arbitrate()
 
-    def _end_frame(self, frames: Sequence[tuple[Station, Frame]]) -> None:
-        """Ends a frame that these stations sent: all others receive it, or an error flag destroys it."""
-        still = [each for each in frames if each[0].queue and each[0].queue[0] is each[1] and each[0].connected]
-        if not still:
+    def _end_frame(self, began: Sequence[Station]) -> None:
+        """Ends a frame that these stations began: all others receive it, or an error flag destroys it."""
+        senders = [each for each in began if each.connected and each.queue and each.queue[0] is each.sending]
+        if not senders:
             return
-        senders, frame = [sender for sender, _ in still], still[0][1]
-        # where data differ, each sender reads a bit that it did not send
-        clash = len(frames) > 1 and any(each.data != frame.data or each.fd is not frame.fd for _, each in frames)
+        frame = senders[0].queue[0]
+        # where frames differ, each sender reads a bit that it did not send
+        clash = len(began) > 1 and any(each.sending != frame for each in began)
         if clash or (self.disturbances and any(each.corrupts(frame, senders[0]) for each in self.disturbances)):
             self._void(senders)
             return
@@ -159,20 +160,19 @@ class EmulatedWire(Medium):
                 self._count_received(senders)
 
     def _deliver(self, frame: Frame, senders: Sequence[Station]) -> None:
-        timed, number = frame.at(self.world.now), key(frame)
-        failure: Exception | None = None
+        number, failure = key(frame), None
         for tap in self.taps:
             try:
-                tap(timed, senders[0])
+                tap(frame.at(self.world.now), senders[0])
             except Exception as error:
                 failure = failure or error
         for station in self.stations:
             if (station.ids is None or number in station.ids) and station.online and station not in senders:
                 try:
                     if self.disturbances:
-                        self._disturbed(timed, senders[0], station)
+                        self._disturbed(frame, senders[0], station)
                     else:
-                        station.receive(timed)
+                        station.receive(frame)
                 except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:
@@ -185,7 +185,7 @@ class EmulatedWire(Medium):
             delays = [delay + more for delay in delays for more in each.deliveries(frame, sender, receiver)]
         for delay in delays:
             if delay:
-                self.world.after(delay, partial(receiver.receive, frame.at(self.world.now + delay)))
+                self.world.after(delay, partial(receiver.receive, frame))
             else:
                 receiver.receive(frame)
 
@@ -297,10 +297,13 @@ class EmulatedBus(Bus):
         self.clock_step = 0  # added to the time of each frame [ns]; a fault sets it
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()
-        self.station = wire.attach("host", self._inbox.append, host=True, capacity=QUEUE, restart=None)
+        self.station = wire.attach("host", self._hear, host=True, capacity=QUEUE, restart=None)
         self.station.report = self._inbox.append
         self._sent = self._received = self._refused = 0
         self._closed, self._patient = False, True
+
+    def _hear(self, frame: Frame) -> None:
+        self._inbox.append(frame.at(self._world.now))
 
     def send(self, frame: Frame) -> None:
         if self._closed:

@@ -15,7 +15,7 @@ command by what the drives really got, and the torque of this tick follows from 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -43,16 +43,15 @@ def periods_begun(time: float, period: float) -> int:
     return whole + (rest > 0.0)
 
 
-def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
+def remaining(elapsed: Any, lag: Any) -> Any:
     """Share of a step in the command that a first-order actuator has not followed yet; 0 without a lag.
 
     Args:
         elapsed: Time since the step [s].
         lag: Time constant [s]; 0: none.
-        exp: For such values; on symbols `casadi.exp`.
     """
     # lag + (lag == 0) keeps the division finite without a lag
-    return (lag > 0) * exp(-elapsed / (lag + (lag == 0)))
+    return (lag > 0) * np.exp(-elapsed / (lag + (lag == 0)))
 
 
 @dataclass(frozen=True)
