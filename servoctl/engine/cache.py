@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 LIMIT = 200_000_000  # size limit of the folder [byte]; the least recently used files are removed first
@@ -71,8 +72,11 @@ def _find(key: str, suffix: str) -> tuple[Path, bytes] | None:
     directory = folder() if refusal() is None else None
     if directory is None:
         return None
-    names = (name for name in _names(directory) if name.startswith(f"{key}-") and name.endswith(suffix))
-    for path in map(directory.joinpath, sorted(names)):
+    try:
+        names = _names_by_key(directory, directory.stat().st_mtime_ns).get(key, ())
+    except OSError:  # there is no folder yet
+        return None
+    for path in (directory / name for name in names if name.endswith(suffix)):
         with suppress(OSError):
             content = path.read_bytes() if _is_safe(path) else None
             if content is not None and path.stem == f"{key}-{_checksum(content)}":
@@ -106,6 +110,7 @@ def put_bytes(key: str, content: bytes, suffix: str) -> Path | None:
     except OSError:
         drop(temporary)
         return None
+    _names_by_key.cache_clear()  # a change within one step of the file system's clock
     _limit_size(directory, kept)
     return kept
 
@@ -160,6 +165,15 @@ def _names(directory: Path) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
+
+
+@lru_cache(1)
+def _names_by_key(directory: Path, changed: int) -> dict[str, list[str]]:
+    """Key -> names of its files in the folder as it was changed last [ns]: thousands of names take long to list."""
+    names: dict[str, list[str]] = {}
+    for name in sorted(_names(directory)):
+        names.setdefault(name.partition("-")[0], []).append(name)
+    return names
 
 
 def _entries(directory: Path | None) -> list[tuple[float, int, str]]:
