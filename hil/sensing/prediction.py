@@ -37,10 +37,15 @@ def traced_kernel(
     The matrices come from the plant's NumPy code if `in_numpy`, or if the plant cannot be traced.
     """
     inputs = {each: symbols(each, size) for each, size in (further or {}).items()}
-    variables = {**model.symbols(), **inputs}
+    variables, matrices = model.once("symbolic", in_numpy, lambda: _symbolic(model, in_numpy))
     state = State(variables["t"][0], variables["q"], variables["v"])
-    results = trace(function, state, model.symbolic_matrices(variables, in_numpy), *inputs.values())
-    return Kernel.compile(name, variables, dict(zip(outputs, results, strict=True)))
+    results = trace(function, state, matrices, *inputs.values())
+    return Kernel.compile(name, {**variables, **inputs}, dict(zip(outputs, results, strict=True)))
+
+
+def _symbolic(model: Model, in_numpy: bool) -> tuple[Mapping[str, Array], Matrices]:
+    symbols = model.symbols()
+    return symbols, model.symbolic_matrices(symbols, in_numpy)
 
 
 class StateFunction:

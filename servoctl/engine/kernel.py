@@ -7,13 +7,14 @@ kernel never see each other's numbers.
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from servoctl.engine.ccode import BoundCall, Library, Program
+from servoctl.engine.fingerprint import function_fingerprint, key_of
 from servoctl.engine.numpy_call import numpy_calls, raise_failure
 from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, symbols, to_sx
 from servoctl.errors import CompileError
@@ -304,7 +305,8 @@ def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
     if engine in ("vm", "numpy"):
         return engine, ""
     try:
-        library = Program([kernel, *others]).load(patience(engine))
+        content = key_of(*(partial(function_fingerprint, each.function) for each in (kernel, *others)))
+        library = Program([kernel, *others], content=content).load(patience(engine))
     except CompileError as error:
         return "vm", str(error)
     for each in (kernel, *others):

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint, function_fingerprint, key_of, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
-from servoctl.engine.stored import fingerprint, function_fingerprint, structure_fingerprint
 from servoctl.engine.structured import Diagonal, components, entries, filled, places_of, smallest_eigenvalue
 from servoctl.errors import PlantError, TaskError, TraceError, listed
 from servoctl.mechanics import plant_values
@@ -148,7 +147,7 @@ class Model:
             ]
             raise TaskError("\n".join(sentences))
         symbols = self.symbols()
-        self._key = stored.key_of(
+        self._key = key_of(
             partial(fingerprint, [list(task), list(bounds)]),
             *(partial(structure_fingerprint, part) for part in (plant, *task.values(), *bounds.values())),
         )

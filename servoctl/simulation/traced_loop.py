@@ -9,12 +9,12 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint, key_of, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import largest, solve_upper
 from servoctl.engine.numpy_call import numpy_calls
 from servoctl.engine.parameters import parameter_fields, parameter_values, structure, with_parameters
 from servoctl.engine.step import rk4_steps
-from servoctl.engine.stored import fingerprint, structure_fingerprint
 from servoctl.engine.symbol import where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import AttachedEstimator
@@ -109,7 +109,7 @@ class TracedLoop:
         system = self.system
         secondary = system.acting.term(SecondaryTerm)
         equations = [system.inputs, None if secondary is None else secondary.null_space]
-        return stored.key_of(
+        return key_of(
             lambda: system.model.fingerprint,
             *(partial(structure_fingerprint, part) for part in _parts(system)),
             *(partial(fingerprint, each, _named(system.model.plant, each)) for each in equations),

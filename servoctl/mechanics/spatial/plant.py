@@ -18,10 +18,10 @@ from typing import Any, cast
 import numpy as np
 
 from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint, key_of, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import product
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
-from servoctl.engine.stored import fingerprint, structure_fingerprint
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import PlantError
 from servoctl.mechanics.actuator_parameters import with_armature
@@ -70,7 +70,7 @@ def traced_once(function: Callable[..., Array]) -> Callable[..., Array]:
 @functools.lru_cache(maxsize=KEPT)
 def _kernel(function: Callable[..., Array], vectors: int, key: SameStructure) -> Kernel:
     robot = key.thing
-    place = stored.key_of(lambda: fingerprint(vectors), lambda: robot.known.fingerprint)
+    place = key_of(lambda: fingerprint(vectors), lambda: robot.known.fingerprint)
 
     def traced() -> Kernel:
         n, p = len(robot.coordinates), len(robot.known.p)

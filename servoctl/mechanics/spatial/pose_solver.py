@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from servoctl.engine import stored
-from servoctl.engine.stored import fingerprint
+from servoctl.engine.fingerprint import fingerprint, key_of
 from servoctl.errors import TaskError, listed
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
@@ -42,7 +42,7 @@ def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> 
     Raises:
         TaskError: No such state was found: the message has each row that is left and how far it is off.
     """
-    key = stored.key_of(partial(fingerprint, robot, start.t, start.q, dict(poses)))
+    key = key_of(partial(fingerprint, robot, start.t, start.q, dict(poses)))
     q = stored.kept_numbers(key, "poses", lambda: _solved(robot, start, poses))
     return State(start.t, q, start.v)
 
