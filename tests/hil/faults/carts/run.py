@@ -41,7 +41,7 @@ class SampleTimes:
 
         def take(frame: Frame) -> None:
             if frame.id in names:
-                self._heard[names[frame.id]].append(frame.time)
+                self._heard[names[frame.id]].append(emulator.world.now)
             receive(frame)
 
         station.receive = take
