@@ -17,7 +17,7 @@ from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import called
 from servoctl.engine.numpy_call import NumpyCall
 from servoctl.engine.symbol import Symbol, plain, where
-from servoctl.engine.trace import mismatch, trace
+from servoctl.engine.trace import mismatch, read_only, trace
 from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
 from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.funnel import FunnelTerm
@@ -31,6 +31,7 @@ from servoctl.mechanics.timing import CommandMemory
 from servoctl.types import Array, Command, Status
 
 INPUTS = "the plant has {} inputs"
+COPY = "it may not change its arguments: work on a copy, as in q = at.q.copy()"
 SAMPLES = 8  # random arguments at which a traced function must equal its NumPy self
 
 
@@ -73,10 +74,12 @@ def user_function(
 
     def work(*arrays: Array) -> list[Array]:
         try:
-            return [checked(*(array.copy() for array in arrays)).astype(float)]
+            return [checked(*(read_only(array.copy()) for array in arrays)).astype(float)]
         except (KeyboardInterrupt, ServoctlError):
             raise
         except BaseException as error:  # user code may raise anything
+            if isinstance(error, ValueError) and "read-only" in str(error):
+                raise TaskError(f"{name}: {in_one_line(error)} ({COPY})") from None
             raise TaskError(f"{name} failed at t = {arrays[0][0]:.6g} s: {in_one_line(error)}") from error
 
     answers = _answers(work, shapes, name)

@@ -76,6 +76,12 @@ class Held(Spring):
         return self.last[1]
 
 
+class Changing(Spring):
+    def inputs(self, at):
+        at.q[0] = 0.0
+        return -self.k * at.q
+
+
 class Named(Spring):
     def inputs(self, at):
         return {"F": 1.0}
@@ -187,6 +193,10 @@ def test_a_task_that_it_misses_is_no_failure(folder: Path) -> None:
             r"Numbered: two answers at one state, \[2. 2. 2. 2.\] and \[17. 17. 17. 17.\]",
         ),
         (["law={class: 'laws.py:Held'}"], "Held: two answers at one state"),
+        (
+            ["law={class: 'laws.py:Changing'}"],
+            r"Changing: ValueError: .* \(line .*\) \(it may not change its arguments",
+        ),
         (["law={class: 'laws.py:Named'}"], r"Named returns {'F': 1.0} \(expected numbers\)"),
         (["law={class: 'laws.py:Turned'}"], r"Turned returns array\(.*j.*\) \(expected numbers\)"),
         (["law={class: 'laws.py:Spring'}"], r"Spring returns shape \(1,\), the plant has 4 inputs"),
