@@ -6,6 +6,7 @@ observer on the wire decide, not what the loop believes.
 
 import signal
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from operator import itemgetter
 
@@ -71,6 +72,7 @@ PARTS = {"at speed": 2, "standstill": 2, "floating": 1}
 """Motion -> number of tests that share its scenarios."""
 
 
+@cache
 def matrix() -> list[tuple[Scenario, str]]:
     """All pairs of row, protocol, motion and tick: each row on each protocol, its motions by turns.
 
