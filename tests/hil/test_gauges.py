@@ -15,6 +15,7 @@ from hil.protocols.registry import build
 from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.notes import describe, preflight
+from servoctl.config import load_config
 from tests.hil.by_drivers import compare
 from tests.hil.emulation import drive_settings
 from tests.hil.rigs import RACK, lift, play
@@ -43,7 +44,7 @@ def test_the_warning_of_a_cia402_drive_comes_before_it_switches_off() -> None:
 
 
 def test_the_pre_flight_list_says_what_is_not_seen() -> None:
-    lines = preflight(load("scara_robstride"), Stage.RAMP, ())
+    lines = preflight(load("scara_robstride", engine="vm"), Stage.RAMP, ())
     assert any("[x] read from the drives" in line for line in lines)
     assert any(
         "[ ] not seen" in line and "bus voltage of all drives (shown with monitor_period)" in line for line in lines
@@ -51,7 +52,7 @@ def test_the_pre_flight_list_says_what_is_not_seen() -> None:
 
 
 def test_check_says_which_are_read_and_which_are_not_seen() -> None:
-    lines = describe(load("scara_robstride"))
+    lines = describe(load("scara_robstride", engine="vm"))
     assert any(
         line == "read from the drives, with a warning (warn_at): temperature of the drive of all drives"
         for line in lines
@@ -107,7 +108,7 @@ def test_each_protocol_shows_the_same_in_both_ticks_and_what_the_drive_has(proto
     names = {gauge.name for gauge in GAUGES}
     assert {name.split(".")[0] for name in columns if name.endswith(f".{drive}")} & names == shown
     assert (columns[f"supply.{drive}"] == (24.0 if protocol == "moteus" else 48.0)).all()
-    limit = next(each.torque_limit for each in load(config).settings.drives if each.name == drive)
+    limit = next(each.torque_limit for each in load_config(config).config.hil.drives if each.actuator == drive)
     torque, heat, loads = columns[f"true_u.{drive}"], 0.0, []
     step = columns["elapsed"][0]
     for square in (torque / limit) ** 2:
@@ -141,8 +142,9 @@ def test_a_drive_that_does_not_answer_is_named_and_asked_no_more() -> None:
 @pytest.mark.parametrize("protocol", ASKED)
 def test_the_bus_load_counts_what_is_asked_and_answered(protocol: str) -> None:
     config, drive, more, _ = ASKED[protocol]
-    asked = load(config, keys(drive, monitor_period=0.1, **more)).settings.loads["main"]
-    silent = load(config).settings.loads["main"]
+    asked, silent = (
+        load(config, sets, "vm").settings.loads["main"] for sets in (keys(drive, monitor_period=0.1, **more), ())
+    )
     kinds = {"cia402": 6, "odrive": 2, "moteus": 2, "robstride": 2}[protocol]  # frames of each question and answer
     assert asked.frames - silent.frames == pytest.approx(10 * kinds) and asked.load > silent.load
 

@@ -28,6 +28,10 @@ from tests.hil.test_real_drives import rig_of
 from tests.hil.wall_clock import write_config
 
 
+def test_a_config_without_anything_to_say_has_no_notes() -> None:
+    assert notes_on(load(BELT, engine="vm")) == []
+
+
 def test_virtual_time_has_no_use_for_real_time_rights() -> None:
     for asked, said in (({"require_rt": True}, 1), ({"cpu": 0}, 1), ({}, 0)):
         begun = start(Request(BELT, engine="vm", **asked))
@@ -98,7 +102,6 @@ def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_name
     edge = "hil.drives.F.position_limits=[0, 0.3]"
     said = "F starts 0 m from a limit, and stage zero moves it by up to 0.001 m: the run may end there (start farther"
     assert any(said in note for note in notes_on(load(BELT, [edge], "vm")))
-    assert not any("from a limit" in note for note in notes_on(load(BELT, (), "vm")))
     (position,) = [str(event) for event in on_drives(BELT, edge).events if event.kind is EventKind.POSITION]
     beyond = re.search(r"position limits \((-[\de.-]+), limits 0 to 0.3 m\)", position)
     assert beyond is not None and -1e-3 < float(beyond[1]) < 0.0
@@ -120,9 +123,8 @@ def test_a_plant_that_depends_on_the_time_is_named_because_law_and_machine_have_
 ) -> None:
     (tmp_path / "swaying.py").write_text(SWAYING)
     sways = f"plant.class={tmp_path / 'swaying.py'}:Swaying"
-    swaying, usual = (notes_on(load(BELT, sets, "vm")) for sets in ((sways,), ()))
-    said = "plant: its equations depend on the time: the law takes that of the task, which stands still before"
-    assert any(said in note for note in swaying) and not any(said in note for note in usual)
+    (note,) = notes_on(load(BELT, (sways,), "vm"))
+    assert "plant: its equations depend on the time: the law takes that of the task, which stands still before" in note
 
 
 def test_a_drive_that_cannot_hold_the_start_pose_is_refused_before_anything_is_sent() -> None:
@@ -138,7 +140,6 @@ def test_limits_beyond_those_of_the_file_of_a_robot_are_named() -> None:
         "joint1 speed_limit 3.5 (3.1); joint2 torque_limit 160 (150); joint3 position_limits -4 to 2 (-3.14 to 3.14)"
     )
     assert any(f"beyond the limits of the robot's file, which stop no drive: {beyond}" in note for note in notes)
-    assert not any("robot's file" in note for note in notes_on(load("arm_on_drives", engine="vm")))
 
 
 @pytest.mark.parametrize(("limits", "said"), [("[-170, 170]", True), ("[-360*deg, 360*deg]", False)])
@@ -150,11 +151,11 @@ def test_limits_of_a_hinge_that_look_like_degrees_are_named(limits: str, said: b
 
 def test_a_row_that_steps_of_torque_hold_off_is_named_with_the_error_that_its_correction_leaves() -> None:
     """Half a step of joint6 turns the last link, of 1.296e-4 kg m^2 by its file, against (15/s)^2."""
-    (note,) = [note for note in notes_on(load("arm_on_drives", engine="vm")) if "half a step" in note]
+    falls, note = notes_on(load("arm_on_drives", engine="vm"))
+    assert "the machine falls from its start pose" in falls
     assert "task tool.rz: half a step of the torque of joint6, 0.003 N m, " in note
     assert f"holds it off by up to {0.003 / 1.296e-4 / 15**2:.3g} rad, beyond engage_tolerance 0.01" in note
-    rotor = load("arm_on_drives", ["plant.armature.joint6=0.02"], "vm")
-    assert not any("half a step" in note for note in notes_on(rotor))
+    assert notes_on(load("arm_on_drives", ["plant.armature.joint6=0.02"], "vm")) == [falls]
 
 
 def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path) -> None:
@@ -185,7 +186,6 @@ def test_a_long_watchdog_gives_a_note() -> None:
         "hil.safety.drive_watchdog: 0.2 s: drives keep their last torque for this time when the loop dies "
         "(usual: at most 0.1 s)"
     )
-    assert not notes_on(load(BELT, engine="vm"))
 
 
 def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_path: Path) -> None:
+def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step() -> None:
     begun = start(Request("scara_drive", ("hil.safety.engage_tolerance=1e-5",), duration=0.1, engine="vm"))
-    ended = begun.run(tmp_path / "run", lambda event: None)
+    ended = begun.run(None, lambda event: None)
     assert ended.exit_code == 4
     details = {event.subject: event.detail for event in ended.events if event.kind is EventKind.NOT_ENGAGED}
     assert set(details) == {"x", "y", "heading", "z"}
@@ -234,14 +234,12 @@ def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_
 @pytest.mark.parametrize(
     ("equation", "rate"), [("0.02*sin(2*t)", 0.04), ("0.02*(1-cos(2*t))", 0.0), ("0.02*sin(0.2*t)", 0.004)]
 )
-def test_a_task_that_starts_in_motion_is_named_before_the_start_and_does_not_begin(
-    equation: str, rate: float, tmp_path: Path
-) -> None:
+def test_a_task_that_starts_in_motion_is_named_before_the_start_and_does_not_begin(equation: str, rate: float) -> None:
     """A machine at rest has the rate d/dt of the equation at t = 0, and 5 mm/s are tolerated."""
     sets = (f"task.distance.holonomic=x2 - x1 - l - {equation}",)
     begun = start(Request("two_mass_spring_drive", sets, duration=0.05, engine="vm"))
     said = [note for note in begun.notes if "stage full does not begin" in note]
-    ended = begun.run(tmp_path / "run", lambda event: None)
+    ended = begun.run(None, lambda event: None)
     if rate < 0.005:
         assert (said, ended.exit_code) == ([], 0)
         return
@@ -361,4 +359,3 @@ def test_a_task_that_does_not_begin_says_whether_the_machine_or_the_task_moves(
 def test_a_plant_without_derivatives_hides_what_the_period_does_to_free_motions() -> None:
     said = "law: not known whether the period makes what the task leaves free grow: no derivatives"
     assert any(said in note for note in notes_on(load(BELT, (PLANT, "plant.parameters.host=0"), "vm")))
-    assert not any(said in note for note in notes_on(load(BELT, (), "vm")))
