@@ -106,6 +106,8 @@ class Constraint(ABC):
     kind: ClassVar[str]
     singularity: ClassVar[str] = ""
     """What is wrong with a state at which the rows are not finite; empty if that is not known."""
+    labels_of_rows: ClassVar[tuple[str, ...] | None] = None  # what `row_labels` gives, where it is the same for all
+    units_of_rows: ClassVar[tuple[str, ...]] = ()  # the same of `row_units`; empty: that of `with_unit`
 
     def problems(self, plant: Plant) -> list[str]:
         """Why the constraint does not fit the plant, one sentence each, before anything is derived from it."""
@@ -117,11 +119,11 @@ class Constraint(ABC):
 
     def row_labels(self) -> tuple[str, ...] | None:
         """What follows the name of the constraint in the name of each row, such as `x`; None: the row's number."""
-        return None
+        return self.labels_of_rows
 
     def row_units(self, plant: Plant) -> tuple[str, ...]:
         """Unit of the error of each row, or one for all; an empty one is not known."""
-        return (self.unit,)
+        return self.units_of_rows or (self.unit,)
 
     @property
     def unit(self) -> str:

@@ -271,6 +271,8 @@ class Clearance(FrameConstraint):
     second_link: str | None = None
     value: float = 0.0
 
+    units_of_rows = ("m",)
+
     @property
     def frames(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for name in (self.first_link, self.second_link) if name is not None))
@@ -292,9 +294,6 @@ class Clearance(FrameConstraint):
         if not found and one_body(plant, self.first_link, self.second_link):
             found.append(f"{self._words()} never move relative to each other (name shapes of two moving links)")
         return list(dict.fromkeys(found))
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("m",)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if isinstance(plant, HasFrames):

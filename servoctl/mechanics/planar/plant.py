@@ -206,8 +206,7 @@ class PointFollows(Holonomic):
     x: str
     y: str
 
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("m",)
+    units_of_rows = ("m",)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if not isinstance(plant, PlanarLinkage):

@@ -14,10 +14,8 @@ from servoctl.engine import stored
 from servoctl.engine.fingerprint import fingerprint, key_of
 from servoctl.errors import TaskError, listed
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.initial import bounded_root, consistency, holonomic_error, nearest_root
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
@@ -111,7 +109,8 @@ def _out_of_reach(model: Model, state: State, lower: Array, upper: Array) -> str
     at = consistency(model, state)
     off = [(row, float(x)) for row, x in zip(at.rows, np.abs(at.violation), strict=True) if not x < REACHED]
     off = sorted(off, key=lambda item: -np.nan_to_num(item[1], nan=np.inf))
-    left = listed((f"{row.name} {x:.3g}{_unit(model, row)}" for row, x in off), SHOWN)
+    units = model.row_units[0] | model.row_units[1]
+    left = listed((f"{row.name} {x:.3g} {units.get(row.name, '')}".rstrip() for row, x in off), SHOWN)
     names = list(model.plant.coordinates)
     held = [name for name, x, low, high in zip(names, state.q, lower, upper, strict=True) if not low < x < high]
     limits = f"; at its limit: {', '.join(held[:SHOWN])}" if held else ""
@@ -119,13 +118,3 @@ def _out_of_reach(model: Model, state: State, lower: Array, upper: Array) -> str
         f"no coordinates inside the joint limits reach the poses: the nearest found are off by {left}{limits} "
         "(move the pose, or start initial.q elsewhere)"
     )
-
-
-def _unit(model: Model, row: Row) -> str:
-    """The unit of a row of a pose or a loop, after a space; empty for others."""
-    assert isinstance(model.plant, Robot)
-    label = row.name.rpartition(".")[2]
-    loops = {loop.name: LOOP_ROWS[loop.kind] for loop in model.plant.tree.loops}
-    if row.group in loops:
-        label = loops[row.group][int(label)]
-    return {"x": " m", "y": " m", "z": " m", "rx": " rad", "ry": " rad", "rz": " rad"}.get(label, "")

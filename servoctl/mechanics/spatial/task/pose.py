@@ -85,12 +85,8 @@ class Position(OneFrame):
     relative_to: str | None = None
 
     target_fields: ClassVar = {"xyz": 3}
-
-    def row_labels(self) -> tuple[str, ...]:
-        return ("x", "y", "z")
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("m",)
+    labels_of_rows = ("x", "y", "z")
+    units_of_rows = ("m",)
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         return self.motion(motions).minus(self.course("xyz", plant, t)).rows
@@ -148,12 +144,8 @@ class Orientation(Turned):
     relative_to: str | None = None
 
     target_fields: ClassVar = {"rpy": 3, "quaternion": 4}
-
-    def row_labels(self) -> tuple[str, ...]:
-        return ("rx", "ry", "rz")
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("rad",)
+    labels_of_rows = ("rx", "ry", "rz")
+    units_of_rows = ("rad",)
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         return self.turn(self.motion(motions), plant, t).rows
@@ -178,12 +170,8 @@ class Pose(Turned):
     relative_to: str | None = None
 
     target_fields: ClassVar = {"xyz": 3, "rpy": 3, "quaternion": 4}
-
-    def row_labels(self) -> tuple[str, ...]:
-        return ("x", "y", "z", "rx", "ry", "rz")
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("m", "m", "m", "rad", "rad", "rad")
+    labels_of_rows = ("x", "y", "z", "rx", "ry", "rz")
+    units_of_rows = ("m", "m", "m", "rad", "rad", "rad")
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         motion = self.motion(motions)
@@ -240,6 +228,7 @@ class Axis(OneFrame):
 
     target_fields: ClassVar = {"along": 3}
     singularity = "its axis points opposite to its direction, or the direction passes through zero"
+    units_of_rows = ("rad",)
 
     def warnings(self, violation: Array) -> list[str]:
         return far_turn(violation)
@@ -254,9 +243,6 @@ class Axis(OneFrame):
         except TaskError as error:
             found.append(f"axis: {error}")
         return found
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("rad",)
 
     def frame_rows(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Rows:
         motion = self.motion(motions)
@@ -314,6 +300,7 @@ class Distance(FrameConstraint):
     target_fields: ClassVar = {"second": 3, "value": None}
     above: ClassVar[float] = 0.0  # the value stays above this
     singularity = "its value is not above 0, or its two points are in one place, so that it has no direction"
+    units_of_rows = ("m",)
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -328,9 +315,6 @@ class Distance(FrameConstraint):
             hint = "to bring two points together use Position" if self.value == 0.0 else "in metres"
             found.append(f"value: expected a distance above 0, got {self.value:g} ({hint})")
         return found
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("m",)
 
     def residual(self, motions: Mapping[str, FrameMotion], plant: Plant, t: Any) -> Array:
         second = self.second

@@ -43,6 +43,8 @@ class CentreOfMass(Targeted):
     axes: Sequence[str]
     value: TargetValues
 
+    units_of_rows = ("m",)
+
     @property
     def target_fields(self) -> Mapping[str, int | None]:  # type: ignore[override]
         return {"value": len(self.axes)}
@@ -56,9 +58,6 @@ class CentreOfMass(Targeted):
 
     def row_labels(self) -> tuple[str, ...]:
         return tuple(self.axes)
-
-    def row_units(self, plant: Plant) -> tuple[str, ...]:
-        return ("m",)
 
     def problems(self, plant: Plant) -> list[str]:
         if not isinstance(plant, HasCentreOfMass):
