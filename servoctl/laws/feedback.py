@@ -26,22 +26,17 @@ from servoctl.types import Array, Command, Status
 Function = Callable[[Any, Array, Array], Any]  # (t [s], q, v) -> inputs, shape (m,)
 
 
+@dataclass(frozen=True)
 class At:
-    """What a law knows at an instant, `M q'' = Q + B u` with `A q'' = b` of the task.
+    """What a law knows at an instant, `M q'' = Q + B u` with `A q'' = b` of the task."""
 
-    Attributes:
-        t: Time [s].
-        q, v: Positions and velocities, shape (n,).
-        M: Mass matrix, shape (n, n).
-        Q: Forces that are given, shape (n,).
-        B: Actuation matrix, shape (n, m).
-        task: Rows of the task: A, b, violation, violation_rate.
-    """
-
-    def __init__(self, t: Any, q: Array, v: Array, M: Array, Q: Array, B: Array, task: Rows) -> None:
-        self.t, self.q, self.v = t, q, v
-        self.M, self.Q, self.B = M, Q, B
-        self.task = task
+    t: Any  # time [s]
+    q: Array  # positions, shape (n,)
+    v: Array  # velocities, shape (n,)
+    M: Array  # mass matrix, shape (n, n)
+    Q: Array  # forces that are given, shape (n,)
+    B: Array  # actuation matrix, shape (n, m)
+    task: Rows  # rows of the task: A, b, violation, violation_rate
 
 
 class Feedback(Law):

@@ -17,7 +17,8 @@ import numpy as np
 from servoctl.errors import ConfigError, remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, value
-from servoctl.mechanics.spatial.mjcf import actuator_places, load_scene, name_of
+from servoctl.mechanics.spatial.dynamics import spin_columns
+from servoctl.mechanics.spatial.mjcf import actuator_places, load_scene, name_of, takes_torque
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.tree_builder import identifier
 from servoctl.types import Array, State
@@ -197,13 +198,9 @@ class MujocoMachine:
     def _is_plain(self, i: int) -> bool:
         """Whether an actuator is a motor on a joint, which takes a torque."""
         model, mujoco = self._model, self._mujoco
-        kinds = (model.actuator_gaintype[i], model.actuator_biastype[i], model.actuator_trntype[i])
-        plain = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtTrn.mjTRN_JOINT
+        on_joint = int(model.actuator_trntype[i]) == int(mujoco.mjtTrn.mjTRN_JOINT)
         gain = float(model.actuator_gear[self._outputs[i], 0] * model.actuator_gainprm[i, 0])
-        adds_up = int(model.actuator_dyntype[i]) == int(mujoco.mjtDyn.mjDYN_INTEGRATOR)
-        return (
-            all(int(one) == int(other) for one, other in zip(kinds, plain, strict=True)) and gain != 0.0 and not adds_up
-        )
+        return on_joint and gain != 0.0 and takes_torque(model, mujoco, i)
 
     def _notes(self) -> list[str]:
         """What the scene has beyond the plant."""
@@ -225,7 +222,7 @@ class MujocoMachine:
             position, turn, first, dof = self._base
             data.qpos[first : first + 3], data.qpos[first + 3 : first + 7] = q[position], q[turn]
             data.qvel[dof : dof + 3] = v[position]
-            data.qvel[dof + 3 : dof + 6] = 4.0 * rates_of_turn(q[turn]).T @ v[turn]
+            data.qvel[dof + 3 : dof + 6] = spin_columns(q[turn]) @ v[turn]
 
     def _motion(self) -> Array:
         """q and v from MuJoCo's data."""
@@ -236,7 +233,7 @@ class MujocoMachine:
             position, turn, first, dof = self._base
             x[position], x[turn] = data.qpos[first : first + 3], data.qpos[first + 3 : first + 7]
             x[n + position] = data.qvel[dof : dof + 3]
-            x[n + turn] = rates_of_turn(data.qpos[first + 3 : first + 7]) @ data.qvel[dof + 3 : dof + 6]
+            x[n + turn] = spin_columns(data.qpos[first + 3 : first + 7]).T @ data.qvel[dof + 3 : dof + 6] / 4.0
         return x
 
     def _drive(self, t: float, u: Array) -> None:
@@ -249,7 +246,7 @@ class MujocoMachine:
         if self._base is not None:
             position, turn, first, dof = self._base
             data.qfrc_applied[dof : dof + 3] = force[position]
-            data.qfrc_applied[dof + 3 : dof + 6] = rates_of_turn(data.qpos[first + 3 : first + 7]).T @ force[turn]
+            data.qfrc_applied[dof + 3 : dof + 6] = spin_columns(data.qpos[first + 3 : first + 7]) @ force[turn] / 4.0
 
     def _state(self) -> Array:
         state = np.empty(self.size)
@@ -258,10 +255,3 @@ class MujocoMachine:
 
     def _body(self, geom: int) -> str:
         return name_of(self._model, "body", int(self._model.geom_bodyid[geom]))
-
-
-def rates_of_turn(turn: Array) -> Array:
-    """E with q' = E w for a unit quaternion q = (w, x, y, z) and w in the body's axes; 4 E^T E = 1; shape (4, 3)."""
-    w, x, y, z = turn
-    E: Array = 0.5 * np.array([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
-    return E

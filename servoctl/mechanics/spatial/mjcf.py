@@ -54,6 +54,13 @@ def actuator_places(model: Any) -> tuple[Array, Array]:
     return getattr(model, "actuator_ctrladr", ordinary), getattr(model, "actuator_outadr", ordinary)
 
 
+def takes_torque(model: Any, mujoco: Any, i: int) -> bool:
+    """Whether the force of an actuator is its control times a constant, at once or after a lag."""
+    unbiased = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_NONE
+    fixed = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED
+    return bool(unbiased and fixed and model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_INTEGRATOR)
+
+
 NONLINEAR_DAMPING = "damping that is not linear in the speed is left out"
 
 
@@ -100,7 +107,7 @@ class Actuators:
             if (acts_on := self._acts_on(i)) != "joint":
                 findings.note(name, f"an actuator on a {acts_on} is left out", "motors are on hinges and slides")
                 continue
-            if not self._takes_torque(i):
+            if not takes_torque(model, self._mujoco, i):
                 what = f"the gains of {self._servo(i)} are left out"
                 findings.note(name, what, "the law commands the torque of its joint")
             if model.actuator_dyntype[i] != self._mujoco.mjtDyn.mjDYN_NONE:
@@ -119,7 +126,7 @@ class Actuators:
         if model.actuator_forcelimited[i]:
             ranges.append(model.actuator_forcerange[i] * gear)
         control = self._controls[i]
-        if model.actuator_ctrllimited[control] and self._takes_torque(i):
+        if model.actuator_ctrllimited[control] and takes_torque(model, self._mujoco, i):
             ranges.append(model.actuator_ctrlrange[control] * model.actuator_gainprm[i, 0] * gear)
         if not np.isfinite(ranges[1:]).all():
             joint = name_of(model, "joint", int(model.actuator_trnid[i, 0]))
@@ -134,13 +141,6 @@ class Actuators:
             return kind
         joint = str(mujoco.mjtJoint(model.jnt_type[model.actuator_trnid[i, 0]]).name).removeprefix("mjJNT_").lower()
         return "joint" if joint in ("hinge", "slide") else f"{joint} joint"
-
-    def _takes_torque(self, i: int) -> bool:
-        """Whether the force of an actuator is its control times a constant, at once or after a lag."""
-        model, mujoco = self._model, self._mujoco
-        unbiased = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_NONE
-        fixed = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED
-        return bool(unbiased and fixed and model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_INTEGRATOR)
 
     def _servo(self, i: int) -> str:
         """What an actuator is that takes no torque."""
