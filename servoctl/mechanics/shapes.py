@@ -131,13 +131,13 @@ def _along(points: Array) -> list[LinkPose]:
         # two equal points have no direction; the inner `where` keeps derivatives finite
         unit = where(apart, step / np.sqrt(where(apart, square, 1.0)), 0.0 * step)
         if points.shape[1] == 2:
-            poses.append(_plane((points[i][0], points[i][1]), unit[0], unit[1]))
+            poses.append(_plane(points[i], unit[0], unit[1]))
         else:
             poses.append(LinkPose(np.column_stack([unit, np.zeros((3, 2))]), points[i]))
     return poses
 
 
-def _plane(origin: tuple[Any, Any], cosine: Any, sine: Any) -> LinkPose:
+def _plane(origin: Array, cosine: Any, sine: Any) -> LinkPose:
     rotation = [[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]]
     return LinkPose(np.array(rotation), np.array([*origin, 0.0]))
 

@@ -22,7 +22,6 @@ from servoctl.mechanics.planar.parts import (
     Gear,
     Joint,
     Load,
-    Point,
     Prismatic,
     Revolute,
     Spring,
@@ -46,9 +45,9 @@ class Linkage:
         self.joints: dict[str, Joint] = {}  # name -> joint, for motors
         self.motors: dict[str, Joint] = {}  # name -> the joint that it drives
         self.forces: dict[str, Force] = {}  # name -> load, spring or damper
-        self.points: dict[str, tuple[str, Point]] = {}  # name -> body and point
+        self.points: dict[str, tuple[str, Array]] = {}  # name -> body and point
         self._connections: dict[str, Connection] = {}
-        self._gravity: Point = ORIGIN
+        self._gravity: Array = ORIGIN
 
     @property
     def connections(self) -> list[Connection]:
@@ -72,13 +71,12 @@ class Linkage:
 
     def potential(self, frames: Frames) -> Any:
         """Potential energy of gravity, loads and springs [J]."""
-        x, y = self._gravity
-        weights = [Load(body.name, ORIGIN, (body.m * x, body.m * y)) for body in self.bodies.values()]
+        weights = [Load(body.name, ORIGIN, body.m * self._gravity) for body in self.bodies.values()]
         return sum(force.potential(frames) for force in [*weights, *self.forces.values()])
 
     def gravity(self, x: Any, y: Any) -> None:
         """Sets the acceleration of gravity [m/s^2]; default: none."""
-        self._gravity = (x, y)
+        self._gravity = np.array([x, y])
 
     def body(self, name: str, m: Any, J: Any, outline: Iterable[Pair] = ()) -> None:
         """Adds a free body with three coordinates `<name>_x`, `<name>_y` [m] and `<name>_phi` [rad].
@@ -145,13 +143,11 @@ class Linkage:
         """
         where = self._connection(name, "joint", a, b, level)
         first, second = self._pair(where, "point_a", point_a), self._pair(where, "point_b", point_b)
-        x, y = self._pair(where, "axis", axis)
-        length = np.sqrt(x * x + y * y)
+        along = self._pair(where, "axis", axis)
+        length = np.sqrt(along @ along)
         if is_false(length > 0.0):
-            raise PlantError(f"{where}: axis: expected a direction, got ({x}, {y})")
-        self._connections[name] = self.joints[name] = Prismatic(
-            name, a, b, level, first, second, (x / length, y / length), angle
-        )
+            raise PlantError(f"{where}: axis: expected a direction, got ({along[0]}, {along[1]})")
+        self._connections[name] = self.joints[name] = Prismatic(name, a, b, level, first, second, along / length, angle)
 
     def gear(self, name: str, a: str, b: str, ratio: Any = 1.0, offset: Any = 0.0, level: int = 1) -> None:
         """Adds a gear between two angles: `phi_b = ratio phi_a + offset` [rad]."""
@@ -239,7 +235,7 @@ class Linkage:
 
     def _line(
         self, name: str, kind: str, a: str, point_a: Pair, b: str, point_b: Pair
-    ) -> tuple[str, Point, str, Point]:
+    ) -> tuple[str, Array, str, Array]:
         where = self._on_bodies(name, kind, a, b)
         return a, self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
 
@@ -251,7 +247,7 @@ class Linkage:
         if is_false(value > 0.0):
             raise PlantError(f"{where}: {field}: expected a positive {what}, got {value}")
 
-    def _pair(self, where: str, field: str, pair: Pair) -> Point:
+    def _pair(self, where: str, field: str, pair: Pair) -> Array:
         if np.size(pair) != 2:
             raise PlantError(f"{where}: {field}: expected two coordinates (x, y), got {pair!r}")
-        return pair[0], pair[1]
+        return np.array([pair[0], pair[1]])

@@ -2,30 +2,19 @@
 
 Design: the position of a body is that of one of its points, the hub: the centre of mass of a free body, the pivot of a
 pinned one. The point p of the body is at `base + R(phi) (p - hub)`. One formula therefore serves bodies with three
-coordinates, one, or none (the ground). Points are pairs of scalars, not arrays: a zero in one component stays a plain
-zero when the other is a symbol.
+coordinates, one, or none (the ground).
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from servoctl.types import Array
 
-Point = tuple[Any, Any]  # coordinates of a point or components of a vector [m], numbers or symbols
-ORIGIN: Point = (0.0, 0.0)
-
-
-def minus(a: Point, b: Point) -> Point:
-    """a - b."""
-    return a[0] - b[0], a[1] - b[1]
-
-
-def dot(a: Point, b: Point) -> Any:
-    """The scalar product."""
-    return a[0] * b[0] + a[1] * b[1]
+ORIGIN: Array = np.zeros(2)
+ORIGIN.flags.writeable = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +26,10 @@ class Body:
     J: Any  # [kg m^2] moment of inertia about the centre of mass
     first: int  # index of its first coordinate
     size: int  # number of its coordinates: 3 (x, y, phi), 1 (phi, of a pinned body), 0 (the ground)
-    hub: Point = ORIGIN  # [m] the body's reference point in its own axes
-    pivot: Point = ORIGIN  # [m] position of the hub of a pinned body
+    hub: Array = field(default_factory=lambda: ORIGIN)  # [m] the body's reference point in its own axes
+    pivot: Array = field(default_factory=lambda: ORIGIN)  # [m] position of the hub of a pinned body
     # corners of its picture in the body's axes [m]; (): its joints and points are the corners
-    outline: tuple[Point, ...] = ()
+    outline: tuple[Array, ...] = ()
 
     @property
     def coordinates(self) -> dict[str, str]:
@@ -54,14 +43,14 @@ class Body:
         if self.size == 3:
             return [self.m, self.m, self.J]
         # about the pivot: J + m |hub|^2 (Steiner)
-        return [self.J + self.m * dot(self.hub, self.hub)] if self.size else []
+        return [self.J + self.m * (self.hub @ self.hub)] if self.size else []
 
     def frame(self, q: Array) -> "BodyFrame":
         """The body at the coordinates q of the mechanism."""
         if not self.size:
             return BodyFrame(self, ORIGIN, 0.0, 1.0, 0.0)
         phi = q[self.first + self.size - 1]
-        base = (q[self.first], q[self.first + 1]) if self.size == 3 else self.pivot
+        base = q[self.first : self.first + 2] if self.size == 3 else self.pivot
         return BodyFrame(self, base, phi, np.cos(phi), np.sin(phi))
 
 
@@ -70,20 +59,19 @@ class BodyFrame:
     """A body in a pose."""
 
     body: Body
-    base: Point  # [m] position of its hub
+    base: Array  # [m] position of its hub
     phi: Any  # [rad] angle to the x axis
     cosine: Any  # cos(phi)
     sine: Any  # sin(phi)
 
-    def turn(self, vector: Point) -> Point:
+    def turn(self, vector: Array) -> Array:
         """A vector from the body's axes to those of the ground."""
         x, y = vector
-        return self.cosine * x - self.sine * y, self.sine * x + self.cosine * y
+        return np.array([self.cosine * x - self.sine * y, self.sine * x + self.cosine * y])
 
-    def position(self, point: Point) -> Point:
-        """Position of a point of the body [m]."""
-        x, y = self.turn(minus(point, self.body.hub))
-        return self.base[0] + x, self.base[1] + y
+    def position(self, point: Array) -> Array:
+        """Position of a point of the body [m], shape (2,)."""
+        return self.base + self.turn(point - self.body.hub)
 
 
 Frames = dict[str, BodyFrame]  # name of a body, or of the ground -> the body in its pose
@@ -107,17 +95,17 @@ class Connection(ABC):
 class Joint(Connection):
     """A connection of two points with one free coordinate; a motor acts on that coordinate."""
 
-    point_a: Point  # [m] in the axes of the first body
-    point_b: Point  # [m] in the axes of the second body
+    point_a: Array  # [m] in the axes of the first body
+    point_b: Array  # [m] in the axes of the second body
     effort_unit: ClassVar[str]
 
     @abstractmethod
     def coordinate(self, frames: Frames) -> Any:
         """The second body's angle [rad] or path [m] relative to the first."""
 
-    def gap(self, frames: Frames) -> Point:
-        """From the point of the first body to that of the second [m]."""
-        return minus(frames[self.b].position(self.point_b), frames[self.a].position(self.point_a))
+    def gap(self, frames: Frames) -> Array:
+        """From the point of the first body to that of the second [m], shape (2,)."""
+        return frames[self.b].position(self.point_b) - frames[self.a].position(self.point_a)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +115,7 @@ class Revolute(Joint):
     effort_unit: ClassVar = "N m"
 
     def violation(self, frames: Frames) -> Array:
-        return np.array(self.gap(frames))
+        return self.gap(frames)
 
     def coordinate(self, frames: Frames) -> Any:
         return frames[self.b].phi - frames[self.a].phi
@@ -140,17 +128,17 @@ class Prismatic(Joint):
     Its rows are `n (r_b - r_a) = 0` [m] and `phi_b - phi_a - angle = 0` [rad]; its coordinate is `s = e (r_b - r_a)`.
     """
 
-    axis: Point  # a unit vector in the axes of the first body
+    axis: Array  # a unit vector in the axes of the first body
     angle: Any  # [rad] the second body's relative to the first
     effort_unit: ClassVar = "N"
 
     def violation(self, frames: Frames) -> Array:
         x, y = self.axis
-        across = dot(frames[self.a].turn((-y, x)), self.gap(frames))
+        across = frames[self.a].turn(np.array([-y, x])) @ self.gap(frames)
         return np.array([across, frames[self.b].phi - frames[self.a].phi - self.angle])
 
     def coordinate(self, frames: Frames) -> Any:
-        return dot(frames[self.a].turn(self.axis), self.gap(frames))
+        return frames[self.a].turn(self.axis) @ self.gap(frames)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,13 +165,13 @@ class Load(Force):
     """A force at a point of a body, and a torque, constant in the axes of the ground."""
 
     body: str
-    point: Point  # [m]
-    force: Point  # [N]
+    point: Array  # [m]
+    force: Array  # [N]
     torque: Any = 0.0  # [N m]
 
     def potential(self, frames: Frames) -> Any:
         frame = frames[self.body]
-        return -dot(self.force, frame.position(self.point)) - self.torque * frame.phi
+        return -(self.force @ frame.position(self.point)) - self.torque * frame.phi
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,18 +179,18 @@ class Line(Force):
     """A force along the line between a point of the body a and a point of the body b."""
 
     a: str
-    point_a: Point
+    point_a: Array
     b: str
-    point_b: Point
+    point_b: Array
 
-    def ends(self, frames: Frames) -> tuple[Point, Point]:
+    def ends(self, frames: Frames) -> tuple[Array, Array]:
         """Positions of both ends [m]."""
         return frames[self.a].position(self.point_a), frames[self.b].position(self.point_b)
 
     def square(self, frames: Frames) -> Any:
         """The square of the distance d of the ends [m^2]."""
-        gap = minus(*self.ends(frames))
-        return dot(gap, gap)
+        first, second = self.ends(frames)
+        return (first - second) @ (first - second)
 
 
 @dataclass(frozen=True, eq=False)

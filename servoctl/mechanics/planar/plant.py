@@ -29,7 +29,7 @@ from servoctl.errors import ExpressionError, PlantError, TaskError, TraceError, 
 from servoctl.expression import Expression, check_names, parse
 from servoctl.mechanics.constraint import Holonomic, Rows, equation_value
 from servoctl.mechanics.planar.linkage import Linkage
-from servoctl.mechanics.planar.parts import BodyFrame, Line, Point
+from servoctl.mechanics.planar.parts import ORIGIN, BodyFrame, Line
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -133,7 +133,7 @@ class PlanarLinkage(Plant):
         if name not in linkage.points:
             raise PlantError(f"{type(self).__name__}: {no_such('point', name, linkage.points)}")
         body, point = linkage.points[name]
-        return np.array(linkage.frames(q)[body].position(point))
+        return linkage.frames(q)[body].position(point)
 
     def links(self, q: Array) -> dict[str, Array]:
         """Polylines of bodies through their joints and named points, of springs and dampers, and the named points."""
@@ -167,22 +167,24 @@ def _force_kernel(key: SameStructure) -> Kernel:
     return Kernel.compile("linkage_force", symbols, {"Q": -jacobian(potential, q)[0] - jacobian(dissipation, v)[0]})
 
 
-def _corners(linkage: Linkage) -> dict[str, list[Point]]:
+def _corners(linkage: Linkage) -> dict[str, list[Array]]:
     """Body -> corners of its polyline in its own axes: its outline, or each of its joints and named points once."""
-    points: dict[str, list[Point]] = {name: [] for name in linkage.bodies}
+    points: dict[str, list[Any]] = {name: [] for name in linkage.bodies}
     for joint in linkage.joints.values():
         for name, point in ((joint.a, joint.point_a), (joint.b, joint.point_b)):
-            points[name].append(point)
+            points[name].append(tuple(point))
     for name, point in linkage.points.values():
-        points[name].append(point)
-    return {name: list(body.outline or dict.fromkeys(points[name])) for name, body in linkage.bodies.items()}
+        points[name].append(tuple(point))
+    return {
+        name: list(map(np.array, body.outline or dict.fromkeys(points[name]))) for name, body in linkage.bodies.items()
+    }
 
 
-def _drawing(frame: BodyFrame, corners: list[Point]) -> list[Point]:
+def _drawing(frame: BodyFrame, corners: list[Array]) -> list[Array]:
     """A polyline, closed from three corners on; a dot for a free body with one; none for ground and rotors."""
     body = frame.body
     if body.size == 3 and len(corners) < 2:
-        corners = 2 * (corners or [(0.0, 0.0)])  # a polyline of two equal points is a dot
+        corners = 2 * (corners or [ORIGIN])  # a polyline of two equal points is a dot
     if not body.size or len(corners) < 2:
         return []
     closed = [*corners, corners[0]] if len(corners) > 2 else corners
