@@ -14,7 +14,6 @@ from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import shipped_configs
 from servoctl.run_folder.missed import missed_tasks
-from servoctl.run_folder.trajectory import Trajectory
 from tests.faces import on_drives
 from tests.hil.emulation import SHORT
 
@@ -64,18 +63,13 @@ def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path) -
     assert (again.differing, again.other_samples) == (0, 0)
 
 
-def followed(*overrides: str) -> Trajectory:
-    """The shipped robots on drives for 2 s of their task."""
-    result = on_drives("coordinated_robots", *overrides, duration=2.0)
-    assert result.exit_code == 0
-    return result.trajectory
-
-
 def test_the_error_is_smaller_with_an_observer() -> None:
     change = "hil.emulation.parameters.m=1.05"
     errors = []
     for more in ((), ("law.observer=auto",)):
-        run = followed(change, *more)
+        result = on_drives("coordinated_robots", change, *more, duration=1.0)
+        assert result.exit_code == 0
+        run = result.trajectory
         y = run["violation.object_y"][run.during("object_y")]
         errors.append((float(np.sqrt(np.mean(y**2))), float(np.abs(y).max())))
     d, task = run["disturbance.object_y"], run.during("object_y")
@@ -142,26 +136,23 @@ def ended(folder: Path, required: bool = True) -> RunResult:
         text = text.replace("holonomic:", "required: false, holonomic:")
     config = folder / "conflict.yaml"
     config.write_text(text)
-    return on_drives(config, "hil.safety.engage_tolerance=0.1", out=folder / "run", duration=0.3)
+    out = folder / "run" if required else None
+    return on_drives(config, "hil.safety.engage_tolerance=0.1", out=out, duration=0.3)
 
 
 def test_a_missed_task_has_its_status_its_exit_code_and_a_cause(tmp_path: Path) -> None:
+    """The count while it runs is that of its rows."""
     result = ended(tmp_path)
     summary = result.trajectory.summary()
     assert (result.exit_code, summary["status"]) == (4, "missed")
     assert "the task was missed over most of the run" in summary["error"]
-    assert "posture in " in summary["error"]
+    shares = missed_tasks(result.trajectory, [])
+    assert shares["posture"] > 0.5
+    assert f"posture in {shares['posture']:.0%} of the ticks" in summary["error"]
     assert "rank 1 of 2 rows" in summary["error"]
     assert [event.kind for event in result.events].count(EventKind.UNMET) == 1
     assert summary["error"] in (tmp_path / "run" / "events.jsonl").read_text()
     assert result.unconfirmed == ()
-
-
-def test_the_count_while_it_runs_agrees_with_the_count_of_the_rows(tmp_path: Path) -> None:
-    result = ended(tmp_path)
-    shares = missed_tasks(result.trajectory, [])
-    assert shares["posture"] > 0.5
-    assert f"posture in {shares['posture']:.0%} of the ticks" in result.trajectory.metadata["error"]
 
 
 def test_tasks_that_may_be_missed_do_not_fail_the_run(tmp_path: Path) -> None:
