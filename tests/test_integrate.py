@@ -159,6 +159,14 @@ def test_an_open_loop_follows_its_inputs(engine: str, how: dict[str, Any]) -> No
     assert "rank" not in run.columns and set(run["status"]) == {Status.OK.code}
 
 
+@pytest.mark.parametrize("method", ["dop853", "radau"])
+def test_steps_of_a_machine_at_rest_do_not_grow_beyond_a_later_push(method: str) -> None:
+    """A push of 0.1 s after 5 s: without a longest step the machine stood still to the end."""
+    run = simulate(Oscillator(w=0.0, d=0.0), {}, None, q=0.0, v=0.0, duration=10.0, method=method,
+                   inputs={"f": "exp(-((t - 5)/0.05)**2)"})  # fmt: skip
+    assert run["v.x"][-1] == pytest.approx(0.05 * np.sqrt(np.pi), rel=1e-6)
+
+
 def test_an_input_without_equation_is_zero() -> None:
     assert not free(duration=0.1, step=0.01)["u.f"].any()
 

@@ -33,6 +33,12 @@ WINDOW = 10_000  # progress is checked after this many steps
 MOST_STEPS = 1e9  # a run that needs more steps of the last size to reach its end makes no progress
 MOST_IN_HOLD = 1e6  # a hold of a sampled law that needs more steps makes no progress
 
+LONGEST, SHARE = 0.05, 1e-5
+"""Longest step [s], or share of a run or hold if that is more.
+
+A machine at rest has no error, so steps would grow until one passes over a motion of seconds: nothing would move.
+"""
+
 REMEDY = "raise rtol or atol, use rk4, or smooth what jumps there"
 
 
@@ -185,7 +191,8 @@ def solver_of(
     method = {"dop853": DOP853, "radau": Radau}[integrator.method]
     options = {} if jacobian is None else {"jac": jacobian}
     rtol, atol = integrator.tolerances
-    return method(rates, t, x, end, rtol=rtol, atol=atol, **options)
+    longest = max(LONGEST, SHARE * (end - t))
+    return method(rates, t, x, end, rtol=rtol, atol=atol, max_step=longest, **options)
 
 
 def adaptive(

@@ -21,7 +21,7 @@ FINEST = 2.3e-14  # [-] least relative tolerance of SciPy's methods, 100 times t
 class Integrator(Rules):
     """How a run is integrated."""
 
-    method: Method = described("rk4", "rk4 uses fixed steps, the others keep tolerances")
+    method: Method = described("rk4", "rk4 uses fixed steps, the others keep tolerances by steps of at most 0.05 s")
     step: PositiveTime | None = described(
         None,
         "step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "
