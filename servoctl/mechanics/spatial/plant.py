@@ -54,27 +54,26 @@ class KnownRobot:
 
 
 def traced_once(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function (robot, vectors of shape (n,)) -> array, on numbers or symbols, by its compiled copy."""
+    """The function (robot, vectors and numbers) -> array, on numbers or symbols, by its compiled copy."""
 
     @functools.wraps(function)
-    def evaluate(robot: Any, *vectors: Array) -> Array:
+    def evaluate(robot: Any, *vectors: Any) -> Array:
         known: KnownRobot = robot.known
         kernel = known.kernels.get(function)
         if kernel is None:
-            kernel = known.kernels[function] = _kernel(function, len(vectors), SameStructure(robot))
+            kernel = known.kernels[function] = _kernel(function, tuple(map(np.size, vectors)), SameStructure(robot))
         return kernel(*vectors, known.p)[0]
 
     return evaluate
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _kernel(function: Callable[..., Array], vectors: int, key: SameStructure) -> Kernel:
+def _kernel(function: Callable[..., Array], sizes: tuple[int, ...], key: SameStructure) -> Kernel:
     robot = key.thing
-    place = key_of(lambda: fingerprint(vectors), lambda: robot.known.fingerprint)
+    place = key_of(lambda: fingerprint(sizes), lambda: robot.known.fingerprint)
 
     def traced() -> Kernel:
-        n, p = len(robot.coordinates), len(robot.known.p)
-        given = inputs({f"x{i}": (n,) for i in range(vectors)} | {"p": (p,)})
+        given = inputs({f"x{i}": (size,) for i, size in enumerate(sizes)} | {"p": (len(robot.known.p),)})
         *x, parameters = given.values()
         result = function(with_parameters(robot, parameters), *x)
         return Kernel.compile(function.__name__, given, {"result": np.asarray(result)})
@@ -150,12 +149,22 @@ class Robot(Plant):
     def actuators(self) -> Mapping[str, str]:
         return {name: "N" if self.coordinates[name] == "m" else "N m" for name in self.tree.motors}
 
+    @traced_once
     def mass_matrix(self, q: Array, t: float) -> Array:
-        return mass_matrix(self, q)
+        M = dynamics.mass_matrix(self.tree, self.body_moments(), q)
+        for (i, *_), joint in zip(self.tree.columns, self.tree.joints, strict=True):
+            if joint.leads and joint.name not in self.tree.motors:  # rotors of actuators are a parameter of the plant
+                M[i, i] = M[i, i] + self.tree.armature(joint.name)
+        return M
 
+    @traced_once
     def force(self, q: Array, v: Array, t: float) -> Array:
         """Q(q, v), shape (n,): gravity, Coriolis forces and the damping of joints."""
-        return force(self, q, v)
+        Q = np.array(-dynamics.bias(self.tree, self.body_moments(), self.gravity, q, v), dtype=object)
+        for columns, joint in zip(self.tree.columns, self.tree.joints, strict=True):
+            if joint.damping:
+                Q[columns[0]] = Q[columns[0]] - joint.damping * joint.multiplier**2 * v[columns[0]]
+        return Q
 
     def actuation(self, q: Array, t: float) -> Array:
         """B, shape (n, m): each actuator acts on the coordinate of its name."""
@@ -238,32 +247,10 @@ class Robot(Plant):
 
 
 @traced_once
-def mass_matrix(robot: Robot, q: Array) -> Array:
-    """M, shape (n, n)."""
-    tree = robot.tree
-    M = dynamics.mass_matrix(tree, robot.body_moments(), q)
-    for (i, *_), joint in zip(tree.columns, tree.joints, strict=True):
-        if joint.leads and joint.name not in tree.motors:  # rotors of actuators are a parameter of the plant
-            M[i, i] = M[i, i] + tree.armature(joint.name)
-    return M
-
-
-@traced_once
-def force(robot: Robot, q: Array, v: Array) -> Array:
-    """Q, shape (n,): gravity, Coriolis forces and the damping of joints."""
-    tree = robot.tree
-    Q = np.array(-dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v), dtype=object)
-    for columns, joint in zip(tree.columns, tree.joints, strict=True):
-        if joint.damping:
-            Q[columns[0]] = Q[columns[0]] - joint.damping * joint.multiplier**2 * v[columns[0]]
-    return Q
-
-
-@traced_once
 def energy(robot: Robot, q: Array, v: Array) -> Array:
     """Kinetic and potential energy together [J], shape (1,)."""
     weight = kinematics.first_moment(robot.tree, robot.link_moments(), q) @ np.array(robot.gravity)
-    return np.array([0.5 * (v @ product(mass_matrix(robot, q), v)) - weight])
+    return np.array([0.5 * (v @ product(robot.mass_matrix(q, 0.0), v)) - weight])
 
 
 @traced_once
