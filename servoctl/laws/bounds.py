@@ -89,15 +89,12 @@ def _most(free: Array, by_inputs: Array, j: int, away: float, box: Array) -> flo
     first, others = by_inputs[j : j + 1], np.delete(by_inputs, j, axis=0)
     once = np.linalg.pinv(first)
     rest = others - (others @ once) @ first
-    again = (
-        np.linalg.pinv(rest, rcond=1e-9)
-        if np.abs(rest).max(initial=0.0) > 1e-9 * np.abs(others).max(initial=0.0)
-        else 0.0
-    )
+    known = np.abs(rest).max(initial=0.0) > 1e-9 * np.abs(others).max(initial=0.0)
+    again = np.linalg.pinv(rest, rcond=1e-9) if known else np.zeros(rest.T.shape)
 
     def inputs(wanted: float, of_others: Array) -> Array:
         u = once[:, 0] * wanted
-        return u if isinstance(again, float) else u + again @ (of_others - others @ u)
+        return u + again @ (of_others - others @ u)
 
     still, push = inputs(-free[j], -np.delete(free, j)), inputs(away, np.zeros(len(others)))
     counts = np.abs(push) > 1e-9 * np.abs(push).max(initial=0.0)
@@ -111,10 +108,8 @@ def _random(model: Model, start: State, of: CoordinateRange, rank_tolerance: flo
     low, high = start.q - NEARBY, start.q + NEARBY
     for name, lower, upper in zip(of.coordinates, of.lower, of.upper, strict=True):
         j = names.index(name)
-        low[j], high[j] = (
-            min(start.q[j], lower) if np.isfinite(lower) else low[j],
-            max(start.q[j], upper) if np.isfinite(upper) else high[j],
-        )
+        low[j] = min(start.q[j], lower) if np.isfinite(lower) else low[j]
+        high[j] = max(start.q[j], upper) if np.isfinite(upper) else high[j]
     for q in [start.q, *(random.uniform(low, high) for _ in range(COMMON))]:
         yield _pose(model, State(start.t, q, np.zeros(model.n)), [], rank_tolerance)
 

@@ -272,26 +272,9 @@ def _pose(model: Model, state: State, free: Array, holonomic: Array, good_enough
     left = float(np.linalg.norm(error(pose)[0]))
     if left < SOLVED or not np.isfinite(left):
         return pose
-    damped = _damped(error, state.q, free, good_enough)
+    room = np.where(free, np.inf, 0.0)
+    damped = bounded_root(error, state.q, state.q - room, state.q + room, good_enough)
     return damped if float(np.linalg.norm(error(damped)[0])) < left else pose
-
-
-def _damped(error: ErrorFunction, x: Array, free: Array, good_enough: float) -> Array:
-    """Damped Newton steps of the free components towards error(x) = 0."""
-
-    def of_free(part: Array) -> tuple[Array, Array]:
-        value, slope = error(_with(x, free, part))
-        return value, slope[:, free]
-
-    unbounded = np.full(int(free.sum()), np.inf)
-    return _with(x, free, bounded_root(of_free, x[free], -unbounded, unbounded, good_enough))
-
-
-def _with(x: Array, free: Array, part: Array) -> Array:
-    """x with other values of its free components."""
-    whole = x.copy()
-    whole[free] = part
-    return whole
 
 
 def _gauss_newton(error: ErrorFunction, x: Array, free: Array, good_enough: float = SOLVED * 1e-3) -> Array:
