@@ -10,6 +10,7 @@ import servoctl as sc
 from servoctl.errors import ConfigError
 from servoctl.study.series import run_at
 from tests.config_texts import plant_text
+from tests.multipliers import multiplier_equation
 
 PLANT = plant_text(  # two masses on a line: `wall` holds the first, `rod` keeps the second at its side
     "Beads", "m: float = 2.0", "x y", "", "np.diag([1.0, self.m])", "np.array([1.0, 4.0 * np.cos(3.0 * t)])",
@@ -39,10 +40,9 @@ def springs(R: list[float], t: np.ndarray) -> np.ndarray:
 
     def rates(t: float, y: np.ndarray) -> np.ndarray:
         q, v = y[:2], y[2:]
-        K = np.block([[M, -A.T], [A, np.diag(R)]])
         Q = np.array([1.0, 4.0 * np.cos(3.0 * t)])
         b = -2.0 * ALPHA * A @ v - BETA**2 * A @ q
-        return np.concatenate([v, np.linalg.solve(K, np.concatenate([Q, b]))[:2]])
+        return np.concatenate([v, multiplier_equation(M, Q, A, b, R=np.array(R))])
 
     found = solve_ivp(rates, (0.0, t[-1]), np.zeros(4), method="DOP853", rtol=1e-12, atol=1e-14, t_eval=t)
     return found.y[:2].T

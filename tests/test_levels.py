@@ -21,8 +21,9 @@ from servoctl.mechanics.hierarchy import (
     motions,
 )
 from servoctl.mechanics.model import Model
-from servoctl.types import Array, State
+from servoctl.types import State
 from tests.faces import exit_code
+from tests.multipliers import multiplier_equation
 from tests.refused import Base, Case, assert_refused, cases
 
 CASE = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())["case6_recursive_kalman_3RRR"]
@@ -133,12 +134,6 @@ def test_the_order_of_levels_does_not_change_a_run(beads: Path) -> None:
     np.testing.assert_array_equal(run.q, without.q)
 
 
-def batch(M: Array, Q: Array, A: Array, b: Array, R: Array | float = 0.0) -> Array:
-    """q'' of `[[M, -A^T], [A, R]] [q''; lambda] = [Q; b]`, by NumPy's own pseudoinverse."""
-    matrix = np.block([[M, -A.T], [A, np.eye(len(b)) * R]])
-    return (np.linalg.pinv(matrix, rcond=1e-12) @ np.concatenate([Q, b]))[: len(M)]
-
-
 def shipped(*overrides: str) -> tuple[CheckReport, Any, list[list[int]]]:
     """The report on the 3RRR, its matrices at the start, and the rows of both levels."""
     run = sc.load("three_rrr", overrides, strict=False)
@@ -155,7 +150,7 @@ def test_the_levels_of_the_3rrr_move_as_the_batch_of_their_rows() -> None:
     before = np.linalg.solve(m.M, m.Q)
     np.testing.assert_allclose([*values["free"].values()], before, rtol=0, atol=1e-13)
     for level, rows in zip(values["levels"].values(), [legs, legs + platform], strict=True):
-        a = batch(m.M, m.Q, m.passive.A[rows], m.passive.b[rows])
+        a = multiplier_equation(m.M, m.Q, m.passive.A[rows], m.passive.b[rows])
         rank = np.linalg.matrix_rank(m.passive.A[rows])
         np.testing.assert_allclose([*level["acceleration"].values()], a, rtol=0, atol=1e-12)
         assert level["trace"] == pytest.approx(18 - rank, abs=1e-12)
@@ -181,7 +176,7 @@ def test_a_clearance_yields_as_in_the_batch_solution() -> None:
     values = found.to_dict()["hierarchy"]
     level, every = values["levels"]["platform"], legs + platform
     A, b = m.passive.A[every], m.passive.b[every]
-    a = batch(m.M, m.Q, A, b, np.concatenate([np.zeros(9), R]))
+    a = multiplier_equation(m.M, m.Q, A, b, R=np.concatenate([np.zeros(9), R]))
     np.testing.assert_allclose([*level["acceleration"].values()], a, rtol=0, atol=1e-11)
     left = dict(zip(level["rows"], (b - A @ a)[9:], strict=True))
     assert [*level["yields"]] == ["wrist_a.0", "wrist_b.0", "wrist_c.0", "wrist_c.1"]
@@ -193,7 +188,7 @@ def test_a_clearance_yields_as_in_the_batch_solution() -> None:
         H = m.passive.A[rows] @ root.T
         P = P - P @ H.T @ np.linalg.inv(H @ P @ H.T + noise) @ H @ P
     assert level["trace"] == pytest.approx(np.trace(P), abs=1e-11)
-    rigid = batch(m.M, m.Q, A, b)
+    rigid = multiplier_equation(m.M, m.Q, A, b)
     assert values["off_all_at_once"] == pytest.approx(np.abs(a - rigid).max(), abs=1e-11)
     most = max(level["yields"].items(), key=lambda item: abs(item[1]))
     line = section(found)[2]

@@ -96,12 +96,6 @@ def batch(levels: list[Level]) -> tuple[Array, Array]:
     return np.concatenate([each.A for each in levels]), np.concatenate([each.b for each in levels])
 
 
-def with_clearance(M: Array, Q: Array, A: Array, b: Array, R: Array) -> Array:
-    """q'' of `[[M, -A^T], [A, R]] [q''; lambda] = [Q; b]`."""
-    matrix = np.block([[M, -A.T], [A, np.diag(R)]])
-    return np.linalg.lstsq(matrix, np.concatenate([Q, b]), rcond=1e-13)[0][: len(M)]
-
-
 CLEARANCES = [(1e-6, 3.000006, 6.8e-6), (1e-4, 3.000588, 6.8e-4), (1e-2, 3.058391, 0.0676)]
 
 
@@ -158,7 +152,7 @@ def test_rows_with_and_without_clearance_mix_in_any_order(seed: int) -> None:
     splits = [np.split(values, [3, 7]) for values in (A, b, R)]
     motions = solve_levels(M, Q, [level(str(i), *parts) for i, parts in enumerate(zip(*splits, strict=True))])
     for k, motion in zip([3, 7, 9], motions, strict=True):
-        assert relative(motion.acceleration, with_clearance(M, Q, A[:k], b[:k], R[:k])) < 1e-10  # R down to 1e-6
+        assert relative(motion.acceleration, multiplier_equation(M, Q, A[:k], b[:k], R=R[:k])) < 1e-10  # R down to 1e-6
     backward = solve_levels(M, Q, [level(str(i), *parts) for i, parts in enumerate(zip(*splits, strict=True))][::-1])
     assert relative(backward[-1].acceleration, motions[-1].acceleration) < 1e-10
     assert relative(covariance(backward[-1]), covariance(motions[-1])) < 1e-10

@@ -13,6 +13,7 @@ from servoctl.mechanics.spatial.description import Description, LinkDescription
 from servoctl.mechanics.spatial.placement import Inertial
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
+from tests.multipliers import multiplier_equation
 from tests.robot_trees import arm7, built, random_state, random_tree
 
 ROBOTS = {
@@ -136,9 +137,7 @@ def acceleration(robot: Robot, q: Array, v: Array) -> Array:
         row[0, p] = q[p]
         rows.append(row)
         b.append(-v[p] @ v[p])
-    A = np.concatenate(rows)
-    full = np.block([[M, A.T], [A, np.zeros((len(A), len(A)))]])
-    return np.linalg.solve(full, np.concatenate([Q, b]))[: len(q)]
+    return multiplier_equation(M, Q, np.concatenate(rows), np.array(b))
 
 
 def energy(robot: Robot, q: Array, v: Array) -> float:
