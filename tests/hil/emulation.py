@@ -93,6 +93,11 @@ class Bench:
     def now(self) -> int:
         return self.emulator.world.now
 
+    @property
+    def node(self) -> Any:
+        """The drive `a`; its class is that of its protocol."""
+        return self.emulator.drive("a")
+
     def collect(self, milliseconds: float) -> list[Frame]:
         """What comes in during a time."""
         until, found = self.now + round(milliseconds * MILLISECOND), []

@@ -19,7 +19,7 @@ from hil.codecs.cia402 import Cia402State
 from hil.drives.base import Condition, DriveError
 from hil.drives.cia402_setup import CONTROLWORD, ERROR_CODE, POSITION, STATUSWORD, TARGET_TORQUE, TORQUE, VELOCITY
 from hil.drives.table import TableDrive
-from hil.emulator.cia402 import CiA402, following
+from hil.emulator.cia402 import following
 from hil.emulator.objects import communication_objects, drive_objects
 from hil.frame import Frame
 from tests.hil.canopen_objects import node_dictionary
@@ -223,12 +223,6 @@ def test_reactions_that_a_drive_does_not_have_are_let_in_and_named() -> None:
     assert host.node.values[0x605C, 0] == 1 and host.node.values[0x6085, 0] > 1
 
 
-def drive_of(host: Bench, name: str = "a") -> CiA402:
-    node = host.emulator.nodes[name]
-    assert isinstance(node, CiA402)
-    return node
-
-
 def upload(host: Bench, index: int, sub: int = 0) -> bytes:
     """SDO answer to a read."""
     answers = host.ask(Frame(0x600 + NODE, struct.pack("<BHB4x", 0x40, index, sub)))
@@ -291,7 +285,7 @@ def enable(host: Bench, thousandths: int = 0) -> None:
     for controlword in (0x06, 0x07, 0x0F):
         for _ in range(3):
             tick(host, controlword, thousandths)
-    assert drive_of(host).state is Cia402State.ENABLED
+    assert host.node.state is Cia402State.ENABLED
 
 
 # By hand from the table of controlwords (bits 7, 3, 2, 1, 0) and the transitions that each names.
@@ -377,7 +371,7 @@ def test_further_limits_clamp_torque_and_polarity_turns_what_its_bits_say() -> N
     assert not write(host, 0x607E, 0xE0, 1)
     for _ in range(4):
         tick(host, 0x0F, 100)
-    assert read(host, 0x6077, form="h") == 100 and drive_of(host).motor.torque() < 0.0
+    assert read(host, 0x6077, form="h") == 100 and host.node.motor.torque() < 0.0
 
 
 @pytest.mark.parametrize(
@@ -420,7 +414,7 @@ def test_a_short_pdo_is_reported_and_changes_nothing() -> None:
     host = set_up(powered(), kind=255)
     frames = host.ask(Frame(0x201, b"\x0f\x00"))
     assert [struct.unpack_from("<HB", f.data) for f in frames if f.id == 0x81] == [(0x8210, 0x10)]
-    assert drive_of(host).state is Cia402State.SWITCH_ON_DISABLED
+    assert host.node.state is Cia402State.SWITCH_ON_DISABLED
 
 
 @pytest.mark.parametrize(
@@ -438,7 +432,7 @@ def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: Cia402State, e
         host.send(beat)
         tick(host, controlword)
         tick(host, controlword)
-    assert drive_of(host).state is Cia402State.ENABLED
+    assert host.node.state is Cia402State.ENABLED
     last = host.now
     host.send(beat)
     frames = host.collect(60.0)
@@ -446,10 +440,10 @@ def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: Cia402State, e
     assert struct.unpack_from("<HB", emergency.data) == (0x8130, 0x11)
     # the heartbeat itself takes less than a tenth of a millisecond, the emergency no more than two
     assert 20 * MILLISECOND <= emergency.time - last <= 20.4 * MILLISECOND
-    assert drive_of(host).state is state
-    assert drive_of(host).values[0x603F, 0] == error
+    assert host.node.state is state
+    assert host.node.values[0x603F, 0] == error
     assert read(host, 0x1001, form="B") & 0x10
-    assert drive_of(host).nmt == 127
+    assert host.node.nmt == 127
 
 
 @pytest.mark.parametrize(("option", "end"), [(2, "SWITCH_ON_DISABLED"), (6, "QUICK_STOP")])
@@ -466,7 +460,7 @@ def test_a_quick_stop_brakes_and_ends_as_0x605a_says(option: int, end: str) -> N
     assert abs(host.emulator.state[1][0]) < speed
     for _ in range(1500):
         tick(host, 0x02)
-    assert drive_of(host).state is Cia402State[end]
+    assert host.node.state is Cia402State[end]
     # it brakes down to 1 % of the speed limit
     assert abs(host.emulator.state[1][0]) <= 0.2
 
@@ -479,11 +473,11 @@ def test_a_fault_reaction_coasts_if_it_is_configured() -> None:
         enable(host)
         for _ in range(100):
             tick(host, 0x0F, 500)
-        drive_of(host).trip(0x2310)
+        host.node.trip(0x2310)
         before = host.emulator.state[1][0]
         host.collect(500.0)
         speeds[reaction] = host.emulator.state[1][0] / before
-        assert drive_of(host).state in (Cia402State.FAULT, Cia402State.FAULT_REACTION)
+        assert host.node.state in (Cia402State.FAULT, Cia402State.FAULT_REACTION)
     assert speeds["coast"] == pytest.approx(1.0, abs=1e-9)
     assert 0.0 < speeds["ramp"] < 0.95
 
@@ -537,6 +531,6 @@ def test_nmt_and_emergencies_of_python_canopen_agree(master: tuple[Bench, canope
         node.nmt.state = state
         network.pump(15.0)
         assert node.nmt.state == state
-    drive_of(host).trip(0x3210)
+    host.node.trip(0x3210)
     network.pump(2.0)
     assert [error.code for error in node.emcy.active] == [0x3210]

@@ -7,7 +7,6 @@ import can
 import pytest
 
 from hil.codecs import mit as codec
-from hil.emulator.mit import Mit
 from hil.frame import Frame
 from hil.session.start import Request, start
 from tests.faces import on_drives
@@ -62,8 +61,7 @@ def test_an_emulated_drive_answers_about_its_registers() -> None:
 
 def test_its_range_scales_torques_and_its_time_out_stops_it() -> None:
     host = emulated({"registers": {23: 20.0, 9: 80}})  # TMAX [N m], TIMEOUT 4 ms
-    drive = host.emulator.nodes["a"]
-    assert isinstance(drive, Mit)
+    drive = host.node
     host.ask(ENABLE)
     host.ask(Frame(NODE, bytes.fromhex("7fff7ff000000c00")), 1.0)
     assert drive.motor.torque() == pytest.approx(-20.0 + 0xC00 * 40.0 / 4095)
@@ -73,8 +71,7 @@ def test_its_range_scales_torques_and_its_time_out_stops_it() -> None:
 
 def test_a_drive_in_another_mode_makes_no_torque_of_these_commands() -> None:
     host = emulated({"registers": {10: 2}})
-    drive = host.emulator.nodes["a"]
-    assert isinstance(drive, Mit)
+    drive = host.node
     host.ask(ENABLE)
     assert len(host.ask(Frame(NODE, bytes.fromhex("7fff7ff000000c00")), 1.0)) == 1
     assert drive.motor.enabled and drive.motor.torque() == 0.0

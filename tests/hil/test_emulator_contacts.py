@@ -95,7 +95,7 @@ def test_a_brake_may_be_stuck_or_worn(kind: str, held: bool) -> None:
     settings = drive_settings("cia402", brake=True)
     host = bench(settings, plant=Axes(weight=5.0), faults=[{"kind": kind, "drive": "a", "since": "power_on"}])
     host.collect(1.0)
-    motor = host.emulator.drive("a").motor
+    motor = host.node.motor
     motor.enable(0.0)
     host.collect(100.0)
     motor.disable()

@@ -76,7 +76,7 @@ def test_frames_are_lost_in_bursts_and_in_one_direction() -> None:
     assert len(gaps) > 20
     assert min(gaps) == 4  # or more, where one burst follows the other
     enable(host, 1.0)
-    assert host.emulator.drive("a").motor.torque() == 1.0  # from_host frames get through
+    assert host.node.motor.torque() == 1.0  # from_host frames get through
 
 
 def test_duplicated_frames_arrive_again() -> None:

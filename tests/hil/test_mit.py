@@ -18,7 +18,6 @@ from hil.drives.linear_ranges import Ranges, tables
 from hil.drives.mit import MitDrive
 from hil.drives.settings import SensorSettings
 from hil.emulator.impedance import ranges_of
-from hil.emulator.mit import Mit
 from hil.frame import Frame
 from hil.protocols.registry import build
 from servoctl.errors import ConfigError
@@ -174,12 +173,6 @@ def host_of(**options: object) -> Bench:
     return host
 
 
-def drive_of(host: Bench) -> Mit:
-    node = host.emulator.nodes["a"]
-    assert isinstance(node, Mit)
-    return node
-
-
 def torque_frame(number: int) -> Frame:
     """Zeros of position and speed, no gains, and twelve bits of torque."""
     return Frame(NODE, bytes.fromhex("7fff7ff00000") + struct.pack(">H", number))
@@ -206,7 +199,7 @@ def test_a_command_of_all_ones_is_a_special_frame() -> None:
     host = host_of()
     host.ask(ENABLE)
     host.ask(Frame(NODE, b"\xff" * 7 + b"\xfd"))
-    assert not drive_of(host).motor.enabled
+    assert not host.node.motor.enabled
 
 
 def test_the_position_goes_on_at_the_other_end_of_its_range() -> None:
@@ -236,15 +229,15 @@ def test_the_status_is_in_the_byte_of_its_maker(
         if event == "enabled":
             host.ask(ENABLE)
         elif event == "faulty":
-            drive_of(host).trip(2)
+            host.node.trip(2)
         (answer,) = host.ask(torque_frame(0x7FF))
         seen.append((answer.data[0], answer.data[7] if len(answer.data) == 8 else None))
     assert seen == [before, enabled, faulty]
     host.ask(ENABLE)
-    assert not drive_of(host).motor.enabled
+    assert not host.node.motor.enabled
     host.ask(Frame(NODE, b"\xff" * 7 + b"\xfb"))
     host.ask(ENABLE)
-    assert drive_of(host).motor.enabled
+    assert host.node.motor.enabled
 
 
 def test_gains_pull_to_the_commanded_position() -> None:

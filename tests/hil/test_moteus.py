@@ -18,7 +18,6 @@ from hil.drives.base import Condition, DriveError
 from hil.drives.moteus import MoteusDrive
 from hil.drives.settings import DriveSettings
 from hil.drives.table import TableDrive
-from hil.emulator.moteus import Moteus
 from hil.frame import Frame, fd_size
 from hil.protocols.registry import build
 from tests.hil.drive_host import PERIOD, Host
@@ -287,12 +286,6 @@ def host_of(**changes: Any) -> Bench:
     return bench(drive_settings("moteus", node=NODE, **changes))
 
 
-def drive_of(host: Bench) -> Moteus:
-    node = host.emulator.nodes["a"]
-    assert isinstance(node, Moteus)
-    return node
-
-
 class Line:
     """What the package takes for a bus: sends to the bench and gives the answers back."""
 
@@ -409,7 +402,7 @@ def test_the_watchdog_latches_at_exactly_the_time_in_the_command() -> None:
     sent = []
     host.emulator.wires["main"].taps.append(lambda frame, sender: sent.append(frame.time) if sender.host else None)
     push(host, 0.0, 0.05)
-    drive, fed = drive_of(host), sent[-1]
+    drive, fed = host.node, sent[-1]
     host.collect((fed + 50 * MILLISECOND - 1 - host.now) / MILLISECOND)
     assert drive.mode == 10
     host.collect(2e-6)
@@ -427,7 +420,7 @@ def test_queries_do_not_feed_the_watchdog() -> None:
     for _ in range(6):
         host.collect(10.0)
         ask(client(host).query())
-    assert drive_of(host).mode == 11
+    assert host.node.mode == 11
 
 
 @pytest.mark.parametrize(("watchdog", "expires"), [(math.nan, False), (0.0, True)])
@@ -435,21 +428,21 @@ def test_a_watchdog_of_nan_never_expires_and_one_of_0_is_the_default(watchdog: f
     host = host_of()
     ask(client(host).set_position(**TORQUE, watchdog_timeout=watchdog))
     host.collect(99.0)
-    assert drive_of(host).mode == 10
+    assert host.node.mode == 10
     host.collect(2.0)  # servo.default_timeout_s is 0.1 s
-    assert drive_of(host).mode == (11 if expires else 10)
+    assert host.node.mode == (11 if expires else 10)
 
 
 def test_without_commands_the_shaft_coasts_in_mode_12_and_stands_in_mode_15() -> None:
     coasts, brakes = moving(12), moving(15)
     for host in (coasts, brakes):
         host.collect(32.0)
-        assert drive_of(host).mode == 11
+        assert host.node.mode == 11
     before = speed(coasts)
     assert before > 1.0 and speed(brakes) == pytest.approx(before, rel=0.02)
     for host in (coasts, brakes):
         host.collect(1000.0)  # five times the time constant of the shorted phases here
-        assert drive_of(host).mode == 11
+        assert host.node.mode == 11
     assert speed(coasts) == pytest.approx(before, rel=1e-6), "gains of a torque command are 0: nothing brakes it"
     assert speed(brakes) < 0.01 * before
 
@@ -471,7 +464,7 @@ def test_mode_12_brakes_where_the_last_command_had_a_kd_scale() -> None:
 def test_a_fault_stays_until_a_stop() -> None:
     host = host_of()
     push(host, 1.0)
-    drive, R = drive_of(host), moteus.Register
+    drive, R = host.node, moteus.Register
     drive.trip(38)
     push(host, 1.0)
     values = ask(client(host).query()).values
@@ -486,7 +479,7 @@ def test_a_torque_above_that_of_the_command_is_cut_off_and_reported() -> None:
     ask(client(host).set_position(**TORQUE, feedforward_torque=3.0, maximum_torque=2.0, watchdog_timeout=math.nan))
     values = ask(client(host).query()).values
     assert (values[moteus.Register.MODE], values[moteus.Register.FAULT]) == (10, 102)
-    assert drive_of(host).motor.torque() == pytest.approx(2.0, abs=0.01)
+    assert host.node.motor.torque() == pytest.approx(2.0, abs=0.01)
 
 
 def test_settings_are_read_through_the_tunnel() -> None:
@@ -511,7 +504,7 @@ def test_a_frame_that_makes_no_sense_changes_nothing(text: str) -> None:
     data, host = bytes.fromhex(text), host_of()
     push(host, 0.5)
     host.ask(Frame(0x8001, data.ljust(fd_size(len(data)), b"\x50"), True, fd=True, brs=True))
-    drive = drive_of(host)
+    drive = host.node
     assert drive.mode == 10 and drive.motor.torque() == pytest.approx(0.5, abs=0.01)
 
 

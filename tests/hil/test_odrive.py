@@ -19,7 +19,6 @@ from hil.codecs import odrive
 from hil.codecs.field import Field, packed
 from hil.drives.base import Condition, Drive
 from hil.drives.settings import SensorSettings
-from hil.emulator.odrive import ODrive
 from hil.frame import Frame
 from hil.protocols.registry import build
 from tests.hil.drive_host import PERIOD, Host
@@ -192,12 +191,6 @@ def host_of(**changes: object) -> Bench:
     return bench(drive_settings("odrive", node=NODE, watchdog=1e3, **changes))
 
 
-def drive_of(host: Bench) -> ODrive:
-    node = host.emulator.nodes["a"]
-    assert isinstance(node, ODrive)
-    return node
-
-
 def message(name: str, **signals: float) -> Frame:
     """A command as the database encodes it."""
     kind = kind_of(name)
@@ -229,7 +222,7 @@ def start(host: Bench, torque: float = 0.0) -> None:
         message("Set_Axis_State", Axis_Requested_State=8),
     )
     host.collect(1.0)
-    assert drive_of(host).state == 8
+    assert host.node.state == 8
 
 
 def test_cyclic_messages_decode_by_the_database() -> None:
@@ -261,7 +254,7 @@ def test_torque_commands_act_in_torque_mode_only() -> None:
     start(host, torque=1.0)
     host.send(message("Set_Controller_Mode", Control_Mode=2, Input_Mode=1))
     host.collect(1.0)
-    assert drive_of(host).motor.torque() == 0.0
+    assert host.node.motor.torque() == 0.0
 
 
 def test_a_drive_with_errors_refuses_to_be_enabled() -> None:
@@ -274,7 +267,7 @@ def test_a_drive_with_errors_refuses_to_be_enabled() -> None:
     assert decoded(frames, "Heartbeat")["Axis_State"] == 1
     host.send(message("Set_Axis_State", Axis_Requested_State=8))
     host.collect(1.0)
-    assert drive_of(host).state == 1
+    assert host.node.state == 1
     start(host)
 
 
@@ -288,10 +281,10 @@ def test_above_the_speed_limit_it_disarms() -> None:
     def speed() -> float:
         return abs(host.emulator.state[1][0]) * 2.0 / TURN  # the motor turns at 2 rad per m
 
-    assert drive_of(host).motor.torque() == pytest.approx((0.5 - speed()) / 6, rel=0.01), "torque fades near the limit"
+    assert host.node.motor.torque() == pytest.approx((0.5 - speed()) / 6, rel=0.01), "torque fades near the limit"
     host.emulator.plant.push(0, -4.0, host.now)
     host.collect(3000.0)
-    assert drive_of(host).error == 0x8000
+    assert host.node.error == 0x8000
     # 20 % above the limit is tolerated; then it coasts under the push
     assert speed() > 0.6
 
@@ -301,7 +294,7 @@ def test_torque_is_limited_by_the_distance_from_the_speed_limit_at_standstill_to
     start(host)
     host.send(message("Set_Input_Torque", Input_Torque=2.0))
     host.collect(1.0)
-    assert drive_of(host).motor.torque() == pytest.approx(2.0 / 6.0, rel=0.01)
+    assert host.node.motor.torque() == pytest.approx(2.0 / 6.0, rel=0.01)
 
 
 def test_remote_frames_do_not_feed_the_watchdog() -> None:
@@ -309,7 +302,7 @@ def test_remote_frames_do_not_feed_the_watchdog() -> None:
     start(host)
     for _ in range(20):
         host.ask(Frame(NODE << 5 | 0x09, remote=True, length=8), 5.0)
-    assert (drive_of(host).state, drive_of(host).error) == (1, 0x0100_0000)
+    assert (host.node.state, host.node.error) == (1, 0x0100_0000)
 
 
 def test_the_watchdog_acts_in_time_and_in_every_state() -> None:
@@ -320,12 +313,12 @@ def test_the_watchdog_acts_in_time_and_in_every_state() -> None:
     frames = host.collect(40.0)
     errors = [f for f in frames if f.id == NODE << 5 | 0x03 and f.data[3] == 0x01]
     assert 20 * MILLISECOND <= errors[0].time - sent <= 20.5 * MILLISECOND
-    assert drive_of(host).motor.torque() == 0.0
+    assert host.node.motor.torque() == 0.0
     host.send(message("Clear_Errors"))
     host.collect(19.0)
-    assert drive_of(host).error == 0
+    assert host.node.error == 0
     host.collect(2.0)
-    assert drive_of(host).error == 0x0100_0000
+    assert host.node.error == 0x0100_0000
 
 
 def test_a_slow_clock_lengthens_its_periods() -> None:
@@ -343,7 +336,7 @@ def test_a_torque_of_nan_is_zero() -> None:
     host.send(Frame(0x6B, bytes.fromhex("0100000001000000")), Frame(0x6E, struct.pack("<f4x", float("nan"))))
     host.send(Frame(0x67, bytes.fromhex("0800000000000000")))
     host.collect(2.0)
-    assert drive_of(host).motor.torque() == 0.0
+    assert host.node.motor.torque() == 0.0
 
 
 def test_an_encoder_node_measures_a_coordinate() -> None:

@@ -28,7 +28,7 @@ def test_the_operator_of_a_test_stops_a_run_at_a_time(stopped: Played) -> None:
 def test_a_brake_closes_after_its_time_while_torque_is_kept() -> None:
     settings = drive_settings("cia402", brake=True)
     host = bench(settings, plant=Axes(weight=5.0))
-    motor = host.emulator.drive("a").motor
+    motor = host.node.motor
     motor.enable(settings.motor_torque(5.0))
     host.collect(50.0)
     motor.close_brake()
@@ -48,7 +48,7 @@ def test_a_brake_closes_after_its_time_while_torque_is_kept() -> None:
 def test_a_brake_slows_an_axis_down_before_it_is_closed() -> None:
     settings = drive_settings("cia402", brake=True)
     host = bench(settings, plant=Axes(weight=5.0))
-    motor = host.emulator.drive("a").motor
+    motor = host.node.motor
     motor.enable(settings.motor_torque(5.5))
     host.collect(50.0)
     motor.close_brake()
