@@ -7,7 +7,7 @@ import pytest
 
 import servoctl as sc
 from hil.core.controller import Controller
-from hil.loop import SECOND, Clock, Reading, Rig, Tick, TickLoop, VirtualClock
+from hil.loop import SECOND, Clock, Rig, Tick, TickLoop, VirtualClock
 from servoctl.engine.compiler import compiler
 from servoctl.engine.step import rk4
 from servoctl.simulation.closed_loop import Loop
@@ -25,14 +25,19 @@ class IntegratedPlant(Rig):
         self._state = np.concatenate([run.start.q, run.start.v, run.loop.memory_start])
         self._command = np.zeros(run.loop.layout.command_size)
 
+    @property
+    def state(self) -> tuple[Array, Array]:
+        """q and v."""
+        n = self._loop.system.model.n
+        return self._state[:n], self._state[n : 2 * n]
+
     def start(self, deadline: int) -> None: ...
 
-    def read(self, due: int) -> Reading:
-        n, step = self._loop.system.model.n, PERIOD // 2
+    def read(self, due: int) -> None:
+        step = PERIOD // 2
         while self._now < self._clock.now():
             self._state = rk4(self._rates, self._now / SECOND, self._state, step / SECOND)
             self._now += step
-        return Reading(self._state[:n], self._state[n : 2 * n], np.zeros(0))
 
     def _rates(self, t: float, x: Array) -> Array:
         return self._loop.motion(t, x, self._command)[0]
@@ -54,11 +59,12 @@ def test_a_rig_under_a_sampled_law_moves_as_in_simulation(config: str, engine: s
     states: list[Array] = []
     inputs: list[Array] = []
 
-    def decide(tick: Tick, reading: Reading) -> Array | None:
+    def decide(tick: Tick) -> Array | None:
         if tick.number == 40:
             return None
-        states.append(np.concatenate([reading.q, reading.v]))
-        u = controller.command(tick.deadline / SECOND, reading.q, reading.v)
+        q, v = rig.state
+        states.append(np.concatenate([q, v]))
+        u = controller.command(tick.deadline / SECOND, q, v)
         controller.remember(tick.elapsed / SECOND)
         inputs.append(u)
         return u
@@ -93,8 +99,7 @@ class Stalling(Clock):
 class Still(Rig):
     def start(self, deadline: int) -> None: ...
 
-    def read(self, due: int) -> Reading:
-        return Reading(np.zeros(1), np.zeros(1), np.zeros(1))
+    def read(self, due: int) -> None: ...
 
     def write(self, command: Array) -> None: ...
 
@@ -105,7 +110,7 @@ class Still(Rig):
 def test_a_late_tick_skips_and_never_catches_up(stall: int, skipped: int) -> None:
     clock, ticks = Stalling(at=4, by=stall), list[Tick]()
 
-    def decide(tick: Tick, reading: Reading) -> Array | None:
+    def decide(tick: Tick) -> Array | None:
         ticks.append(tick)
         clock.stall(tick.number)
         return None if tick.number == 8 else np.zeros(1)

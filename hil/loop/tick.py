@@ -45,8 +45,8 @@ class Reading(NamedTuple):
 class Rig(Protocol):
     """A machine, simulated or real."""
 
-    def read(self, due: int) -> Reading:
-        """The state of the machine now, in a tick that was due at this time [ns]."""
+    def read(self, due: int) -> None:
+        """Measures the state of the machine, in a tick that was due at this time [ns]."""
 
     def write(self, command: Array) -> None:
         """Sends inputs to the actuators, shape (m,) [actuator units]; they are held until the next ones."""
@@ -78,8 +78,8 @@ class TickTimes(NamedTuple):
     written: int
 
 
-Decide = Callable[[Tick, Reading], Array | None]
-"""Chooses the inputs of the actuators at a tick, or None to end the loop."""
+Decide = Callable[[Tick], Array | None]
+"""Chooses the inputs of the actuators at a tick, from what the rig has measured, or None to end the loop."""
 
 Log = Callable[[Tick, TickTimes], None]  # records a tick; must not wait
 
@@ -129,9 +129,9 @@ class TickLoop:
                 clock.sleep_until(deadline)
             began = clock.now() if begun is None else begun
             tick = Tick(number, deadline, began, period * min(1 + skipped, LONGEST_ELAPSED), skipped)
-            reading = rig.read(deadline)
+            rig.read(deadline)
             read = clock.now()
-            command = decide(tick, reading)
+            command = decide(tick)
             if command is None:
                 return
             decided = clock.now()

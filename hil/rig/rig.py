@@ -16,7 +16,7 @@ import numpy as np
 from hil.assembly.emulation import Environment
 from hil.assembly.setup import RigSetup
 from hil.drives.base import Condition, Node, Steps
-from hil.loop import SECOND, Clock, Reading, nanoseconds
+from hil.loop import SECOND, Clock, nanoseconds
 from hil.rig.dispatch import Dispatch, SwitchOff
 from hil.rig.handshake import BringUp, Handshake, OtherMasterError
 from hil.rig.ticks_in_c import TicksInC
@@ -108,11 +108,11 @@ class CanRig(DriveRig):
             self.sends = False
             raise OtherMasterError("\n".join(f"{other}; this run has sent nothing to any drive" for other in others))
 
-    def read(self, due: int) -> Reading:
+    def read(self, due: int) -> None:
         in_c, dispatch = self.in_c, self._dispatch
         if in_c.begun:
             in_c.finish()
-            return in_c.reading()
+            return
         self.take_over()
         began = self.clock.now()
         if self._truth is not None:
@@ -123,7 +123,6 @@ class CanRig(DriveRig):
                 dispatch.synchronise()
             dispatch.wait(began + self.wait, in_c.missing)
             in_c.sense(self.clock.now())
-        return in_c.reading()
 
     def take_over(self) -> None:
         """Lets C take the frames of the next tick, where it may."""
@@ -134,8 +133,8 @@ class CanRig(DriveRig):
         """Whether every drive makes the torque of the loop."""
         return all([rung is Rung.LOOP for rung in self.ladder.rungs])
 
-    def listen(self) -> Reading:
-        """The state of the machine after the end of a run, when nothing is sent any more."""
+    def listen(self) -> None:
+        """Measures the state of the machine after the end of a run, when nothing is sent any more."""
         in_c, began = self.in_c, self.clock.now()
         in_c.torques[:] = in_c.carried[:] = 0.0
         if self._truth is not None:
@@ -145,7 +144,6 @@ class CanRig(DriveRig):
         in_c.begin(began, began)
         in_c.take_over(False, allowed=False)
         in_c.sense(self.clock.now())
-        return in_c.reading()
 
     @property
     def present(self) -> tuple[int, float]:

@@ -19,7 +19,7 @@ from hil.assembly.setup import RigSetup
 from hil.bus import Health, close_all
 from hil.core.controller import Controller
 from hil.drives import DriveError
-from hil.loop import SECOND, Ahead, Reading, Tick, TickLoop, nanoseconds
+from hil.loop import SECOND, Ahead, Tick, TickLoop, nanoseconds
 from hil.loop.realtime import StopSignals, prepare, without_collector
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
@@ -252,7 +252,7 @@ class HilRun:
             self._off()
             self._attempt(self._record_aftermath, None)  # a machine that has failed may fail again
 
-    def _decide(self, tick: Tick, reading: Reading) -> Array | None:
+    def _decide(self, tick: Tick) -> Array | None:
         environment, stages = self.environment, self.stages
         if environment.faults is not None and (stall := environment.faults.stall()):
             environment.clock.sleep_until(environment.clock.now() + stall)
@@ -260,7 +260,7 @@ class HilRun:
             environment.guided(self.plan.duration)
         torques = self.rig.in_c.decide(tick, environment.clock.now())
         if torques is None:
-            torques = stages.decide(tick, reading)
+            torques = stages.decide(tick, self.rig.in_c.reading())
         if stages.mode in (Phase.FULL, Phase.FLOAT) and not self._engaged:
             self._engaged = True
             environment.engaged()
@@ -338,7 +338,8 @@ class HilRun:
         end = now + nanoseconds(self.setup.settings.values.emulation.after)
         self.facts["loop_end"] = now / SECOND  # from here on no law is evaluated
         while True:
-            reading = rig.listen()
+            rig.listen()
+            reading = rig.in_c.reading()
             self.controller.nothing(reading.q, reading.v)
             ended, times = Tick(tick, now, now, self._period, 0), TickTimes(now, now, now)
             self.recorder.row(self.logbook.enter(self.stages, ended, times, rig.true, counts=False))
