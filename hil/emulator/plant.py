@@ -213,10 +213,10 @@ class SimulatedPlant:
         self._seen = None
 
     def advance(self, now: int) -> None:
-        """Computes all whole steps up to now [ns]; none while a hand moves the machine."""
-        if self._guide is not None or now < self._now + self.step:
+        """Takes all steps that end up to now [ns], at multiples of `step`; none while a hand moves the machine."""
+        if self._guide is not None:
             return
-        while (then := self._now + self.step) <= now:
+        while (then := self._now - self._now % self.step + self.step) <= now:
             self._take(then)
 
     def state(self, now: int) -> tuple[Array, Array]:
