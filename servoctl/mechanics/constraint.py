@@ -133,8 +133,12 @@ class Constraint(ABC):
 
     def with_unit(self, unit: str) -> "Constraint":
         """This constraint with a unit for all of its rows, where they do not tell it themselves."""
+        return self._with("_unit", unit)
+
+    def _with(self, name: str, value: Any) -> "Constraint":
+        """A copy with another value of an attribute; a subclass may be frozen."""
         other = copy.copy(self)
-        object.__setattr__(other, "_unit", unit)  # a subclass may be frozen
+        object.__setattr__(other, name, value)
         return other
 
     @abstractmethod
@@ -158,15 +162,11 @@ class Constraint(ABC):
 
     def standing(self) -> "Constraint":
         """This constraint with its time held at 0 for t <= 0, so that a path waits at its start without a rate."""
-        other = copy.copy(self)
-        object.__setattr__(other, "_stands", True)  # a subclass may be frozen
-        return other
+        return self._with("_stands", True)
 
     def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Constraint":
         """This constraint with functions of time that its own equations may use by name, in `self.signals`."""
-        other = copy.copy(self)
-        object.__setattr__(other, "_signals", signals)
-        return other
+        return self._with("_signals", signals)
 
     @property
     def has_made_values(self) -> bool:

@@ -222,7 +222,7 @@ def _joint_column(M: Array, tree: RobotTree, chain: Sequence[JointStep], i: int,
     step = chain[i]
     own, (x, y, _) = tree.columns[i][0], composite.first
     if step.joint.kind == "revolute":
-        moment = np.array([-composite.xz, -composite.yz, composite.inertia_about_z])
+        moment = np.array([-composite.xz, -composite.yz, composite.xx + composite.yy])
         wrench = Wrench(np.array([-y, x, 0.0]), moment)
     else:
         wrench = Wrench(np.array([0.0, 0.0, composite.m]), np.array([y, -x, 0.0]))

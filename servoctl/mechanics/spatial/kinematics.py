@@ -6,7 +6,7 @@ differentiating poses. The columns of a free base's quaternion are those of 2 G.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -97,11 +97,15 @@ class BodyMotion:
     acceleration: Array  # [m/s^2] of the origin
     columns: tuple[Column, ...] = ()  # motions of the coordinates that move it
 
-    def point(self, arm: Array) -> tuple[Array, Array, Array]:
-        """Position, velocity and acceleration of a point, given by its arm from the origin in world axes."""
+    def point(self, arm: Array, m: Any = 1.0) -> tuple[Array, Array, Array]:
+        """Position, velocity and acceleration of a point, given by its arm from the origin in world axes.
+
+        Args:
+            m: A mass; with the first moment about the origin as `arm`, the three are multiplied by the mass.
+        """
         rate = cross(self.spin, arm)
-        acceleration = self.acceleration + cross(self.turn, arm) + cross(self.spin, rate)
-        return self.origin + arm, self.velocity + rate, acceleration
+        acceleration = self.acceleration * m + cross(self.turn, arm) + cross(self.spin, rate)
+        return self.origin * m + arm, self.velocity * m + rate, acceleration
 
 
 STILL = BodyMotion(Placement().R, *5 * (ZERO,))  # the world
@@ -158,7 +162,7 @@ def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Array:
     bodies = body_moments(tree, links)
     motions = body_motions(tree, q, np.zeros(len(q)), range(len(bodies)))
     for i, body in enumerate(bodies):
-        total = total + motions[i].R @ body.first + motions[i].origin * body.m
+        total = total + motions[i].point(motions[i].R @ body.first, body.m)[0]
     return total
 
 
@@ -172,16 +176,11 @@ def centre_of_mass(tree: RobotTree, links: Sequence[Moments], q: Array, v: Array
         raise PlantError(f"{tree.name}: there is no centre of mass: nothing has mass")
     bodies, fixed = body_moments(tree, links), _at_rest(tree, links)
     motions = body_motions(tree, q, v, range(len(bodies)))
-    mass, moment, momentum, force = fixed.m, fixed.first, ZERO, ZERO
-    carried: list[tuple[Any, Array]] = []
-    for i, body in enumerate(bodies):
-        motion, arm = motions[i], motions[i].R @ body.first
-        _, rate, acceleration = replace(STILL, spin=motion.spin, turn=motion.turn).point(arm)
-        carried.append((body.m, arm + motion.origin * body.m))
-        mass, moment = mass + body.m, moment + carried[i][1]
-        momentum = momentum + motion.velocity * body.m + rate
-        force = force + motion.acceleration * body.m + acceleration
-    share = 1.0 / mass
+    moved = [motions[i].point(motions[i].R @ body.first, body.m) for i, body in enumerate(bodies)]
+    moment, momentum, force = (sum(parts) for parts in zip((fixed.first, ZERO, ZERO), *moved, strict=True))
+    share = 1.0 / (fixed.m + sum(body.m for body in bodies))
+    # mass and first moment of each body with all that it carries
+    carried = [(body.m, first) for body, (first, _, _) in zip(bodies, moved, strict=True)]
     linear = _zeros(len(tree.coordinates))
     for i in reversed(range(len(bodies))):
         m, at = carried[i]

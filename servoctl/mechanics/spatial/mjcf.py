@@ -159,11 +159,6 @@ def pose(quaternion: Array, position: Array) -> Placement:
     return Placement.of(quaternion_rotation(quaternion), position)
 
 
-def joint_placement(model: Any, joint: int) -> Placement:
-    """The place of a joint in the axes of its body."""
-    return Placement.of(np.eye(3), model.jnt_pos[joint])
-
-
 def turned(placement: Placement, model: Any, joint: int, kind: str) -> Placement:
     """The placement at coordinate 0; MuJoCo's bodies are placed at the coordinate `ref`."""
     ref, axis = float(model.qpos0[model.jnt_qposadr[joint]]), model.jnt_axis[joint]
@@ -401,7 +396,7 @@ class _ModelReader:
         for joint in () if is_base else joints:
             is_last = joint == joints[-1] and not model.jnt_pos[joint].any()
             link = name if is_last else f"{name}_{self._joint(joint)}"
-            self._add_joint(joint, parent, link, inside.then(joint_placement(model, joint)))
+            self._add_joint(joint, parent, link, inside.then(Placement.of(np.eye(3), model.jnt_pos[joint])))
             if not is_last:
                 self._links.append(LinkDescription(link))
             parent, inside = link, Placement.of(np.eye(3), -model.jnt_pos[joint])

@@ -153,11 +153,6 @@ class Moments:
         return cls(0.0, ZERO, half - ixx, half - iyy, half - izz, -ixy, -ixz, -iyz) + cls(m).shifted(np.array(com))
 
     @property
-    def inertia_about_z(self) -> Any:
-        """Izz about the origin."""
-        return self.xx + self.yy
-
-    @property
     def J(self) -> Array:
         """The second moments, shape (3, 3)."""
         return np.array([[self.xx, self.xy, self.xz], [self.xy, self.yy, self.yz], [self.xz, self.yz, self.zz]])
