@@ -1,6 +1,8 @@
 """Tasks of a run: their rank, the time in which they are followed, those without a violation or without a law."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import servoctl as sc
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.metrics import metric_names, metrics_of
+from servoctl.types import Array
 from tests.config_texts import plant_text
 from tests.faces import exit_code
 from tests.small_plants import Masses
@@ -151,3 +154,23 @@ def test_tasks_that_contradict_each_other_are_far_off_or_half_a_turn_away_are_on
     np.testing.assert_allclose(run.q, free.q, rtol=0, atol=1e-13)  # the task takes no part in the motion
     np.testing.assert_allclose(run["violation.here"], run["q.shoulder"] - 9.0, atol=1e-13)
     np.testing.assert_allclose(run["violation.there"], run["q.shoulder"] + 9.0, atol=1e-13)
+
+
+@dataclass(frozen=True)
+class Tied(Masses):
+    """Two masses whose speeds change equally, by a constraint that is given at acceleration level alone."""
+
+    forces: str = "Fx"
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+        rows, rest = np.array([[1.0, -1.0]]), np.zeros(1)
+        return {"tie": sc.SecondOrder(lambda q, v, t: rows, lambda q, v, t: rest)}
+
+
+@pytest.mark.parametrize("projection", [False, True])
+def test_a_constraint_of_the_plant_without_a_violation_is_not_corrected(projection: bool) -> None:
+    rows = {"push": sc.Holonomic("x - t**2/2")}
+    trajectory = sc.simulate(Tied(), rows, LAW, q=0, duration=0.5, projection=projection)
+    assert trajectory.metadata["status"] == "done"
+    np.testing.assert_allclose(trajectory.q[-1], [0.125, 0.125], rtol=1e-9)
+    np.testing.assert_allclose(trajectory["u.Fx"], 2.0, rtol=1e-9)

@@ -240,10 +240,9 @@ def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
 
 def passive_gains(system: System, settings: Settings) -> Iterator[RowGains]:
     """Corrections of the passive rows in a simulated run."""
-    spacing = passive_spacing(settings)
-    gains = zip(system.model.passive_rows, system.passive.damping, system.passive.stiffness, strict=True)
-    for row, damping, stiffness in gains:
-        yield RowGains("passive", row, RowFeedback(damping, stiffness, row.has_rate), spacing)
+    spacing, correction = passive_spacing(settings), system.passive.correction
+    for i, row in enumerate(system.model.passive_rows):
+        yield RowGains("passive", row, correction.feedback(i), spacing)
 
 
 def all_gains(system: System, settings: Settings) -> list[RowGains]:

@@ -102,8 +102,8 @@ def _stabilisation(
         projection = allowed < len(model.passive_rows)  # true if rows depend on each other
         correction = None if projection else correction
     rows, field = model.passive_rows, "plant.passive.correction"
-    gains = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, for_passive(correction), None, field)))
-    return PassiveStabilisation(gains.damping, gains.stiffness, rank_tolerance, projection, allowed, clearance)
+    term = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, for_passive(correction), None, field)))
+    return PassiveStabilisation(term, rank_tolerance, projection, allowed, clearance)
 
 
 def row_clearances(model: Model, levels: Sequence[PassiveLevel]) -> tuple[float, ...]:

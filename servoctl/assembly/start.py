@@ -74,7 +74,7 @@ def unstabilised(system: System, start: State) -> list[str]:
     if not model.passive_rows or passive.projection:
         return []
     rank = model.terms(start, passive.rank_tolerance).passive.rank
-    gains = zip(model.passive_rows, passive.stiffness, strict=True)
+    gains = zip(model.passive_rows, passive.correction.stiffness, strict=True)
     loose = [row.name for row, stiffness in gains if row.has_violation and not stiffness]
     if rank == len(model.passive_rows) or not loose:
         return []

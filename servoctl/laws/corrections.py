@@ -365,7 +365,11 @@ class CorrectionTerm(AttachedTerm):
         return feedback.damping - sliding if feedback.has_rate else feedback.stiffness
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
-        task, added = at.task, list[Any]([0.0] * len(self.rows))
+        return self.of(at.task)
+
+    def of(self, task: Rows) -> Array:
+        """What it adds to b of its rows, shape (r,)."""
+        added = list[Any]([0.0] * len(self.rows))
         for i, (row, (damping, stiffness, *higher)) in enumerate(zip(self.rows, self.every, strict=True)):
             if row.has_violation:
                 added[i] = -stiffness * task.violation[i]

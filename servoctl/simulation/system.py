@@ -7,7 +7,7 @@ and v of our plant (loads that lie about, contacts, currents of its motors) is `
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from servoctl.engine.symbol import where
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
+from servoctl.laws.corrections import CorrectionTerm
 from servoctl.laws.law import AttachedLaw
 from servoctl.laws.open_loop import OpenLoop
 from servoctl.mechanics.constraint import Rows
@@ -56,29 +57,18 @@ class Machine(Protocol):
 class PassiveStabilisation:
     """Baumgarte stabilisation of the passive constraints, in simulation only."""
 
-    damping: tuple[float, ...]  # [1/s] per passive row
-    stiffness: tuple[float, ...]  # per passive row [1/s^2], or [1/s] for nonholonomic rows
+    correction: CorrectionTerm  # of the passive rows
     rank_tolerance: float  # a passive direction counts when its pivot exceeds this times |Ahat L^-T|_F
     projection: bool = False  # whether each step of a simulated run ends on the passive constraints
     # largest passive rank that the constraints' geometry allows; a run with a larger rank is wrong
     allowed: int = sys.maxsize
-    # R of each row, by which it yields; empty: all rows are exact. Under a correction such a row acts as a spring of
-    # stiffness `stiffness / R` with a damper `damping / R`
+    # R of each row, by which it yields; empty: all rows are exact. With gains of its correction such a row acts as a
+    # spring of `stiffness / R` with a damper of `damping / R`
     clearance: tuple[float, ...] = ()
 
     def dependent(self, model: Model) -> bool:
         """Whether rows depend on each other in every pose, not in singular poses alone."""
         return self.allowed < len(model.passive_rows)
-
-    def correction(self, matrices: Matrices, model: Model) -> Array:
-        """Correction -damping * violation rate - stiffness * violation, added to bhat; shape of bhat."""
-        passive = matrices.passive
-        terms = [
-            -self.stiffness[i] * passive.violation[i]
-            - (self.damping[i] * passive.violation_rate[i] if row.has_rate else 0.0)
-            for i, row in enumerate(model.passive_rows)
-        ]
-        return np.array(terms)
 
     def closing(self, terms: Terms, model: Model, velocity: bool) -> Array:
         """The smallest mass-weighted change of q, or of v, that closes the passive constraints to first order.
@@ -88,16 +78,11 @@ class PassiveStabilisation:
             model: Model with the passive rows.
             velocity: Whether v changes; else q.
         """
-        passive = terms.matrices.passive
-        error = np.array(
-            [
-                (passive.violation_rate[i] if row.has_rate else passive.violation[i])
-                if velocity
-                else (passive.violation[i] if row.has_rate else 0.0)
-                for i, row in enumerate(model.passive_rows)
-            ]
-        )
-        return -solve_upper(terms.L, terms.passive.solve(error))
+        passive, error = terms.matrices.passive, list[Any]()
+        for row, violation, rate in zip(model.passive_rows, passive.violation, passive.violation_rate, strict=True):
+            of_velocity = rate if row.has_rate else violation if row.has_violation else 0.0
+            error.append(of_velocity if velocity else violation if row.has_rate else 0.0)
+        return -solve_upper(terms.L, terms.passive.solve(np.array(error)))
 
 
 @dataclass(frozen=True)
@@ -156,7 +141,7 @@ class System:
         """Acceleration under u, and the logged part of a row: name -> values."""
         m = terms.matrices
         acting = u if self.friction is None else u - self.friction.resistance(m.B.T @ terms.state.v)
-        acceleration = where(terms.sound, terms.acceleration(acting, self.passive.correction(m, self.model)), np.nan)
+        acceleration = where(terms.sound, terms.acceleration(acting, self.passive.correction.of(m.passive)), np.nan)
         passive_force = terms.passive_force(acceleration, acting)
         return {
             "acceleration": acceleration,

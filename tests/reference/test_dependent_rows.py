@@ -68,9 +68,9 @@ def test_dependent_rows_without_a_correction_are_refused() -> None:
 def test_a_configured_correction_replaces_the_projection() -> None:
     written = sc.load("parallelogram", ["plant.passive.correction={baumgarte: {alpha: 10, beta: 10}}"], engine="vm")
     assert not written.system.passive.projection
-    assert written.system.passive.stiffness == (100.0,) * 12
+    assert written.system.passive.correction.stiffness == (100.0,) * 12
     default = sc.load("parallelogram", engine="vm").system.passive
-    assert (default.projection, default.stiffness, default.allowed) == (True, (0.0,) * 12, 11)
+    assert (default.projection, default.correction.stiffness, default.allowed) == (True, (0.0,) * 12, 11)
 
 
 @dataclass(frozen=True)
