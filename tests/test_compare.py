@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from servoctl.cli import main
 from servoctl.errors import RunFolderError
 from servoctl.report.compare import load_all, metrics, overlay, units
 from servoctl.run_folder import save
 from servoctl.run_folder.trajectory import Trajectory
+from tests.faces import exit_code
 
 T = np.linspace(0.0, 2.0, 201)
 
@@ -122,8 +122,7 @@ def test_runs_with_long_names_are_compared_in_a_folder_that_a_file_system_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["å" * 120, "b" * 200]
-    with pytest.raises(SystemExit, match="0"):
-        main(["compare", *(str(save(decaying(1.0 + i), tmp_path / name)) for i, name in enumerate(names))])
+    assert exit_code("compare", *(save(decaying(1.0 + i), tmp_path / name) for i, name in enumerate(names))) == 0
     captured = capsys.readouterr()
     assert f"{50 * 'å'}_and_{100 * 'b'}/compare_u.png" in captured.out and not captured.err
     (axes,) = overlay(load_all([tmp_path / name for name in names]), "violation").axes
@@ -134,8 +133,7 @@ def test_runs_with_long_names_are_compared_in_a_folder_that_a_file_system_takes(
 def test_the_command_prints_a_table_and_draws_into_a_folder_of_its_own(
     folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["compare", *map(str, folders)])
+    assert exit_code("compare", *folders) == 0
     lines = capsys.readouterr().out.splitlines()
     words = [line.split() for line in lines]
     assert words[0] == ["unit", "slow", "fast"]
@@ -146,8 +144,7 @@ def test_the_command_prints_a_table_and_draws_into_a_folder_of_its_own(
 
 
 def test_the_command_prints_one_json_document(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["compare", *map(str, folders), "--json"])
+    assert exit_code("compare", *folders, "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said["runs"] == ["slow", "fast"]
     assert said["metrics"]["inputs.F.peak"] == pytest.approx([3.0, 3.0])

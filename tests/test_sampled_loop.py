@@ -12,7 +12,6 @@ from servoctl.assembly.context import run_timing
 from servoctl.assembly.gains import drives_spacing, gain_share, task_gains
 from servoctl.assembly.run import Run
 from servoctl.check.report import check
-from servoctl.cli import main
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
 from servoctl.linear import analyse, margins_at
 from servoctl.linear.convert import state_at
@@ -25,6 +24,7 @@ from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import InternalDynamics
 from servoctl.simulation.steps import step_of
 from servoctl.types import Array
+from tests.faces import exit_code
 
 LATE = "realism={delay: 15*ms, lag: 20*ms}"
 REST = ["initial.v=0", "initial.q={x1: 0, x2: 0.5}", "task.distance.holonomic=x2 - x1 - l", "run.period=0.01"]
@@ -247,8 +247,7 @@ def test_with_a_period_the_last_margins_hold_what_the_run_states_and_units_are_t
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = ["analyse", "two_mass_spring_drive", "--change", "0", "--set", "run.period=0.01", "--set", LATE, "--json"]
-    with pytest.raises(SystemExit, match="0"):
-        main(given)
+    assert exit_code(*given) == 0
     said = json.loads(capsys.readouterr().out)
     assert [one["drives"] for one in said["margins"]] == [True, False]
     last = said["margins"][-1]
