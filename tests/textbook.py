@@ -59,7 +59,7 @@ class Textbook:
         """q'' under the inputs u, with the stabilisation of the passive constraints and friction."""
         system, m = self.system, self.m
         acting = u if system.friction is None else u - system.friction.resistance(m.B.T @ self.state.v)
-        w = self.free + self.N @ self.inputs @ acting + self.D @ system.passive.correction(m, system.model)
+        w = self.free + self.N @ self.inputs @ acting + self.D @ system.passive.correction.of(m.passive)
         found: Array = self.root @ w
         return found
 
