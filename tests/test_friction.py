@@ -14,6 +14,7 @@ from hil.assembly.prepare import load as load_drives
 from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.friction import Friction, friction_of, with_friction, without_friction
 from servoctl.run_folder.trajectory import Trajectory
+from tests.config_texts import plant_text
 
 RUBS = "{coulomb: {F: 3}, viscous: {F: 0.5}, speed: 0.05}"
 SHORT = ["run.duration=0.2", "run.output_step="]
@@ -91,6 +92,22 @@ def test_friction_too_steep_for_the_step_gives_a_warning_unless_a_continuous_law
     steep = "plant.friction={coulomb: {F: 3}, speed: 0.0001}"
     run = sc.load("two_mass_spring", [*how, steep], engine="numpy")
     assert any(text.startswith("plant.friction: near rest its rate is") for text in run.warnings) is said
+
+
+@pytest.mark.parametrize(
+    ("force", "said"), [("np.sign(v)", True), ("np.tanh(v / 1e-3)", True), ("np.tanh(v / 0.05)", False), ("v", False)]
+)
+def test_dry_friction_in_the_code_of_a_plant_that_the_steps_cannot_follow_gives_a_warning(
+    tmp_path: Path, force: str, said: bool
+) -> None:
+    """A push of 3 N moves a mass that friction of 5 N holds, by 33 mm in 3 s."""
+    (tmp_path / "rough.py").write_text(plant_text("Rough", "m: float = 0.1", "x", "F", "[[self.m]]", f"-5.0 * {force}"))
+    (tmp_path / "rough.yaml").write_text(
+        "plant: {class: 'rough.py:Rough'}\ninitial: {q: {x: 0}, v: 0}\nlaw: none\ninputs: {F: 3}\n"
+        "run: {duration: 0.1}\n"
+    )
+    warnings = sc.load(tmp_path / "rough.yaml", engine="vm").warnings
+    assert any("plant: its forces jump or are steep at rest" in text for text in warnings) is said
 
 
 class Plain(TwoMassSpring):

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems
 from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
-from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy
+from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, remedy
 from servoctl.finding import Finding
 from servoctl.laws.hold import RK4_LIMIT
 from servoctl.mechanics.friction import FIELDS, friction_of
@@ -24,6 +24,8 @@ from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
+SLOW = 1e-6  # [unit/s] speeds at which forces of a plant's code may jump or be steep
+MOST = 30  # largest number of coordinates of a plant of which this is looked at
 OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own constraints without a warning
 
 
@@ -203,8 +205,10 @@ def friction_warning(system: System, start: State, settings: Settings) -> Findin
     """
     friction, h = system.friction or friction_of(system.model.plant), settings.integrator.spacing(settings.period)
     cancelled = settings.period is None and system.law is not None  # at once, so nothing fast is left
-    if friction is None or cancelled or h is None:
+    if cancelled or h is None:
         return None
+    if friction is None:
+        return _steep_at_rest(system.simulated or system.model, start, system.passive.rank_tolerance, h)
     model, field = system.simulated or system.model, "plant" if system.friction is None else "realism"
     terms = system.terms(start, model.matrices(start))
     W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(friction.steepness())
@@ -216,4 +220,25 @@ def friction_warning(system: System, start: State, settings: Settings) -> Findin
         f"near rest its rate is {rate:.3g} 1/s, but rk4 with a step of {h:g} s is stable only up to "
         f"{RK4_LIMIT / h:.3g} 1/s (raise speed by a factor of {rate * h / RK4_LIMIT:.2g}, or use run.integrator.step "
         f"{RK4_LIMIT / rate:.2g})",
+    )
+
+
+def _steep_at_rest(model: Model, start: State, rank_tolerance: float, h: float) -> Finding | None:
+    """A warning about a plant whose code has dry friction that rk4 cannot follow at rest; None if it has not."""
+    if model.n > MOST:
+        return None
+    states = [State(start.t, start.q, v) for e in SLOW * np.eye(model.n) for v in (e, -e)]
+    try:
+        found = [model.terms(state, rank_tolerance).acceleration(np.zeros(model.m)) for state in states]
+    except PlantError:  # a run that gets there says so
+        return None
+    slopes = (np.array(found[::2]) - np.array(found[1::2])).T / (2.0 * SLOW)
+    rate = -float(np.linalg.eigvals(slopes).real.min()) if np.isfinite(slopes).all() else 0.0
+    if rate * h <= RK4_LIMIT:
+        return None
+    return Finding(
+        "plant",
+        f"its forces jump or are steep at rest ({rate:.3g} 1/s at {SLOW:g} of a unit/s): what friction should hold "
+        f"creeps or shakes in steps of {h:g} s of rk4, which is stable up to {RK4_LIMIT / h:.3g} 1/s (write dry "
+        "friction as plant.friction, or as tanh(v/speed) with a higher speed)",
     )
