@@ -237,7 +237,7 @@ def start_warnings(loop: Loop, start: State, found: TaskMap | None) -> list[Find
     system = loop.system
     at = consistency(system.model, start)
     findings = _small_passive(system.model, at) + _of_tasks(system.model, at)
-    if system.passive.dependent(system.model) and not system.passive.projection:
+    if system.passive.dependent and not system.passive.projection:
         findings.append(Finding("", f"{UNPROJECTED} (set plant.passive.projection: true)"))
     law = system.following
     if law is None:

@@ -70,7 +70,7 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
     model, motion = run.system.model, fastest_motion(run)
     found = []
     if model.passive_rows and spacing is None and not run.system.passive.projection:
-        if run.system.passive.dependent(model):
+        if run.system.passive.dependent:
             found.append(Recommendation("plant.passive", {"projection": True}, 0.0, (UNPROJECTED,)))
         else:
             alpha, reasons = _alpha(motion, passive_spacing(run.settings), 2)

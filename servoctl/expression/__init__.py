@@ -5,17 +5,16 @@
 
 Design: the tree is stored in postfix order, so evaluation is a loop over a stack, with no recursion and no limit on the
 number of terms. Only the parser recurses, over nested parentheses, up to a limit. Values may be of any type with
-Python's operators, and functions come in a mapping, so one expression serves numbers, arrays and symbols. A constant
-part that is not finite, such as `1/0`, is refused when the text is read.
+Python's operators, and functions are those of NumPy by their names, which take symbols while a function is traced. A
+constant part that is not finite, such as `1/0`, is refused when the text is read.
 """
 
 from servoctl.expression.checks import check_names, constant, foreign_word, per_second, unit_of
 from servoctl.expression.parser import parse
-from servoctl.expression.tree import ARITY, NUMPY_FUNCTIONS, RESERVED, UNITS, Expression, TimeFunction
+from servoctl.expression.tree import ARITY, RESERVED, UNITS, Expression, TimeFunction
 
 __all__ = [
     "ARITY",
-    "NUMPY_FUNCTIONS",
     "RESERVED",
     "UNITS",
     "Expression",

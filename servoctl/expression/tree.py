@@ -22,14 +22,10 @@ CONSTANTS: Mapping[str, float] = MappingProxyType({"pi": math.pi, **UNITS})  # e
 _WORDS = "sin cos tan asin acos atan atan2 sinh cosh tanh exp log sqrt abs min max"
 _OF_NUMPY = {"min": "minimum", "max": "maximum"} | {f"a{word}": f"arc{word}" for word in ("sin", "cos", "tan", "tan2")}
 
-NUMPY_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {word: getattr(np, _OF_NUMPY.get(word, word)) for word in _WORDS.split()}
-)
-"""Function word -> NumPy function, for numbers and arrays of numbers."""
+FUNCTIONS: Mapping[str, str] = MappingProxyType({word: _OF_NUMPY.get(word, word) for word in _WORDS.split()})
+"""Function word -> name of NumPy's function."""
 
-ARITY: Mapping[str, int] = MappingProxyType(
-    {word: 2 if word in {"atan2", "min", "max"} else 1 for word in NUMPY_FUNCTIONS}
-)
+ARITY: Mapping[str, int] = MappingProxyType({word: 2 if word in {"atan2", "min", "max"} else 1 for word in FUNCTIONS})
 """Function word -> number of arguments."""
 
 KINKED = frozenset({"abs", "min", "max"})  # functions whose derivative jumps
@@ -166,17 +162,16 @@ class Expression:
                 stack.append(leaf(step))
         return stack.pop()
 
-    def evaluate(self, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] = NUMPY_FUNCTIONS) -> Any:
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Value of the expression.
 
         Args:
             values: A value for each name used: coordinates and scalar parameters by name, `"der(x)"` for the rate of
                 x, `"t"` [s], tuple parameters as sequences. Numbers, arrays or symbols. Names of signals may be left
                 out: they are functions of `"t"`.
-            functions: Function word -> function of such values.
 
         Raises:
-            KeyError: A name or function of the expression is missing in `values` or `functions`.
+            KeyError: A name of the expression is missing in `values`.
         """
         if self.signals:
             values = {**self._signal_values(values["t"]), **values}
@@ -188,7 +183,8 @@ class Expression:
             return value if step.element is None else value[step.element]
 
         def apply(word: str, operands: list[Any]) -> Any:
-            return (OPERATORS[word] if word in OPERATORS else functions[word])(*operands)
+            # of symbols, those functions that a trace has put in the place of NumPy's
+            return (OPERATORS[word] if word in OPERATORS else getattr(np, FUNCTIONS[word]))(*operands)
 
         return self.fold(leaf, apply)
 

@@ -25,7 +25,7 @@ from servoctl.engine.parameters import makes_values, parameter_fields
 from servoctl.engine.structured import places_of
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
-from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse, unit_of
+from servoctl.expression import Expression, TimeFunction, check_names, parse, unit_of
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -69,15 +69,6 @@ class InputRows(NamedTuple):
     size: Any  # pivots of T count relative to this times |L^-1 B|_F
 
 
-# NumPy's own functions of two arguments do not take a number before a symbol
-_FUNCTIONS = {
-    **NUMPY_FUNCTIONS,
-    "atan2": symbol.ELEMENTWISE["arctan2"],
-    "min": symbol.minimum,
-    "max": symbol.maximum,
-}
-
-
 def equation_value(equation: "str | Expression", plant: Plant, state: State) -> Any:
     """The value of an equation at a state, on numbers or symbols; it names coordinates and parameters of the plant."""
     expression = parse(equation) if isinstance(equation, str) else equation
@@ -85,7 +76,7 @@ def equation_value(equation: "str | Expression", plant: Plant, state: State) -> 
     values = {name: getattr(plant, name) for name in expression.names if hasattr(plant, name)}
     values |= dict(zip(plant.coordinates, q, strict=True))
     values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, v, strict=True)}
-    return expression.evaluate({**values, "t": t}, _FUNCTIONS)
+    return expression.evaluate({**values, "t": t})
 
 
 def _numbers(array: Array, where: str) -> Array:

@@ -203,7 +203,7 @@ class MotionMonitor:
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
         text = f"t = {t:.6g} s: the energy, which nothing changes, is off by {share}: the motion is not the plant's"
         passive = self._loop.system.passive
-        if passive.dependent(self._model) and not passive.projection:
+        if passive.dependent and not passive.projection:
             return (
                 f"{text}: rows {self._dependent()} depend on each other and drift decides their rank (set "
                 "plant.passive.projection: true)"

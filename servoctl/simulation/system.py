@@ -66,20 +66,20 @@ class PassiveStabilisation:
     # spring of `stiffness / R` with a damper of `damping / R`
     clearance: tuple[float, ...] = ()
 
-    def dependent(self, model: Model) -> bool:
+    @property
+    def dependent(self) -> bool:
         """Whether rows depend on each other in every pose, not in singular poses alone."""
-        return self.allowed < len(model.passive_rows)
+        return self.allowed < len(self.correction.rows)
 
-    def closing(self, terms: Terms, model: Model, velocity: bool) -> Array:
+    def closing(self, terms: Terms, velocity: bool) -> Array:
         """The smallest mass-weighted change of q, or of v, that closes the passive constraints to first order.
 
         Args:
             terms: Terms of motion at the state.
-            model: Model with the passive rows.
             velocity: Whether v changes; else q.
         """
         passive, error = terms.matrices.passive, list[Any]()
-        for row, violation, rate in zip(model.passive_rows, passive.violation, passive.violation_rate, strict=True):
+        for row, violation, rate in zip(self.correction.rows, passive.violation, passive.violation_rate, strict=True):
             of_velocity = rate if row.has_rate else violation if row.has_violation else 0.0
             error.append(of_velocity if velocity else violation if row.has_rate else 0.0)
         return -solve_upper(terms.L, terms.passive.solve(np.array(error)))

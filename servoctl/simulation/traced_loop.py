@@ -333,7 +333,7 @@ class TracedLoop:
         """(t, x, p) -> changes of q and of v that close the passive constraints."""
 
         def outputs() -> dict[str, Array]:
-            close = partial(self._symbolic.passive.closing, self._terms, self.system.model)
+            close = partial(self._symbolic.passive.closing, self._terms)
             return {"q": trace(close, False), "v": trace(close, True)}
 
         return self._compile("closing", ("command",), outputs)
