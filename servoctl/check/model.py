@@ -303,7 +303,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
     bound = with_parameters(plant, parameter_values(plant))
     rows = constraint.rows(bound, t[0], q, v)
     samples = _samples(around, n)
-    time = "rheonomic" if _moves(constraint.kind, rows, symbols, samples) else "scleronomic"
+    time = "rheonomic" if _moves(constraint, rows, symbols, samples) else "scleronomic"
     if constraint.kind == "holonomic":
         return Classification(time, True, "given at position level")
     if constraint.kind != "nonholonomic":
@@ -328,13 +328,17 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
     return Classification(time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states")
 
 
-def _moves(kind: str, rows: Rows, symbols: dict[str, Array], samples: list[State]) -> bool:
+def _moves(constraint: Constraint, rows: Rows, symbols: dict[str, Array], samples: list[State]) -> bool:
     """Whether time appears: in the position form, or as a rate at zero velocity."""
+    kind = constraint.kind
     forms = [rows.violation] if kind == "holonomic" else [rows.A.ravel()]
     forms += [rows.b] if kind == "second_order" else []
     held = np.concatenate(forms)
     slope = jacobian(held, symbols["t"])[:, 0]
     rest = rows.violation if kind == "nonholonomic" else np.zeros(0)
+    # a reference may rest at all samples
+    if constraint.signals and ca.depends_on(to_sx(np.concatenate([held, rest])), to_sx(symbols["t"])):
+        return True
     kernel = Kernel.compile("time", symbols, {"held": held, "slope": slope, "rest": rest})
     for t, q, v in samples:
         value, change, _ = kernel(t, q, v)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from servoctl.check.model import Classification, classify
+from servoctl.expression import parse
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, SecondOrder
+from servoctl.reference.curve import Signal, waypoint_curve
 from servoctl.types import State
 from tests.small_plants import Masses
 
@@ -122,6 +124,12 @@ TIME = [
 @pytest.mark.parametrize(("constraint", "time"), TIME)
 def test_scleronomic_and_rheonomic_constraints_are_told_apart(constraint: Constraint, time: str) -> None:
     assert judged(constraint).time == time
+
+
+@pytest.mark.parametrize(("row", "time"), [("x - m_x", "rheonomic"), ("x - 0*m_x", "scleronomic")])
+def test_a_row_that_follows_a_reference_at_rest_for_a_while_is_rheonomic(row: str, time: str) -> None:
+    move = waypoint_curve(np.array([0.0, 5.0, 6.0]), np.array([[0.0], [0.0], [1.0]]))
+    assert judged(Holonomic(parse(row).with_signals({"m_x": Signal("m", "x", move, 0)}))).time == time
 
 
 def test_the_published_rate_with_a_constant_is_rheonomic_and_integrable() -> None:
