@@ -36,9 +36,6 @@ def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanB
     return found if len(found) == len(buses) else {}
 
 
-NEVER = 1 << 62
-
-
 class SocketTicks:
     """The buses as a `tick_sockets` of `c/sockets.h`, and ticks on them as a `tick_stretch`.
 
@@ -134,7 +131,7 @@ class SocketTicks:
         for feed, (drive, each, asks) in zip(self._feed, self._fed, strict=False):
             feed.every, feed.ticks = each.every, drive.fed + each.every - each.at
             if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
-                feed.every, feed.ticks = NEVER, 1
+                feed.every, feed.ticks = 1 << 62, 1
 
     def give_feeds(self) -> None:
         """Python feeds watchdogs from now on."""
