@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,23 +40,31 @@ def opened(browser: Any, folders: list[Path], tmp_path: Path, **settings: Any) -
         yield found
 
 
+@pytest.fixture(scope="module")
+def shown(
+    browser: Any, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Tab]]:
+    """The page of a run, opened once for the tests that find what they need whatever another has done with it."""
+    with ExitStack() as tabs:
+        yield cache(lambda name: tabs.enter_context(opened(browser, [runs[name]], tmp_path_factory.mktemp(name))))
+
+
 @pytest.mark.parametrize("name", ["robots", "scara", "caught"])
 def test_the_browser_reads_the_numbers_of_the_run_at_three_instants(
-    name: str, browser: Any, runs: dict[str, Path], tmp_path: Path
+    name: str, shown: Callable[[str], Tab], runs: dict[str, Path]
 ) -> None:
-    run = load_run(runs[name])
-    with opened(browser, [runs[name]], tmp_path) as found:
-        page = found.page
-        for i in (0, len(run) // 2, len(run) - 1):
-            page.evaluate("t => window.page.player.set(t)", run.t[i])
-            for column in (f"q.{run.coordinates[0]}", f"u.{run.actuators[-1]}", f"violation.{run.rows[0]}"):
-                seen = page.evaluate(
-                    "([c]) => { const { columns } = window.page.content.runs[0];"
-                    " return columns[c][nearest(columns.t, window.page.player.time)]; }",
-                    [column],
-                )
-                assert seen == np.float32(run[column][i])
-        found.shot(f"page_{name}")
+    run, found = load_run(runs[name]), shown(name)
+    page = found.page
+    for i in (0, len(run) // 2, len(run) - 1):
+        page.evaluate("t => window.page.player.set(t)", run.t[i])
+        for column in (f"q.{run.coordinates[0]}", f"u.{run.actuators[-1]}", f"violation.{run.rows[0]}"):
+            seen = page.evaluate(
+                "([c]) => { const { columns } = window.page.content.runs[0];"
+                " return columns[c][nearest(columns.t, window.page.player.time)]; }",
+                [column],
+            )
+            assert seen == np.float32(run[column][i])
+    found.shot(f"page_{name}")
 
 
 def test_play_scrub_zoom_and_keys_move_everything_together(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
@@ -93,16 +102,14 @@ def test_play_scrub_zoom_and_keys_move_everything_together(browser: Any, runs: d
         found.until(f"({scales}).every(([a, b]) => a === 0 && b === 2)")
 
 
-def test_the_animation_draws_the_pose_of_the_time_shown(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    """The canvas has the first arm's colour where its elbow stands, and after the arm has moved elsewhere."""
-    with opened(browser, [runs["robots"]], tmp_path) as found:
-        page = found.page
-        picture = "() => document.getElementById('scene').toDataURL()"
-        start = page.evaluate(picture)
-        page.evaluate("window.page.player.set(2)")
-        end = page.evaluate(picture)
-        page.evaluate("window.page.player.set(0)")
-        assert start != end and page.evaluate(picture) == start
+def test_the_animation_draws_the_pose_of_the_time_shown(shown: Callable[[str], Tab]) -> None:
+    def picture(time: float) -> str:
+        page.evaluate("t => window.page.player.set(t)", time)
+        return str(page.evaluate("() => document.getElementById('scene').toDataURL()"))
+
+    page = shown("robots").page
+    start = picture(0.0)
+    assert picture(2.0) != start and picture(0.0) == start
 
 
 def test_an_obstacle_is_drawn_strong_while_its_bound_holds_the_inputs(browser: Any, tmp_path: Path) -> None:
@@ -114,33 +121,31 @@ def test_an_obstacle_is_drawn_strong_while_its_bound_holds_the_inputs(browser: A
         assert re.search(r"bound\s+unit\s+smallest h\s+holds \[s\]\s+violated \[s\]\s+disc", found.text("body"))
 
 
-def test_a_drawing_in_space_turns(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    with opened(browser, [runs["scara"]], tmp_path) as found:
-        page = found.page
-        before = page.evaluate("window.page.scene.look.azimuth")
-        box = page.locator("#scene").bounding_box()
-        page.mouse.move(box["x"] + 100, box["y"] + 100)
-        page.mouse.down()
-        page.mouse.move(box["x"] + 200, box["y"] + 120, steps=4)
-        page.mouse.up()
-        assert page.evaluate("window.page.scene.look.azimuth") != before
-        found.shot("page_turned")
+def test_the_floor_and_its_directions_are_in_the_picture(shown: Callable[[str], Tab]) -> None:
+    found = shown("scara")
+    corners = (
+        "() => { const { low, high, cell, at } = window.page.scene, [lx, ly, lz] = low, [hx, hy] = high;"
+        " return [[lx, ly, lz], [lx + 1.25 * cell, ly, lz], [lx, ly + 1.25 * cell, lz], [lx, ly, lz + 1.25 * cell],"
+        " [hx, ly, lz], [lx, hy, lz], [hx, hy, lz]].map((p) => at(...p)); }"
+    )
+    seen = np.array(found.page.evaluate(corners))
+    box = found.page.locator("#scene").bounding_box()
+    assert (seen > 4.0).all() and (seen < np.array([box["width"], box["height"]]) - 4.0).all(), seen
+    low, high, cell = (np.array(found.page.evaluate(f"window.page.scene.{name}")) for name in ("low", "high", "cell"))
+    assert ((high - low)[:2] / cell) % 1.0 == pytest.approx([0.0, 0.0], abs=1e-6)  # whole cells
 
 
-def test_the_floor_and_its_directions_are_in_the_picture(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    with opened(browser, [runs["scara"]], tmp_path) as found:
-        corners = (
-            "() => { const { low, high, cell, at } = window.page.scene, [lx, ly, lz] = low, [hx, hy] = high;"
-            " return [[lx, ly, lz], [lx + 1.25 * cell, ly, lz], [lx, ly + 1.25 * cell, lz], [lx, ly, lz + 1.25 * cell],"
-            " [hx, ly, lz], [lx, hy, lz], [hx, hy, lz]].map((p) => at(...p)); }"
-        )
-        seen = np.array(found.page.evaluate(corners))
-        box = found.page.locator("#scene").bounding_box()
-        assert (seen > 4.0).all() and (seen < np.array([box["width"], box["height"]]) - 4.0).all(), seen
-        low, high, cell = (
-            np.array(found.page.evaluate(f"window.page.scene.{name}")) for name in ("low", "high", "cell")
-        )
-        assert ((high - low)[:2] / cell) % 1.0 == pytest.approx([0.0, 0.0], abs=1e-6)  # whole cells
+def test_a_drawing_in_space_turns(shown: Callable[[str], Tab]) -> None:
+    found = shown("scara")
+    page = found.page
+    before = page.evaluate("window.page.scene.look.azimuth")
+    box = page.locator("#scene").bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 120, steps=4)
+    page.mouse.up()
+    assert page.evaluate("window.page.scene.look.azimuth") != before
+    found.shot("page_turned")
 
 
 def test_a_drive_that_may_be_on_is_in_red_and_a_long_event_ends_in_dots(browser: Any, tmp_path: Path) -> None:
@@ -304,16 +309,16 @@ def test_at_400_pixels_every_value_of_a_table_is_visible(browser: Any, runs: dic
         )
 
 
-def test_diagnostics_are_folded_until_they_are_asked_for(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    with opened(browser, [runs["robots"]], tmp_path) as found:
-        section = found.page.locator("section[aria-label='Rank, pivot and residual of the law']")
-        assert not section.locator(".panel").first.is_visible()
-        section.locator("summary").click()
-        panel = section.locator(".panel").first
-        assert panel.is_visible()
-        found.page.wait_for_timeout(200)
-        drawn = section.locator("canvas").first.bounding_box()["width"]
-        assert drawn > 0.9 * panel.bounding_box()["width"]
+def test_diagnostics_are_folded_until_they_are_asked_for(shown: Callable[[str], Tab]) -> None:
+    found = shown("robots")
+    section = found.page.locator("section[aria-label='Rank, pivot and residual of the law']")
+    assert not section.locator(".panel").first.is_visible()
+    section.locator("summary").click()
+    panel = section.locator(".panel").first
+    assert panel.is_visible()
+    found.page.wait_for_timeout(200)
+    drawn = section.locator("canvas").first.bounding_box()["width"]
+    assert drawn > 0.9 * panel.bounding_box()["width"]
 
 
 @pytest.mark.parametrize("size", [(1300, 700), (400, 844)])
