@@ -36,24 +36,26 @@ TRIES = 6
 
 
 class TimedRun(HilRun):
-    """A run that keeps, for each phase, the number of each tick and the processor time at its end [s]."""
+    """A run that keeps number and processor time [s] at the end of the first and of the last tick of each phase."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.times: dict[Phase, list[tuple[int, float]]] = {}
+        self.times: dict[Phase, list[tuple[int, float]]] = {}  # first, last
 
     def _done(self, tick: Tick) -> None:
         super()._done(tick)
-        self.times.setdefault(self.stages.mode, []).append((tick.number, time.thread_time()))
+        done = tick.number, time.thread_time()
+        self.times.setdefault(self.stages.mode, [done, done])[1] = done
 
     def ticks(self, phase: Phase) -> int:
         """Number of ticks between the first and the last of a phase."""
-        times = self.times.get(phase, [(0, 0.0)])
-        return times[-1][0] - times[0][0]
+        (first, _), (last, _) = self.times.get(phase, ((0, 0.0), (0, 0.0)))
+        return last - first
 
     def tick_time(self, phase: Phase) -> float:
         """Mean processor time of a tick of a phase [s]."""
-        return (self.times[phase][-1][1] - self.times[phase][0][1]) / self.ticks(phase)
+        (_, begin), (_, end) = self.times[phase]
+        return (end - begin) / self.ticks(phase)
 
 
 LAST = {Stage.FLOAT: Phase.FLOAT, Stage.FULL: Phase.FULL, Stage.CALIBRATE: Phase.CALIBRATE}
