@@ -39,9 +39,8 @@ def test_mutated_configs_end_with_a_sentence_and_a_known_exit_code(
 def test_a_number_whose_square_is_none_is_refused_without_a_warning_of_numpy(
     config: str, override: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert mutants.fault(find_config(config), ["check", "--set", override]) == (2, "")
     code, _, err = answer(capsys, "check", config, "--set", override)
-    assert code == 2 and said in err
+    assert code == 2 and err and said in err
 
 
 SAMPLED = ["run.period=0.01", "run.integrator.step=0.005", "tune=null"]
