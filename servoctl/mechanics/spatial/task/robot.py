@@ -15,9 +15,7 @@ from servoctl.mechanics.spatial.task.target import (
     Targeted,
     TargetValue,
     TargetValues,
-    course,
     name_problems,
-    naming,
     read_one,
 )
 from servoctl.types import Array
@@ -109,9 +107,8 @@ class Posture(Targeted):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         names = list(plant.coordinates)
         chosen = [names.index(name) for name in self.joints]
-        with naming("joints"):
-            wanted = course(tuple(self.joints.values()), len(chosen), plant, t, self._time(t))
-        return PointMotion(q[chosen], np.eye(len(names))[chosen], v[chosen], np.zeros(len(chosen))).minus(wanted).rows
+        motion = PointMotion(q[chosen], np.eye(len(names))[chosen], v[chosen], np.zeros(len(chosen)))
+        return motion.minus(self.course("joints", plant, t)).rows
 
 
 @dataclass(frozen=True)

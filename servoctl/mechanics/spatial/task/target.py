@@ -79,7 +79,17 @@ def numbers(values: Any) -> list[float] | None:
 
 
 def values_at(values: TargetValues, count: int, plant: Plant, now: Any) -> Array:
-    """The values at a time, numbers or symbols, shape (count,); see `course`."""
+    """The values at a time, numbers or symbols, shape (count,).
+
+    Args:
+        values: Result of `read`.
+        count: How many there are.
+        now: The time of the task [s], a number or an expression of the symbol of time.
+
+    Raises:
+        TaskError: A function does not return that many numbers.
+        TraceError: A function cannot be traced.
+    """
     if callable(values):
         items: Any = trace(values, now)
     else:
@@ -110,24 +120,8 @@ def signals_of(value: Any) -> dict[str, TimeFunction]:
     return {name: each for item in value for name, each in signals_of(item).items()} if isinstance(value, tuple) else {}
 
 
-def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> PointMotion:
-    """The values at a time and their derivatives.
-
-    Args:
-        values: Result of `read`.
-        count: How many there are.
-        t: The symbol of time [s].
-        now: The time of the task [s], an expression of t.
-
-    Raises:
-        TaskError: A function does not return that many numbers.
-        TraceError: A function cannot be traced.
-    """
-    return _derived(values_at(values, count, plant, now), t)
-
-
 def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> PointMotion:
-    """The unit vector along three values and its derivatives; see `course`."""
+    """The unit vector along three values and its derivatives by the symbol t of time; see `values_at`."""
     along = plain(values_at(values, 3, plant, now))
     if along.dtype == float:
         along = along / (np.abs(along).max() or 1.0)  # the square of 1e308 is no number
@@ -137,7 +131,7 @@ def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> Po
 def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: Any) -> tuple[Array, Array, Array]:
     """The rotation of angles or quaternion components, its angular velocity and acceleration [rad/s, rad/s^2].
 
-    Both are in the axes of the reference; see `course`.
+    Both are in the axes of the reference; see `values_at`.
 
     Args:
         angles: Result of `read`.
@@ -183,8 +177,8 @@ class Targeted(Constraint):
     """A constraint with targets in some of its fields; subclass it with `@dataclass(frozen=True)`."""
 
     kind = "holonomic"
-    # name of each such field -> how many values it has, None for one value that is not in a list. A field that is None
-    # has no target
+    # name of each such field -> how many values it has, None for one value that is not in a list, or a mapping of them.
+    # A field that is None has no target
     target_fields: ClassVar[Mapping[str, int | None]] = {}
 
     def __post_init__(self) -> None:
@@ -222,7 +216,7 @@ class Targeted(Constraint):
         return {name: each for field in self.target_fields for name, each in signals_of(getattr(self, field)).items()}
 
     def course(self, field: str, plant: Plant, t: Any) -> PointMotion:
-        """A target and its derivatives, shape (count,), or (1,) for a single value.
+        """A target and its derivatives, shape (count,), or one for each of a single value or a mapping.
 
         Args:
             field: One of `target_fields`.
@@ -231,10 +225,12 @@ class Targeted(Constraint):
         return _derived(self.values(field, plant, self._time(t)), t)
 
     def values(self, field: str, plant: Plant, now: Any) -> Array:
-        """A target at a time of the task [s], shape (count,), or (1,) for a single value."""
+        """A target at a time of the task [s], shape (count,), or one for each of a single value or a mapping."""
         count, value = self.target_fields[field], getattr(self, field)
+        if count is None:
+            value = tuple(value.values()) if isinstance(value, Mapping) else (value,)
         with naming(field):
-            return values_at((value,) if count is None else value, count or 1, plant, now)
+            return values_at(value, count or len(value), plant, now)
 
     def is_target(self, field: str) -> bool:
         """Whether this one of `target_fields` holds a target; by default, if it is not None."""
