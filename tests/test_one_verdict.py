@@ -153,6 +153,27 @@ def test_a_pole_that_the_step_does_not_follow_is_named_before_and_after_the_run(
         assert answer(capsys, "run", config, "--set", remedy, "--out", str(tmp_path / "again"))[0] == 0
 
 
+@pytest.mark.parametrize(("step", "said"), [(0.001, True), (0.0004, False)])
+def test_a_swing_that_the_steps_damp_is_named(tmp_path: Path, step: float, said: bool) -> None:
+    """1000 rad/s: R(i) of rk4 is 0.9939, so a swing of 1 mm was 4 um after a second, and nobody said so."""
+    force = "np.array([0.0, 1e6 * (q[0] - q[1])])"
+    (tmp_path / "bell.py").write_text(plant_text("Bell", "m: float = 1.0", "x y", "F", "np.eye(2)", force,
+                                                 "np.array([[1.0], [0.0]])"))  # fmt: skip
+    (tmp_path / "bell.yaml").write_text(
+        "plant: {class: 'bell.py:Bell'}\ninitial: {q: {x: 0, y: 0.001}, v: 0}\ntask: [{name: a, holonomic: x}]\n"
+        "law: {correction: {baumgarte: {alpha: 6, beta: 6}}}\n"
+        f"run: {{duration: 1, integrator: {{step: {step}}}}}\n"
+    )
+    run = sc.load(tmp_path / "bell.yaml", engine="vm")
+    found = fast_motion(run.loop, run.start, run.settings)
+    assert (found is not None) is said
+    if found is not None:
+        rows = run.simulate()
+        left = np.hypot(rows["q.y"][-1], rows["v.y"][-1] / 1000.0)
+        assert left == pytest.approx(0.001 * np.exp(-found.damped), rel=1e-3)
+        assert "of y has a pole at 0+1000j 1/s, which steps of 0.001 s of rk4 damp by 6.1 1/s" in str(found.finding)
+
+
 def test_a_fast_pole_in_a_loop_names_the_loop(tmp_path: Path) -> None:
     """The gear is 1e-3 m per rad: the hand adds 1e-6 kg m^2 to the finger."""
     run = sc.load(written(tmp_path, FINGER + GEARED, rate=100.0))

@@ -164,6 +164,7 @@ def _traced(loop: Loop) -> Loop | None:
 
 
 SMALL = 1e-6  # displacement of a coordinate for its slopes, relative to 1 + its size
+FADES = 0.1  # share of a motion that the steps of a run may take from it
 STIFF = 0.5  # a larger |pole| times step may be beyond what rk4 follows; its limit is 2.6 to 2.83
 
 INVOLVED = 1e-6
@@ -172,18 +173,26 @@ INVOLVED = 1e-6
 
 @dataclass(frozen=True)
 class FastMotion:
-    """A motion that decays or swings in truth, and grows in the steps of a run."""
+    """A motion that decays or swings in truth, and grows in the steps of a run, or dies out in them."""
 
     pole: complex  # [1/s]
     coordinate: str  # the coordinate that moves most
     loops: tuple[str, ...]  # passive constraints that hold this coordinate
     step: float  # [s] step of rk4
     longest: float  # [s] longest step that follows the motion
+    damped: float = 0.0  # [1/s] by how much the steps damp a motion that they follow; 0: it grows in them
 
     @property
     def finding(self) -> Finding:
         """What a person should know."""
         held = f" (held by {', '.join(self.loops)})" if self.loops else ""
+        if self.damped:
+            return Finding(
+                "run.integrator.step",
+                f"the machine's own motion of {self.coordinate}{held} has a pole at {pole_text(self.pole)} 1/s, which "
+                f"steps of {self.step:g} s of rk4 damp by {self.damped:.2g} 1/s: it dies out in the run, not in truth "
+                f"(use steps of at most {_below(self.longest):g} s, or run.integrator.method: dop853)",
+            )
         return Finding(
             "run.integrator.step",
             f"the machine's own motion of {self.coordinate}{held} has a pole at "
@@ -194,7 +203,7 @@ class FastMotion:
 
 
 def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | None:
-    """The fastest motion at the start that the steps of a run cannot follow; None if there is none."""
+    """The motion at the start that the steps of a run follow least; None if they follow all."""
     step = settings.integrator.spacing(settings.period)
     if step is None or loop.system.machine is not None:
         return None
@@ -202,16 +211,25 @@ def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | No
     if not np.isfinite(slopes).all():
         return None
     poles, shapes = np.linalg.eig(slopes)
+    model = loop.system.model
+
+    def found(worst: int, longest: float, damped: float = 0.0) -> FastMotion:
+        i = int(np.argmax(np.abs(shapes[model.n :, worst])))
+        name = list(model.plant.coordinates)[i]
+        return FastMotion(complex(poles[worst]), name, _loops(model, start, i), step, longest, damped)
+
     grows = (poles.real <= 1e-6 * np.abs(poles)) & (np.abs(poles) * step > STIFF)
     # a pole that is unstable in truth, and grows faster, is the cause itself
     grows &= np.abs(np.polyval(RK4, step * poles)) > np.exp(min(step * max(poles.real.max(), 0.0), 700.0))
-    if not grows.any():
-        return None
-    worst = int(np.argmax(np.where(grows, np.abs(poles), 0.0)))
-    model = loop.system.model
-    i = int(np.argmax(np.abs(shapes[model.n :, worst])))
-    name = list(model.plant.coordinates)[i]
-    return FastMotion(complex(poles[worst]), name, _loops(model, start, i), step, _longest(poles[worst]))
+    if grows.any():
+        worst = int(np.argmax(np.where(grows, np.abs(poles), 0.0)))
+        return found(worst, _longest(poles[worst]))
+    damped = poles.real - np.log(np.abs(np.polyval(RK4, step * poles))) / step
+    damped[(damped < FADES / settings.duration) | (damped < FADES * np.abs(poles.real))] = 0.0
+    worst = int(np.argmax(damped))
+    # |R(i w h)| = 1 - (w h)^6 / 144 + ...
+    shorter = step * (FADES / settings.duration / damped[worst]) ** 0.2 if damped[worst] else 0.0
+    return found(worst, shorter, float(damped[worst])) if damped[worst] else None
 
 
 def _slopes(loop: Loop, start: State, held: bool) -> Array:
@@ -371,7 +389,7 @@ class EndOfRun:
         """The known cause, most certain first: gains and poles that the step does not follow, then the pose."""
         found = [str(gain.problem) for gain in all_gains(self.system, self.settings) if gain.problem is not None]
         fast = None if found else fast_motion(self.loop, self.start, self.settings)
-        found = found if fast is None else [str(fast.finding)]
+        found = found if fast is None or fast.damped else [str(fast.finding)]
         if self.system.following is None:
             return "; ".join(found) or UNKNOWN
         found = found or self._dead_point() or self._growth() or self._singular_pose()
