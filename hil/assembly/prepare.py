@@ -313,27 +313,20 @@ def _abrupt_references(setup: RigSetup) -> Iterator[str]:
         yield f"{setup.loaded.where('references', reference)}: {sentence}"
 
 
-def _in_degrees(setup: RigSetup) -> Iterator[str]:
-    """Notes on limits of hinges that are so wide that they may be in degrees."""
-    order = [drive.actuator for drive in setup.settings.values.drives]
-    for drive, unit in zip(setup.settings.drives, setup.units, strict=False):
-        lower, upper = drive.position_limits
-        if unit == "rad" and upper - lower > WIDEST:
-            yield (
-                f"{setup.loaded.where('hil', 'drives', order.index(drive.name), 'position_limits')}: {drive.name} may "
-                f"turn from {lower:g} to {upper:g} rad, {(upper - lower) / (2 * np.pi):.2g} turns (if these are "
-                "degrees, write 170*deg)"
-            )
-
-
-def _at_the_edge(setup: RigSetup) -> Iterator[str]:
-    """Notes on drives whose start pose is so near a limit that the test in stage zero may pass it."""
+def _on_position_limits(setup: RigSetup) -> Iterator[str]:
+    """Notes on limits that stage zero may pass from the start pose, and on those that may be in degrees."""
     order, drives = [drive.actuator for drive in setup.settings.values.drives], setup.settings.drives
     positions, travels = setup.positions(setup.start.q), setup.proof.travel
     for drive, y, travel, unit in zip(drives, positions, travels, setup.units, strict=False):
-        room = min(y - drive.position_limits[0], drive.position_limits[1] - y)
+        place = setup.loaded.where("hil", "drives", order.index(drive.name), "position_limits")
+        lower, upper = drive.position_limits
+        if unit == "rad" and upper - lower > WIDEST:
+            yield (
+                f"{place}: {drive.name} may turn from {lower:g} to {upper:g} rad, {(upper - lower) / (2 * np.pi):.2g} "
+                "turns (if these are degrees, write 170*deg)"
+            )
+        room = min(y - lower, upper - y)
         if room < travel:
-            place = setup.loaded.where("hil", "drives", order.index(drive.name), "position_limits")
             yield (
                 f"{place}: {drive.name} starts {room:.2g} {unit} from a limit, and stage zero moves it by up to "
                 f"{travel:g} {unit}: the run may end there (start farther inside, or widen the limit)"
@@ -465,8 +458,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     _watchdogs,
     _starts_in_motion,
     _abrupt_references,
-    _in_degrees,
-    _at_the_edge,
+    _on_position_limits,
     _ends_early,
     _changes_with_time,
     _coarse_torques,
