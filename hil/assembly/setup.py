@@ -319,8 +319,8 @@ class RigSetup:
             stands=self.balance.falls or guided,
             hold=self.gravity_compensation,
             errors=self.task_errors,
+            proof=self.proof,
             stops_on=law.stops_on,
             resolved=self._resolved_steps(),
             guiding=self._guiding() if guided else None,
-            proof=self.proof,
         )

@@ -18,7 +18,7 @@ class Stage(IntEnum):
     """Last stage of a run, as the operator chooses it."""
 
     SHADOW = 0  # nothing is sent; the law only computes what it would send
-    ZERO = 1  # drives enabled, no task: zero torque, or the pose is held if the machine falls without torque
+    ZERO = 1  # drives enabled, no task: the pose is held, and the drives are tested
     RAMP = 2  # torques blend from those of `ZERO` to those of the law; task time stands still
     FULL = 3  # the task runs
     FLOAT = 4  # after `ZERO` a hand guides the machine, which is held against gravity alone, damped and torque-limited
@@ -84,15 +84,15 @@ class RunPlan:
     duration: float  # time in the last stage [s]; in `FULL` it is task time
     safety: Safety  # its times, and the tolerance with which the task starts
     stop_rate: float  # [1/s] rate at which speeds decay in a controlled stop
-    stands: bool  # whether the pose is held before the task
+    stands: bool  # whether it takes torques to hold the pose: drives begin with them, and what they lack is learned
     hold: GravityCompensation  # torques that cancel the forces by the model, and the inertia that the motors see
     # (task time, q, v) -> task row -> its violation and rate; the rate is NaN where the row has none
     errors: Callable[[float, Array, Array], dict[str, tuple[float, float]]]
+    proof: ProofPlan  # how the drives are tested in `ZERO`
     stops_on: frozenset[int] = frozenset()  # codes of the law's statuses that end the run
     # task row -> smallest steps of its violation and of its rate that the samples resolve
     resolved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     guiding: Guiding | None = None  # how the machine feels in the hand; None unless `stage` is `FLOAT`
-    proof: ProofPlan | None = None  # how the drives are tested in `ZERO`; None: they are not
 
     @property
     def time_in_zero(self) -> float:

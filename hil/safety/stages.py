@@ -54,11 +54,8 @@ class Stages:
         self._count = len(rig.drives)
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self.pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
-        # test of the drives in stage zero; None: they are not tested
-        self.test = test = None if plan.proof is None else DriveTest(plan.proof, rig, monitor, limits, self.pose)
-        self.torques = TorqueSource(self.pose, limits, plan.stands)  # makes the torques of every tick
-        if test is not None:
-            self.torques = TorqueSource(self.pose, limits, True, test.proof, rig.carried)
+        self.test = DriveTest(plan.proof, rig, monitor, limits, self.pose)  # test of the drives in stage zero
+        self.torques = TorqueSource(self.pose, limits, self.test.proof, rig.carried)  # makes the torques of every tick
         # present phase
         self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
         # task_time: [s] task time of the law's last state
@@ -94,7 +91,7 @@ class Stages:
     @property
     def source(self) -> Source | None:
         """Whose torques the present phase sends; None: it sends none."""
-        plan, opens, tested = self.plan, self._brakes_held, self._tested
+        plan, opens, tested = self.plan, self._brakes_held, self.test.proof.over
         match self.mode:
             case Phase.ENABLING:
                 return Source(Torques.HOLD, tests=not tested)
@@ -115,9 +112,9 @@ class Stages:
     @property
     def ordinary(self) -> bool:
         """Whether C may decide the next tick: nothing asks for a stop, is on trial, or is about to end the phase."""
-        if self._stop_request is not None or not self._controller.direct or self._corrects:
+        if self._stop_request is not None or not self._controller.direct or self.test.corrects:
             return False
-        ladder, worst = self.ladder, self.monitor.worst
+        ladder, worst, proof = self.ladder, self.monitor.worst, self.test.proof
         if self.mode is Phase.STOPPING:  # every axis follows it, and none is in doubt
             return worst < Reaction.DISABLE and not (ladder.doubtful or ladder.distrusted)
         if worst >= Reaction.STOP or self._engage_by is not None:
@@ -125,13 +122,8 @@ class Stages:
         if self.mode is Phase.FULL:
             return self._task / SECOND < self.plan.duration
         if self.mode is Phase.ZERO:
-            return self._tested or self._brakes_held or (self.test is not None and self.test.proof.testing)
-        return self.mode in (Phase.RAMP, Phase.FLOAT) and self._tested and not self._brakes_held
-
-    @property
-    def _tested(self) -> bool:
-        """Whether the test of the drives is over, or there is none."""
-        return self.test is None or self.test.proof.over
+            return proof.over or self._brakes_held or proof.testing
+        return self.mode in (Phase.RAMP, Phase.FLOAT) and proof.over and not self._brakes_held
 
     @property
     def next_task_time(self) -> float:
@@ -166,14 +158,14 @@ class Stages:
             self.monitor.report(now, EventKind.INTERRUPTED, "", self._stop_request)
             self._stop_request = None
         self._watch.report(tick, reading, self.mode)
-        if self.test is not None and (self.mode in PROVING or self._corrects):
+        if self.mode in PROVING or self.test.corrects:
             self.test.judge(tick, reading)
         self._react(now)
         if self.over:
             return None
         self._controller.elapsed = tick.elapsed / SECOND
         self._evaluate_law(reading)
-        if self.test is not None and self.mode is Phase.ZERO and not self._brakes_may_hold(now):
+        if self.mode is Phase.ZERO and not self._brakes_may_hold(now):
             self.test.start()
         return self._send(tick, reading)
 
@@ -199,16 +191,16 @@ class Stages:
             self._controller.sent(np.zeros(self._count), moves=False)
             return np.zeros(self._count)
         torques = self.torques.limit(steps=self.mode is not Phase.FULL)
-        if source.torques is not Torques.STOP or self._corrects:  # a stop may use all that the limits allow
+        if source.torques is not Torques.STOP or self.test.corrects:  # a stop may use all that the limits allow
             self.monitor.torques(now, self.limits.clamped)
         self._brakes_held = self._brakes_may_hold(now)
         self._controller.sent(torques, moves=not (mode in STANDING or self._brakes_held))
-        return torques if self.test is None else self.test.correct(torques)
+        return self.test.correct(torques)
 
     def _find(self, source: Source, tick: Tick) -> Array:
         """The torques of a source, shape (m,), before they are limited."""
         since = self._since(tick.began)
-        if source.torques is Torques.STOP and self._corrects:  # a drive has driven the machine, which has hardly moved
+        if source.torques is Torques.STOP and self.test.corrects:  # a drive has driven it, and it has hardly moved
             firm = since < CATCH * self.monitor.bounds.period
             source = Source(Torques.CATCH, firmer=FIRMER if firm else 0.0)
         return self.torques.find(source, self.law_torques, tick.elapsed / SECOND, since)
@@ -228,7 +220,7 @@ class Stages:
             self._enter(Phase.OVER, now)
         elif self.mode is Phase.WAITING:
             self._enter(Phase.DISABLING, now)
-        elif self.mode is Phase.ENABLING and not self._corrects:
+        elif self.mode is Phase.ENABLING and not self.test.corrects:
             if moving(self._rig.drives):  # a brake that closes on a moving axis throws the next one
                 self._enter(Phase.QUICK_STOP, now)
             else:
@@ -240,7 +232,7 @@ class Stages:
 
     def _enter(self, mode: Phase, now: int) -> None:
         self.mode, self.entered = mode, now
-        if self.test is not None and mode not in PROVING:
+        if mode not in PROVING:
             self.test.end()
         self.monitor.report(now, EventKind.STAGE, "", mode.value)
         if mode is Phase.STOPPING:
@@ -261,11 +253,6 @@ class Stages:
         else:
             self.law_torques = self._controller.nothing(reading.q, reading.v)
 
-    @property
-    def _corrects(self) -> bool:
-        """Whether a drive is sent other torques than those that are to act."""
-        return self.test is not None and self.test.corrects
-
     def _only_watch(self, tick: Tick, reading: Reading) -> None:
         if self._watch.silent(tick.began, self._since(tick.began), self.mode, self.plan.duration):
             self._react(tick.began)
@@ -278,15 +265,14 @@ class Stages:
             if self._watch.silent(now, self._since(now), self.mode):
                 self._react(now)
             return
-        if self.test is not None and moving(self._rig.drives) and self._since(now) < FIRST_SAMPLES:
+        if moving(self._rig.drives) and self._since(now) < FIRST_SAMPLES:
             return  # a brake may still close
         hold: list[float] = self.pose.gravity(reading.q).u.tolist() if self.plan.stands else [0.0] * self._count
-        self._watch.start(now, hold, still=self.test is not None)
+        self._watch.start(now, hold)
         self._react(now)
         if self.mode is Phase.WAITING:
             self.pose.begin(reading.positions)
-            if self.test is not None:
-                self.test.begin(reading)
+            self.test.begin(reading)
             self.limits.begin(hold)  # the drives make these torques from the instant that they are enabled
             self._rig.begin_enable(hold)
             self._enter(Phase.ENABLING, now)
@@ -303,11 +289,11 @@ class Stages:
         np.copyto(self.torques.wanted, self.limits.previous, where=waits)
 
     def _after_zero(self, tick: Tick, reading: Reading) -> None:
-        if self._since(tick.began) < self.plan.time_in_zero or not self._tested:
+        if self._since(tick.began) < self.plan.time_in_zero or not self.test.proof.over:
             return
         if self.plan.stage is Stage.FLOAT:
             self._rig.let_guide()
-        elif self.test is not None:
+        else:
             self._rig.watch_unproved(self.test.unproved)
         following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self.plan.stage, Phase.RAMP)
         self._enter(following, tick.began)

@@ -37,7 +37,6 @@ class TorqueSource:
     Args:
         pose: Has the state of the tick.
         limits: Last limits before a torque is sent.
-        stands: Whether the pose is held; if not, no torque takes the place of those that hold it.
         proof: Test of the drives; None: they are not tested.
         carried: The torques in the frames that send these, shape (m,); None: torques are not in steps of the wire.
     """
@@ -46,15 +45,14 @@ class TorqueSource:
         self,
         pose: PoseHold,
         limits: Limits,
-        stands: bool = True,
         proof: TorqueProof | None = None,
         carried: Callable[[Array], Array] | None = None,
     ) -> None:
         m = pose.struct.c.m
         self.struct = Struct("torque_source", {"m": m}, pose.struct.calls)  # what C computes with, and remembers
-        self._pose, self._limits, self._proof, self._in_steps = pose, limits, proof, carried is not None
+        self._pose, self._limits, self._in_steps = pose, limits, carried is not None
         c, (asked, carries) = self.struct.c, np.zeros((2, m))
-        c.m, c.stands, c.pose, c.limits = m, stands, pose.struct.c, limits.struct.c
+        c.m, c.pose, c.limits = m, pose.struct.c, limits.struct.c
         if proof is not None:
             c.proof = proof.struct.c
         if carried is not None:

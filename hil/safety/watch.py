@@ -146,16 +146,11 @@ class Watch:
         self._monitor.report(now, EventKind.LOST, ", ".join(drive.settings.name for drive in silent), detail)
         return True
 
-    def start(self, now: int, hold: Sequence[float], still: bool) -> None:
-        """Reports why drives may not be enabled.
-
-        Args:
-            hold: Torques that hold the start pose, one per drive [actuator unit].
-            still: Whether the machine must stand still.
-        """
+    def start(self, now: int, hold: Sequence[float]) -> None:
+        """Reports why drives may not be enabled; `hold`: torques that hold the start pose [actuator units]."""
         for name, problem in self._rig.start_problems():
             self._monitor.report(now, EventKind.START_POSE, name, problem)
-        for name in moving(self._rig.drives) if still else ():
+        for name in moving(self._rig.drives):
             self._monitor.report(now, EventKind.HANDSHAKE, name, "it moves before it is enabled")
         for drive, torque in zip(self._rig.drives, hold, strict=True):
             limit = drive.settings.torque_limit

@@ -140,7 +140,7 @@ def outcome(monitor: Monitor) -> dict[str, Any]:
     return values
 
 
-def drive_states(drives: Iterable[Drive], sends: bool, proof: TorqueProof | None = None) -> dict[str, dict[str, Any]]:
+def drive_states(drives: Iterable[Drive], sends: bool, proof: TorqueProof) -> dict[str, dict[str, Any]]:
     """Drive -> its state; `confirmed_off` is None if this run never switched the drive on."""
     states: dict[str, dict[str, Any]] = {
         drive.settings.name: {
@@ -149,7 +149,7 @@ def drive_states(drives: Iterable[Drive], sends: bool, proof: TorqueProof | None
         }
         for drive in drives
     }  # fmt: skip
-    for state, axis in zip(states.values(), () if proof is None else proof.axes, strict=False):
+    for state, axis in zip(states.values(), proof.axes, strict=True):
         state["proof"] = axis.as_dict()
     return states
 

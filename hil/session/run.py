@@ -370,7 +370,7 @@ class HilRun:
         return RunResult(code, events, self.unconfirmed, trajectory, axes, patch)
 
     def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
-        ticks, wall, test, in_c = self._ticks, self._wall_time, self.stages.test, self.rig.in_c
+        ticks, wall, in_c = self._ticks, self._wall_time, self.rig.in_c
         timing = self.logbook.timing.as_dict()
         if ticks and not self.environment.lockstep:
             timing["cpu_per_tick_s"] = self._cpu_time / ticks
@@ -387,7 +387,7 @@ class HilRun:
             **outcome(self.monitor),
             "stage": self.stage.name.lower(),
             "bus": buses,
-            "drives": drive_states(self.setup.drives, self.rig.sends, None if test is None else test.proof),
+            "drives": drive_states(self.setup.drives, self.rig.sends, self.stages.test.proof),
             "ticks_in_c": in_c.count,
             "given_back": dict(in_c.given_back),
         }

@@ -301,7 +301,7 @@ def tried_on_axes(
     proof.begin(Hold(nothing, nothing, inertia), nothing)
     weightless = BoundCall(lambda: None, [np.zeros(m)] * 4, [np.zeros(m), np.zeros(m), inertia.copy()])
     pose = PoseHold(SimpleNamespace(bound=lambda: weightless), drives, period)  # type: ignore[arg-type]
-    source = TorqueSource(pose, Limits(drives, period), False, proof)
+    source = TorqueSource(pose, Limits(drives, period), proof)
     y, v, ages = nothing, nothing, np.append(old * period, nothing[1:])
     sent, speeds, findings = [nothing] * 8, [nothing] * 8, []
     while not proof.over and not findings:

@@ -12,6 +12,7 @@ from hil.safety import EventKind, Limits, Monitor, Reaction, SafetyBounds
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder
 from hil.safety.plan import ENDING, Phase, RunPlan, Stage
+from hil.safety.proof import ProofPlan
 from hil.safety.rules import rules_of
 from hil.safety.stages import Stages
 from servoctl.config.hil import Safety
@@ -130,9 +131,11 @@ class Run:
             stands=hold != 0.0,
             hold=Level(hold),  # type: ignore[arg-type]
             errors=lambda t, q, v: {"x": (self.error, np.nan)},
+            proof=ProofPlan(*np.ones((5, 2)), quarter=0.01, units=("m", "m")),
         )
         limits = Limits([drive.settings for drive in self.machine.drives], 0.0025)
         self.stages = Stages(self.machine, self.law, self.monitor, limits, self.plan)  # type: ignore[arg-type]
+        self.stages.test.proof.over = True  # the machine does not move
         self.number, self.modes = 0, list[Phase]()
 
     def tick(self) -> Array | None:

@@ -284,7 +284,7 @@ typedef struct { /* how a torque is sent */
 
 typedef struct { /* hil.safety.torques.TorqueSource */
   int m, kind;                        /* kind: hil.core.constants.Torques */
-  int stands, learns, tests, steps;   /* whether a pose is held, its integral runs, the drives are tested; steps of the wire */
+  int learns, tests, steps;           /* whether the integral runs, the drives are tested; steps of the wire */
   double ramp_time, firmer;           /* of a blend [s]; what the damping of CATCH has more, as a share */
   limits *limits;
   pose *pose;

@@ -19,7 +19,7 @@ static int stand(torque_source *s)
 {
   memset(s->pose->torques, 0, s->m * sizeof *s->pose->torques);
   find_away(s);
-  return s->stands ? pose_stand(s->pose, s->learns) : HELD;
+  return pose_stand(s->pose, s->learns);
 }
 
 /* Torques of the source, in `wanted` of the limits, which has those of the law; not 0 where the model gives none. The state
@@ -71,7 +71,7 @@ void torques_keep(torque_source *s, long long now)
   limits_keep(s->limits, now);
   if (s->kind == GUIDE) pose_keep_guide(s->pose);
   else if (s->kind == STOP) pose_keep_stop(s->pose);
-  else if (s->kind != LAW && s->stands) pose_keep_stand(s->pose);
+  else if (s->kind != LAW) pose_keep_stand(s->pose);
   if (s->steps) copy(s->rest, s->unsent, s->m);
   if (!s->tests) return;
   proof_sent(s->proof, s->torques);
