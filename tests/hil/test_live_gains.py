@@ -222,10 +222,10 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
     run = Asked({1000: (0, 15.0)}, prepared, in_lockstep(prepared, "vm"), Stage.FULL, 1.0)
     decide = run._decide
 
-    def stopping(tick: Tick, reading: Any) -> Any:
+    def stopping(tick: Tick) -> Any:
         if tick.number == 998:
             run.stages.ask_to_stop("test")
-        return decide(tick, reading)
+        return decide(tick)
 
     run._decide = stopping  # type: ignore[method-assign]
     result = run.run(None, lambda event: None)
