@@ -129,8 +129,19 @@ class BusLoad:
 
     @cached_property
     def highest_rate(self) -> float:
-        """Highest loop rate that still fits [Hz]; 0 if the traffic that does not depend on it is too much."""
-        return _highest(self.load_at, 1.0 / self.period, self.allowed)
+        """Highest loop rate that still fits [Hz]; 0 if the traffic that does not depend on it is too much.
+
+        The load does not fall with the rate.
+        """
+        low, high = 1.0, max(1.0 / self.period, 1.0)
+        if self.load_at(low) > self.allowed:
+            return 0.0
+        while self.load_at(high) <= self.allowed and high < 1e6:
+            low, high = high, 2 * high
+        for _ in range(60):  # bisection to rounding: 2^-60 of the interval
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.load_at(middle) <= self.allowed else (low, middle)
+        return low
 
     @property
     def sentence(self) -> str:
@@ -148,19 +159,6 @@ class BusLoad:
             remedies.append("a higher data_bitrate")
         most = f"at most {math.floor(highest)} Hz fit" if highest >= 1 else "no rate fits"
         return f"{start}: {most} ({', or '.join(remedies)})"
-
-
-def _highest(load: Callable[[float], float], rate: float, allowed: float) -> float:
-    """Highest rate [Hz] with load(rate) <= allowed; `load` must not fall with the rate."""
-    low, high = 1.0, max(rate, 1.0)
-    if load(low) > allowed:
-        return 0.0
-    while load(high) <= allowed and high < 1e6:
-        low, high = high, 2 * high
-    for _ in range(60):  # bisection to rounding: 2^-60 of the interval
-        middle = (low + high) / 2
-        low, high = (middle, high) if load(middle) <= allowed else (low, middle)
-    return low
 
 
 def _rounded_up(period: float) -> float:

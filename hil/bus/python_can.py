@@ -187,11 +187,11 @@ class PythonCanBus(Bus):
         socketcan: bool = False,  # whether frames go straight through the bus's socket, which is one of SocketCAN
         fd: bool = False,  # whether the bus carries FD frames
     ) -> None:
-        self.name, self._fd = name, fd
+        self.name, self.carries_fd = name, fd
         self._bus = bus
         self._clock = clock
         self._system_time = system_time
-        self._earliest = clock.now()
+        self.earliest = clock.now()  # [ns] the next frame comes after this moment
         self._sent_lately = Echoes() if echoes else None
         self._sent = self._received = self._echoes = self._refused = self._invalid = self._lost = 0
         self._closed, self._patient = False, True
@@ -240,7 +240,7 @@ class PythonCanBus(Bus):
             return
 
     def _check(self, frame: Frame) -> None:
-        if frame.fd and not self._fd:
+        if frame.fd and not self.carries_fd:
             raise ValueError(f"{frame}: an FD frame, but bus {self.name} is classic (set `fd: true`)")
         if problem := size_problem(frame):
             raise ValueError(f"{frame}: {problem}")
@@ -251,7 +251,7 @@ class PythonCanBus(Bus):
             before = self._clock.now()
             received = self._next((until - before) / SECOND)
             if received is None:
-                self._earliest = before
+                self.earliest = before
                 if before >= until:
                     return None
             elif (frame := self._accept(received)) is not None:
@@ -285,20 +285,11 @@ class PythonCanBus(Bus):
         usual = self._system_time and self._sent_lately is None and isinstance(self._channel, SocketCanChannel)
         return self._socket.fileno() if usual and self._socket is not None else None
 
-    @property
-    def carries_fd(self) -> bool:
-        return self._fd
-
-    @property
-    def earliest(self) -> int:
-        """The next frame comes after this moment [ns]."""
-        return self._earliest
-
     def exchanged(self, sent: int, received: int, invalid: int, earliest: int) -> None:
         """Takes note of what the tick in C has done on the socket: numbers of frames, and a new `earliest` [ns]."""
         self._sent, self._received = self._sent + sent, self._received + received
         self._invalid += invalid
-        self._earliest = earliest
+        self.earliest = earliest
 
     def failed(self, number: int, refused: int) -> BusError:
         """The failure of the tick in C: `errno`, and the number of frames that the controller did not accept."""
@@ -336,12 +327,12 @@ class PythonCanBus(Bus):
             moment += received.time - time.time_ns()
             if moment > now:
                 moment = now
-            elif moment < self._earliest:
-                moment = self._earliest
-        self._earliest = moment
+            elif moment < self.earliest:
+                moment = self.earliest
+        self.earliest = moment
         size, extended, fd = received.length, received.extended, received.fd
         length = size if remote else len(data)
-        fits = length <= CLASSIC_SIZE if not fd else self._fd and not remote and length in FD_SIZES
+        fits = length <= CLASSIC_SIZE if not fd else self.carries_fd and not remote and length in FD_SIZES
         if not fits or length != size or identity >> (29 if extended or error else 11):
             self._invalid += 1
             return None

@@ -107,13 +107,10 @@ def _ask(probe: socket.socket, request: int, channel: str) -> int | None:
     return int(struct.unpack_from("=H", answer, 16)[0])
 
 
-def _interfaces() -> list[str]:
-    with socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as probe:
-        return [name for _, name in socket.if_nameindex() if _ask(probe, _SIOCGIFHWADDR, name) == _ARPHRD_CAN]
-
-
 def _others(channel: str) -> str:
-    names = [name for name in _interfaces() if name != channel]
+    with socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as probe:
+        known = [name for _, name in socket.if_nameindex() if _ask(probe, _SIOCGIFHWADDR, name) == _ARPHRD_CAN]
+    names = [name for name in known if name != channel]
     return f"CAN interfaces: {', '.join(names) or 'none'}"
 
 
