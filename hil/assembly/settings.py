@@ -21,7 +21,6 @@ from hil.protocols.registry import (
     emulations,
     node_class,
     on_emulated_bus,
-    options_problems,
 )
 from hil.protocols.registry import problems as protocol_problems
 from servoctl.assembly.build import build_plant, law_limits
@@ -339,7 +338,7 @@ def _wrong_options(nodes: ConfigNodes, period: float | None) -> Iterator[Problem
     """Problems of the nodes' protocols and of their options; without a period, only those that do not depend on it."""
     for path, node in nodes:
         try:
-            found = options_problems(node) if period is None else protocol_problems(node, period)
+            found = protocol_problems(node, period)
             yield from (Problem((*path, *problem.path), problem.what) for problem in found)
         except ConfigError as error:
             yield Problem((*path, "protocol"), str(error).partition("protocol: ")[2] or str(error))

@@ -20,8 +20,7 @@ class Protocol:
 
     def drive_class(self) -> type[Drive]:
         """The driver of a drive; ConfigError if it cannot be imported, or is no driver of a drive."""
-        found: type[Drive] = _loaded(self.drive, Drive)
-        return found
+        return _loaded(self.drive, Drive)
 
     def sensor_class(self) -> type[Node] | None:
         """The driver of an encoder node, None if there is none; the errors are those of `drive_class`."""
@@ -29,15 +28,14 @@ class Protocol:
 
     def emulated_drive_class(self) -> type[EmulatedDrive]:
         """The emulated drive; the errors are those of `drive_class`."""
-        found: type[EmulatedDrive] = _loaded(self.emulated_drive, EmulatedDrive)
-        return found
+        return _loaded(self.emulated_drive, EmulatedDrive)
 
     def emulated_sensor_class(self) -> type[EmulatedNode] | None:
         """The emulated encoder node, None if there is none; the errors are those of `drive_class`."""
         return _loaded(self.emulated_sensor, EmulatedNode) if self.emulated_sensor else None
 
 
-def _loaded(path: str, base: type[Any]) -> Any:
+def _loaded(path: str, base: type[Any]) -> type[Any]:
     """The class at `module:Class`, which has all methods of the base class."""
     found = imported(path)
     wanted = f"expected a class derived from {base.__module__}.{base.__name__}"

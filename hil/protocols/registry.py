@@ -128,10 +128,15 @@ def classic_problem(settings: SensorSettings) -> str:
     return f"{what} ({'; or '.join(remedies)})"
 
 
-def problems(settings: SensorSettings, period: float) -> list[Problem]:
-    """All problems of a node's settings, by field; empty if its driver can be built. Raises as `node_class`."""
+def problems(settings: SensorSettings, period: float | None) -> list[Problem]:
+    """All problems of a node's settings, by field; empty if its driver can be built. Raises as `node_class`.
+
+    Without a period those of its options alone, which do not depend on it.
+    """
     kind = node_class(settings)
     options, wrong = read_options(kind.Options, settings.options)
+    if period is None:
+        return wrong
     wrong = wrong if options is None else kind.problems(settings, options, period)
     if wrong or not isinstance(settings, DriveSettings):
         return wrong
@@ -164,11 +169,6 @@ def _rounded_down(value: float) -> float:
     """A limit in three digits, not above the value."""
     step = 10.0 ** (floor(log10(value)) - 2)
     return floor(value / step) * step
-
-
-def options_problems(settings: SensorSettings) -> list[Problem]:
-    """The problems of a node's options alone, which do not depend on the period."""
-    return read_options(node_class(settings).Options, settings.options)[1]
 
 
 def build(settings: SensorSettings, period: float) -> Node:
