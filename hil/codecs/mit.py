@@ -71,11 +71,6 @@ def special(code: int) -> bytes:
     return SPECIAL + bytes((code,))
 
 
-def gain_bits(largest: float, gain: float, most: int) -> int:
-    """A gain from 0 to `largest` as an integer up to `most`, rounded down; larger gains are cut off."""
-    return int(min(gain, largest) * most / largest) if largest else 0
-
-
 REGISTERS = 0x7FF  # id of requests about registers, to all Damiao motors
 
 READ, WRITE, REFRESH = 0x33, 0x55, 0xCC

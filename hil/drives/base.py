@@ -98,6 +98,7 @@ class Node(ABC):
     families: tuple[IdFamily, ...] = ()  # further ids that it accepts, of 29 bits, which hold data
     # what follows its position over the ends of its range; None: its frames hold the whole position
     unwrapping: Unwrapping | None = None
+    next_torque = nan  # torque of its next sample, where another frame brings it than that of the sample; NaN: none
     rounds_down: ClassVar[bool] = False  # whether its speeds are: they are wrong by up to a step then, to one side
     fd_remedy: ClassVar[str] = ""  # what makes a node of this protocol speak CAN FD; empty if nothing does
     Options: ClassVar[type[Any]]  # class of its options, a pydantic model
@@ -184,11 +185,6 @@ class Node(ABC):
     def wire(self) -> Wire | None:
         """What its frames mean while it works, for the tick in C; None: not described, so the tick runs in Python."""
         return None
-
-    @property
-    def next_torque(self) -> float:
-        """Torque of its next sample, where another frame than that of the sample brings it; NaN: none does."""
-        return nan
 
     def explanation(self) -> str:
         """What its last frames tell about a time-out: its state, an emergency; empty if nothing."""

@@ -51,7 +51,6 @@ class Cia402Encoder(TableNode):
             Reads(codec.POSITION, Quantity.POSITION, ((Operation.TIMES, count), (Operation.PLUS, settings.offset))),
             Reads(codec.VELOCITY, Quantity.VELOCITY, ((Operation.TIMES, rate),)),
         )
-        self._torque = nan
         self._nmt: int | None = None
         self._sdo = Objects(settings.node)
         feedback, heartbeat = codec.TPDO1 + settings.node, codec.HEARTBEAT + settings.node
@@ -100,10 +99,6 @@ class Cia402Encoder(TableNode):
         yield from setup.map_feedback(self._sdo, self.settings.node)
         before = self.sample
         yield HandshakeStep([self._nmt_frame(codec.START)], lambda: self.sample is not before, 0.5, "TPDO1 after SYNC")
-
-    @property
-    def next_torque(self) -> float:
-        return self._torque
 
     def _nmt_frame(self, command: int) -> Frame:
         return Frame(codec.NMT, codec.nmt(command, self.settings.node))
@@ -196,8 +191,9 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._emergency = self._last_emergency = 0
         self._boots = 0
         self._started = self._restarted = False  # whether it was configured and started, and restarted since
-        self._heartbeat_frame = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
-        self._heartbeat_every = _heartbeat_every(settings, period)
+        beat = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
+        # our heartbeat: three fit into the watchdog, so that one may be lost
+        self._beat = Feeds(beat, max(1, int(settings.watchdog / 3 / period)))
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
@@ -236,7 +232,7 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._show(values)
         self._state, self._obeys, self._error = state, bool(word & codec.OBEYS), codec.ERROR.read(frame.data)
         self._answers += 1
-        self._torque = values[Quantity.TORQUE]
+        self.next_torque = values[Quantity.TORQUE]
         self.saturated = bool(word & codec.LIMITED)
         self._judge()
         return True
@@ -313,14 +309,14 @@ class Cia402Drive(Cia402Encoder, TableDrive):
 
     @property
     def feeds(self) -> Sequence[Feeds]:
-        return (Feeds(self._heartbeat_frame, self._heartbeat_every), *self.polls)
+        return (self._beat, *self.polls)
 
     def take_as_enabled(self) -> None:
         self._controlword = codec.ENABLE_OPERATION
 
     def alive_frames(self) -> Sequence[Frame]:
         """Our heartbeat, three times within the watchdog of the drive."""
-        return (self._heartbeat_frame,) if self.fed % self._heartbeat_every == 0 else ()
+        return (self._beat.frame,) if self.fed % self._beat.every == 0 else ()
 
     def identify(self) -> Steps:
         """Checks profile, torque mode and rated torque, and that the drive is not enabled."""
@@ -457,8 +453,3 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         self._asked += 1
         request = codec.sdo_request(0x6041) if self._asked % 2 else codec.sdo_request(0x6040, value=controlword)
         return frame, Frame(codec.SDO_REQUEST + self.settings.node, request)
-
-
-def _heartbeat_every(settings: DriveSettings, period: float) -> int:
-    """Ticks from one of our heartbeats to the next: three fit into the watchdog, so that one may be lost."""
-    return max(1, int(settings.watchdog / 3 / period))

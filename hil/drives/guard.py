@@ -50,12 +50,6 @@ def motor_torque(settings: DriveSettings, torque: float) -> float:
     return settings.motor_torque(torque)
 
 
-def damping_of(settings: DriveSettings, torque: float) -> float:
-    """Damping of the motor that uses what a torque leaves of its limit at speed_limit [N m s/rad]."""
-    left = max(0.0, settings.torque_limit - abs(torque)) / settings.speed_limit
-    return left / settings.gear**2
-
-
 def moving(drives: Iterable[Drive]) -> list[str]:
     """Names of the drives whose joints move visibly, by their last samples: a brake may still close."""
     names = []

@@ -10,9 +10,8 @@ from pydantic import BeforeValidator, TypeAdapter
 from pydantic import Field as PydanticField
 
 from hil.codecs.field import Field, LinearFields
-from hil.codecs.mit import gain_bits
 from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Steps
-from hil.drives.guard import damping_of, outlasted, refuse_fault, silent
+from hil.drives.guard import outlasted, refuse_fault, silent
 from hil.drives.options import Word, options_of
 from hil.drives.settings import DriveSettings, Quantity
 from hil.drives.table import TableDrive
@@ -181,5 +180,8 @@ class LinearDrive(TableDrive):
         """Damping in the motor around the torque that holds the joint; no effect on a motor that is off."""
         self._feed.fed = True
         frame, field = self._torque_frame(torque, self.encoding), self.fields.command_damping
-        gain = gain_bits(self._ranges.kd, damping_of(self.settings, torque), field.mask)
-        return (frame._replace(data=field.written(frame.data, gain)),)
+        settings, most = self.settings, self._ranges.kd
+        # [N m s/rad] it uses what the torque leaves of its limit at speed_limit
+        damping = max(0.0, settings.torque_limit - abs(torque)) / settings.speed_limit / settings.gear**2
+        bits = int(min(damping, most) * field.mask / most)  # rounded down
+        return (frame._replace(data=field.written(frame.data, bits)),)

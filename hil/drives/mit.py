@@ -100,7 +100,6 @@ class MitDrive(LinearDrive):
         # replies of two motors that start at the same instant destroy each other, where they share an id
         self.handlers = {self._host: self._on_reply, settings.node: self._on_foreign}
         self.enable_frame = self._special(codec.ENABLE)
-        self._watched = options.drive_watchdog  # None: the config does not say
         self._registers: dict[int, float] = {}  # what a Damiao has answered about its registers
         if options.status == "damiao":
             self.unverified = ""
@@ -240,11 +239,11 @@ class MitDrive(LinearDrive):
         allowed = self.settings.watchdog
         wanted = f"{round(allowed / codec.TICK)}, {allowed:g} s"
         if not timeout:
-            if self._watched:
+            if self.watchdog:
                 yield f"TIMEOUT (register 9) is 0: no watchdog (set it to {wanted}; or drive_watchdog: false)"
         elif timeout < 3 * self._period:
             yield f"TIMEOUT (register 9) is {timeout:g} s, less than 3 periods of the loop (set it to {wanted})"
-        elif self._watched and timeout > allowed * (1 + RANGE_TOLERANCE):
+        elif self.watchdog and timeout > allowed * (1 + RANGE_TOLERANCE):
             what = f"TIMEOUT (register 9) is {timeout:g} s, hil.safety.drive_watchdog is {allowed:g} s"
             yield f"{what} (set it to {wanted}; or raise drive_watchdog)"
 

@@ -196,35 +196,29 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         )  # fmt: skip
         self._state = codec.IDLE
         self._error = self._active = 0  # errors by the last heartbeat, and by the last Get_Error
-        gauges = (
-            {}
-            if self._options.monitor_period is None
-            else {self._id(command): reads for command, reads in GAUGES.items()}
-        )
         working = (Expects(codec.ERROR, 0xFFFF_FFFF, 0), Expects(codec.STATE, 0xFF, codec.CLOSED_LOOP))
         heartbeat, errors = self._id(codec.HEARTBEAT), self._id(codec.GET_ERROR)
         self.messages += (
             Message(heartbeat, codec.SIZE, expects=working, alive=True, every=self.heartbeat),
             Message(errors, codec.SIZE, expects=working[:1], every=self.heartbeat),
-            *(
-                Message(identity, codec.SIZE, reads, every=self._options.monitor_period or 0.0)
-                for identity, reads in gauges.items()
-            ),
         )
         self.handlers |= dict.fromkeys(map(self._id, codec.MASTER_COMMANDS), self._on_foreign)
         self.handlers |= {heartbeat: self._on_heartbeat, errors: self._on_errors}
-        self.handlers |= dict.fromkeys(gauges, self._on_gauges)
+        if (every := self._options.monitor_period) is not None:
+            gauges = {self._id(command): reads for command, reads in GAUGES.items()}
+            self.messages += tuple(Message(each, codec.SIZE, reads, every=every) for each, reads in gauges.items())
+            self.handlers |= dict.fromkeys(gauges, self._on_gauges)
         self._voltage_times: list[int] = []
         if self._options.current_limit is None:
             self.unverified += (
                 "; its own current and speed limits stay as they are saved (give current_limit to set both)"
             )
-            self._assume_limit(self._options.vel_limit)
+            self._assume_limit()
 
-    def _assume_limit(self, stated: float | None) -> None:
+    def _assume_limit(self) -> None:
         """Takes the maker's default for a `vel_limit` that the config does not state."""
         settings, least = self.settings, _least_limit(self.settings, self._options)
-        if stated is not None or least <= DEFAULT_VEL_LIMIT:
+        if self._options.vel_limit is not None or least <= DEFAULT_VEL_LIMIT:
             return
         lost = abs(settings.motor_torque(settings.torque_limit)) / self._options.vel_gain
         self.assumed_speed = max(0.0, DEFAULT_VEL_LIMIT - lost) * abs(self._turn)
