@@ -12,18 +12,24 @@ from hil.loop.clock import Clock
 from servoctl.types import Array
 
 
+class FindingKind(NamedTuple):
+    """What a finding of sensing says, and what it means for the drive."""
+
+    sentence: str  # with the numbers of the verdict, their unit and the cause
+    motion: bool = False  # whether the machine does not move as its model predicts; if not, a sample is wrong
+    by_model: bool = False  # whether only the model contradicts it
+    torqueless: bool = False  # whether none of the drive's torque arrives, so its own control cannot stop it either
+    reversed: bool = False  # whether the drive's torque acts the wrong way, so it gets none any more
+    remedy: str = ""  # what to check where it stops the machine
+
+
 class Implausibility(NamedTuple):
     """A measurement or a motion that is not plausible."""
 
     channel: str  # name of the drive or encoder
     reason: str  # explanation for the operator, with numbers
-    # true: the machine must stop. False: the sample was rejected once
-    stops: bool
-    # true: the machine does not move as its model predicts. False: a sample is wrong
-    motion: bool = False
-    by_model: bool = False  # true: only the model contradicts it
-    torqueless: bool = False  # true: none of the drive's torque arrives, so its own control cannot stop it either
-    reversed: bool = False  # true: the drive's torque acts the wrong way, so it gets none any more
+    stops: bool  # true: the machine must stop. False: the sample was rejected once
+    kind: FindingKind
 
 
 class Reading(NamedTuple):

@@ -133,9 +133,9 @@ class EventKind(Enum):
 
 def kind_of(finding: Implausibility) -> EventKind:
     """Kind of event that a finding of the sensing raises."""
-    if finding.reversed:
+    if finding.kind.reversed:
         return EventKind.REVERSED
-    if finding.motion:
+    if finding.kind.motion:
         return EventKind.TRACKING if finding.stops else EventKind.LOAD
     return EventKind.ENCODER if finding.stops else EventKind.IMPLAUSIBLE
 

@@ -76,12 +76,13 @@ class Watch:
         # the model does not know the torque of a drive that has left the loop, nor where a lost one stands
         followed = sound and set(ladder.rungs) == {Rung.LOOP}
         for finding in reading.findings:
-            if finding.by_model and not followed:
+            kind = finding.kind
+            if kind.by_model and not followed:
                 continue
             self._monitor.report(now, kind_of(finding), finding.channel, finding.reason)
-            if finding.torqueless or finding.reversed:
+            if kind.torqueless or kind.reversed:
                 ladder.misled.add(self._names.index(finding.channel))
-            if finding.reversed:
+            if kind.reversed:
                 ladder.ramp(self._names.index(finding.channel), now, must=True)
 
     def take_out(self, now: int, mode: Phase) -> None:

@@ -11,7 +11,7 @@ some answer no more, the model says nothing: their last samples hold.
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hil.core.structs import Calls, Struct
 from hil.drives import Feedback
 from hil.drives.base import Sample
 from hil.loop.clock import SECOND
-from hil.loop.tick import Implausibility
+from hil.loop.tick import FindingKind, Implausibility
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, require_observability
 from hil.sensing.prediction import Prediction
@@ -36,17 +36,6 @@ SAMPLING = 2  # default time constant of the rate filter, in periods
 
 SAMPLE = "position", "velocity", "torque", "sample_time"  # arrays of the fields of `Sample`
 NO_SAMPLE = Sample(math.nan, math.nan, math.nan, NEVER)
-
-
-class FindingKind(NamedTuple):
-    """What a finding of sensing says, and what it means for the drive."""
-
-    sentence: str  # with the numbers of the verdict, their unit and the cause
-    motion: bool = False  # whether the machine does not move as its model predicts; if not, a sample is wrong
-    by_model: bool = False  # whether only the model contradicts it
-    torqueless: bool = False  # whether none of the drive's torque arrives
-    reversed: bool = False  # whether the drive's torque acts the wrong way
-    remedy: str = ""  # what to check where it stops the machine
 
 
 REMEDY = (
@@ -112,7 +101,7 @@ def implausibility(
     reason = kind.sentence.format(*numbers, unit=unit, cause=cause)
     if stops and kind.remedy:
         reason += f": {kind.remedy}"
-    return Implausibility(names[channel], reason, stops, kind.motion, kind.by_model, kind.torqueless, kind.reversed)
+    return Implausibility(names[channel], reason, stops, kind)
 
 
 class Sensing:

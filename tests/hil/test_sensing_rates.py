@@ -11,11 +11,13 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import null_space
 
 import servoctl as sc
+from hil.core.constants import Found
 from hil.loop import Implausibility
 from hil.loop.clock import nanoseconds
 from hil.sensing.channels import Channel
 from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import FINDINGS
 from plants.chain import Chain
 from plants.coordinated_robots import CoordinatedRobots
 from plants.parallelogram import Parallelogram
@@ -64,7 +66,8 @@ def run(positions: list[float], expected: float = math.nan) -> list[Implausibili
 def test_one_jump_is_left_out_and_two_stop() -> None:
     joint = OneJoint(CHANNEL)
     assert joint.tick(1.0, 0) is None
-    jump = Implausibility("u1", "encoder jumped: +0.1 m in 2.5 ms, at most 0.0228 m are possible", False)
+    reason = "encoder jumped: +0.1 m in 2.5 ms, at most 0.0228 m are possible"
+    jump = Implausibility("u1", reason, False, FINDINGS[Found.JUMP])
     assert joint.tick(1.1, 1) == jump
     assert measured(joint.sensing).positions == [1.0] and measured(joint.sensing).ages == [T]
     assert joint.tick(1.001, 2) is None

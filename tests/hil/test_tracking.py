@@ -65,7 +65,7 @@ def watch(missing: Sequence[float], u: Sequence[float], ticks: int = 130, gap: i
         late = bool(gap) and k % gap == 0
         finding = judge(tracking, 0.0, 4 * T if late else T, np.zeros(3), innovation, np.array(u))
         if finding is not None:
-            assert finding.motion and finding.stops and REMEDY in finding.reason
+            assert finding.kind.motion and finding.stops and REMEDY in finding.reason
             said.append(k)
     return said
 
