@@ -6,13 +6,16 @@ Design: a failure of one drive, or of a bus, never keeps the other drives on, no
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from hil.bus.base import Bus, BusError, Health, Link, close_all
 from hil.drives.base import Drive, Feedback, Node
 from hil.frame import Frame, IdFamily
 from hil.loop import Clock, nanoseconds
 from servoctl.errors import in_one_line
+
+T = TypeVar("T")
 
 SYNC = Frame(0x080)  # source: CiA 301, predefined connection set
 Record = Callable[[int, bool, Frame, int], None]  # (number of the bus, whether it was sent, frame, time [ns])
@@ -221,44 +224,26 @@ class SwitchOff:
     def send_to(self, drive: Drive, make: Callable[[], Sequence[Frame]]) -> None:
         """Sends the frames that stop one drive; if they cannot be made, those that disable it."""
         name, bus = drive.settings.name, drive.settings.bus
-        frames: Sequence[Frame] = ()
-        try:
-            frames = make()
-        except BaseException as error:
-            self._failed(name, error)
-            self.attempt(name, lambda: self._send_all(bus, name, drive.disable_frames()))
-        self._send_all(bus, name, frames)
-
-    def _send_all(self, bus: str, name: str, frames: Sequence[Frame]) -> None:
-        for frame in frames:
-            try:
-                self._dispatch.send(bus, frame)
-            except BaseException as error:
-                self._failed(name, error)
+        frames = self.attempt(name, make, None)
+        if frames is None:
+            frames = self.attempt(name, drive.disable_frames, None)
+        for frame in frames or ():
+            self.attempt(name, partial(self._dispatch.send, bus, frame), None)
 
     def listen(self, until: int) -> None:
         """Receives the drives' answers and resets their watchdogs until a moment [ns]."""
-        clock = self._dispatch.clock
+        dispatch, clock = self._dispatch, self._dispatch.clock
+        first = next(iter(dispatch.buses))
         while (now := clock.now()) < until:
-            due = until
-            try:
-                due = min(until, self._dispatch.service(self._period))
-            except BaseException as error:
-                self._failed("", error)
-            try:
-                self._dispatch.wait(due, lambda: next(iter(self._dispatch.buses)))
-            except BaseException as error:
-                self._failed("", error)
-                if clock.now() == now:
-                    self.attempt("", lambda: clock.sleep_until(min(until, now + PAUSE)))
+            due = min(until, self.attempt("", partial(dispatch.service, self._period), until))
+            self.attempt("", partial(dispatch.wait, due, lambda: first), None)
+            if clock.now() == now:  # nothing has come, or a bus has raised
+                self.attempt("", partial(clock.sleep_until, min(until, now + PAUSE)), None)
 
-    def attempt(self, name: str, action: Callable[[], None]) -> None:
-        """Does something, and keeps what it raises under the name of a drive."""
+    def attempt(self, name: str, action: Callable[[], T], default: T) -> T:
+        """The result of an action. The first exception of each drive is kept: the later ones follow from it."""
         try:
-            action()
+            return action()
         except BaseException as error:
-            self._failed(name, error)
-
-    def _failed(self, name: str, error: BaseException) -> None:
-        """Keeps the first exception of each drive: the later ones follow from it."""
-        self.failures.setdefault(name, in_one_line(error))
+            self.failures.setdefault(name, in_one_line(error))
+            return default

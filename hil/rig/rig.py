@@ -171,8 +171,7 @@ class CanRig(DriveRig):
             gets = not self.off and self.ladder.holds(number) and drive.settings.bus not in mute
             in_c.torques[number] = torque = command.item(number) if gets else 0.0
             in_c.carried[number] = drive.carried(torque) if gets else 0.0
-        if self._asks:
-            in_c.written = self.clock.now()  # a reply to the first torque may come before the last one is sent
+        in_c.write(self.clock.now())
         if not self.off:
             send, enabled, asked = self._dispatch.send, Condition.ENABLED, set[str]()
             for drive, rung, torque in zip(self.drives, self.ladder.rungs, command.tolist(), strict=True):
@@ -195,7 +194,7 @@ class CanRig(DriveRig):
         """Drops the frames that wait in the controllers of mute buses; returns these buses."""
         mute = self.in_c.mute() if self._mutes else []
         for bus in mute:
-            self.switch_off.attempt("", partial(self._dispatch.take_back, bus))
+            self.switch_off.attempt("", partial(self._dispatch.take_back, bus), None)
         return mute
 
     def _go_down(self, torques: Sequence[float]) -> None:
@@ -203,7 +202,7 @@ class CanRig(DriveRig):
         for number, rung in enumerate(self.ladder.rungs):
             if rung is not Rung.LOOP:
                 if self._enabling is not None:  # it may repeat the command that enables a drive
-                    self.switch_off.attempt("", self._enabling.abandon)
+                    self.switch_off.attempt("", self._enabling.abandon, None)
                     self._enabling = None
                 self.switch_off.send_to(self.drives[number], partial(self.ladder.frames, number, torques[number]))
 
@@ -251,7 +250,7 @@ class CanRig(DriveRig):
         self.in_c.give_back()
         self.off = True
         if self._enabling is not None:
-            self.switch_off.attempt("", self._enabling.abandon)
+            self.switch_off.attempt("", self._enabling.abandon, None)
         return self.switch_off.send()
 
     def stop(self) -> None:
@@ -264,7 +263,7 @@ class CanRig(DriveRig):
         if not self.sends or (self.off and self.switch_off.confirmed):
             return
         if not self.off:
-            self.switch_off.attempt("", self._brake_down)
+            self.switch_off.attempt("", self._brake_down, None)
         end = self.clock.now() + nanoseconds(OFF_TIME)
         while self.clock.now() < end and not self.disable():
             self._listen()
@@ -283,5 +282,5 @@ class CanRig(DriveRig):
             ladder.watch([each.velocity for each in samples], [now - each.time < FRESH for each in samples])
 
     def _listen(self) -> None:
-        self.in_c.written = self.clock.now()
+        self.in_c.write(self.clock.now())
         self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))

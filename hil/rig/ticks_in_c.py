@@ -65,7 +65,7 @@ class TicksInC:
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._numbers = {node: number for number, node in enumerate(machine.nodes)}
         self._asks = stages.plan.stage.asks
-        self.began = self.written = -1 if self._asks else NEVER
+        self._x["began"][0] = self._x["written"][0] = -1 if self._asks else NEVER  # `NEVER`: nothing is asked for
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0
 
@@ -84,23 +84,10 @@ class TicksInC:
             duration = self._stages.plan.duration
             self.sockets = SocketTicks(machine, buses, clock, log, rings, wait, duration, self._asks, self._pass_on)
 
-    @property
-    def began(self) -> int:
-        """When the present tick began [ns], and with it SYNC was sent; `NEVER`: nothing is asked for."""
-        return int(self._x["began"][0])
-
-    @began.setter
-    def began(self, moment: int) -> None:
-        self._x["began"][0] = moment
-
-    @property
-    def written(self) -> int:
-        """When the first of the last torques was sent [ns]; -1: none was, `NEVER`: nothing is asked for."""
-        return int(self._x["written"][0])
-
-    @written.setter
-    def written(self, moment: int) -> None:
-        self._x["written"][0] = moment
+    def write(self, now: int) -> None:
+        """The first of the next torques is sent now [ns]: a reply may come before the last one is sent."""
+        if self._asks:
+            self._x["written"][0] = now
 
     @property
     def healthy(self) -> bool:
@@ -186,7 +173,7 @@ class TicksInC:
         """Begins a tick that was due at a time [ns]."""
         self._x["due"][0] = due
         if self._asks:
-            self.began = began
+            self._x["began"][0] = began
         self._tick.trouble = self.machine.ffi.NULL
 
     def take(self, bus: str, frame: Frame) -> None:
@@ -289,16 +276,12 @@ class TicksInC:
         return None
 
     def act(self, now: int) -> bool:
-        """Sends the torques of this tick; False: Python must, and nothing was sent.
-
-        Args:
-            now: Present time [ns]: a reply to the first torque may come before the last one is sent.
-        """
+        """Sends the torques of this tick, now [ns]; False: Python must, and nothing was sent."""
         if not self.decided and (self._tick.mute or self._encode()):
             self._count()
             return False
         if self.sockets is None:
-            self.written = now
+            self.write(now)
             for bus, like, encoded in self._encoded:
                 identity, data = encoded()
                 self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
