@@ -17,7 +17,6 @@ from hil.core.constants import Torques
 from hil.loop import Reading
 from hil.safety.ladder import LEFT, NOISE, STILL
 from hil.safety.limits import Limits
-from hil.safety.plan import Stage
 from hil.safety.pose_hold import PoseHold
 from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import AT_REST
@@ -190,16 +189,16 @@ def refuse_shaking(setup: RigSetup) -> None:
 
     Raises ConfigError: the damping is unstable at the period of the loop.
     """
-    loaded, guiding = setup.loaded, setup.plan(Stage.FLOAT, None).guiding
+    loaded, damping = setup.loaded, setup.settings.values.safety.float_damping
     spacing = drives_spacing(loaded, setup.plant)
-    if guiding is None or spacing is None or spacing.h is None:
+    if spacing is None or spacing.h is None:
         return
-    longest = spacing.longest(RowFeedback(0.0, guiding.damping, has_rate=False))
+    longest = spacing.longest(RowFeedback(0.0, damping, has_rate=False))
     if longest > spacing.h:
         return
-    most = 0.99 * guiding.damping * longest / spacing.h
+    most = 0.99 * damping * longest / spacing.h
     what = (
-        f"{guiding.damping:g} 1/s would shake the machine in the hand at a {spacing} (at most {most:.3g} 1/s, or a "
+        f"{damping:g} 1/s would shake the machine in the hand at a {spacing} (at most {most:.3g} 1/s, or a "
         "shorter period)"
     )
     raise ConfigError([loaded.finding(what, "hil", "safety", "float_damping")])

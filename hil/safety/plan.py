@@ -47,13 +47,8 @@ class Phase(Enum):
     QUICK_STOP = "quick stop"
     BRAKING = "braking"  # the place in this list is the number in the column `stage` of every log: add at the end
 
-    @property
-    def number(self) -> int:
-        """Its number in the column `stage`."""
-        return _NUMBERS[self]
-
-
-_NUMBERS = {phase: number for number, phase in enumerate(Phase)}
+    def __init__(self, shown: str) -> None:
+        self.number = len(type(self).__members__)  # in that column
 
 
 UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)  # stages in which no drive is commanded

@@ -11,7 +11,7 @@ from hil.assembly.setup import RigSetup
 from hil.safety.plan import Phase
 from hil.session.calibration import CalibratedAxis
 from servoctl.errors import ConfigError, RunFolderError, WriteError
-from servoctl.run_folder.files import replace
+from servoctl.run_folder.files import write_files
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
@@ -89,12 +89,8 @@ def write_calibration(folder: Path | None, setup: RigSetup, axes: Sequence[Calib
         checked = f"residual {axis.residual:.2g} steps" if np.isfinite(axis.residual) else "no other encoder checks it"
         found = f"sign from {axis.evidence}; zero from {axis.zero_from}; {checked}; limits: range seen"
         lines.append(f"    - {text}  # [{unit}] {found}")
-    path = folder / FILE
-    try:
-        replace(path, lambda file: file.write(("\n".join(lines) + "\n").encode()))
-    except OSError as error:
-        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return path
+    write_files(folder, [(FILE, ("\n".join(lines) + "\n").encode())])
+    return folder / FILE
 
 
 SPACING = 0.02
@@ -137,11 +133,10 @@ def write_guided_motion(path: Path, run: Trajectory, coordinates: Sequence[str])
         raise RunFolderError(f"--record: {path}: not written, the run ended before stage float (see its events)")
     lines = [",".join(["t", *coordinates])]
     lines += [",".join(f"{x:.9g}" for x in (t, *row)) for t, row in zip(times, q, strict=True)]
-    text = "\n".join(lines) + "\n"
     try:
-        replace(path, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise WriteError(f"--record: {path}: cannot be written: {error.strerror or error}") from error
+        write_files(path.parent, [(path.name, ("\n".join(lines) + "\n").encode())])
+    except WriteError as error:
+        raise WriteError(f"--record: {error}") from error
     moved = ", ".join(
         f"{name} {span:.3g} {run.units[f'q.{name}']}" for name, span in zip(coordinates, np.ptp(q, axis=0), strict=True)
     )
