@@ -139,7 +139,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
             return
         values = self.values
         share = self.motor.torque() / self.torque_table / self._rated if self.motor.enabled else 0.0
-        values[0x6079, 0] = round(1000 * self.voltage(48.0))
+        values[0x6079, 0] = round(1000 * self.voltage)
         values[objects.DRIVE_TEMPERATURE] = min(32767, round(10 * self.temperature()))
         values[objects.MOTOR_LOAD] = min(0xFFFF, round(1000 * self.motor.thermal.load))
         values[ACTUAL_TORQUE] = min(32767, max(-32768, round(1000 * share * self._torque_sign)))

@@ -48,7 +48,7 @@ class Supply:
     def _set(self, voltage: float) -> None:
         self.voltage = voltage  # [V] voltage now
         for drive in self._drives:
-            drive.supply = voltage
+            drive.voltage = voltage
 
     def _step(self) -> None:
         options = self._options

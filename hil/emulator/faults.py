@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hil.emulator.disturbances import Disturbance, Selection, lateness, loss, repetition
 from hil.emulator.emulator import Begin, End, FaultInjector, each_of, ignore
+from hil.emulator.wire import MOST_OFF
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
 from hil.loop.clock import SECOND, nanoseconds
 from servoctl.tree.fields import NumberField, in_words
@@ -98,7 +99,7 @@ def _bus_off(at: FaultInjector, restart: float | None) -> End:
     for wire, station in at.stations:
         if restart is not None:
             station.restart = nanoseconds(restart)
-        wire.force_off(station)
+        wire.count(station, tec=MOST_OFF)
     return each_of(partial(wire.restart, station) for wire, station in at.stations)
 
 

@@ -1,14 +1,11 @@
 """The controller of drives that follow position and velocity with commanded gains."""
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from math import isfinite
 from typing import Any, ClassVar
 
-import yaml
-
 from hil.codecs.field import Field, LinearFields, bits_in
+from hil.drives.linear_ranges import Ranges, tables
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
@@ -16,25 +13,15 @@ from servoctl.expression import constant
 
 NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0)
 
-MINI_CHEETAH = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500.0, "kd": 5.0}
+MINI_CHEETAH = Ranges(position=12.5, velocity=45.0, torque=18.0, kp=500.0, kd=5.0)
 """Default ranges: those of the Mini Cheetah's drive."""
 
 
-@cache
-def _table() -> Mapping[str, Mapping[str, Any]]:
-    table: dict[str, Mapping[str, Any]] = yaml.safe_load(
-        (resources.files("hil") / "drives/mit_ranges.yaml").read_text()
-    )
-    return table
-
-
-def ranges_of(options: Mapping[str, Any]) -> dict[str, float]:
-    """Largest position [rad], velocity [rad/s], torque [N m], kp [N m/rad] and kd [N m s/rad].
-
-    By the options of a drive: `ranges`, a mapping of these, or `motor`, a name in the table.
-    """
-    given = options.get("ranges") or (_table()[options["motor"]] if options.get("motor") else MINI_CHEETAH)
-    return {name: float(constant(given[name])) for name in MINI_CHEETAH}
+def ranges_of(options: Mapping[str, Any]) -> Ranges:
+    """By the options of a drive: `ranges`, a mapping of them, or `motor`, a name in the table."""
+    if given := options.get("ranges"):
+        return Ranges(**{name: float(constant(given[name])) for name in Ranges._fields})
+    return tables()[options["motor"]] if options.get("motor") else MINI_CHEETAH
 
 
 class ImpedanceDrive(EmulatedDrive):
@@ -46,7 +33,7 @@ class ImpedanceDrive(EmulatedDrive):
     fields: ClassVar[LinearFields]
 
     def set_up(self) -> None:
-        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self.settings.options).values()
+        self._ranges = ranges_of(self.settings.options)
         self._watchdog = Watchdog(self.world, self._starved)
 
     def boot(self) -> None:
@@ -68,14 +55,14 @@ class ImpedanceDrive(EmulatedDrive):
 
     def _follow(self, frame: Frame) -> None:
         """Follows a command from now on, as far as the motor is enabled."""
-        fields = self.fields
+        fields, ranges = self.fields, self._ranges
         stiffness, damping = fields.command_stiffness, fields.command_damping
         self._wanted = (
-            _number_in(fields.command_position, frame, self._position),
-            _number_in(fields.command_velocity, frame, self._velocity),
-            self._kp * bits_in(frame, stiffness) / stiffness.mask,
-            self._kd * bits_in(frame, damping) / damping.mask,
-            _number_in(fields.command_torque, frame, self._torque * self.torque_table),
+            _number_in(fields.command_position, frame, ranges.position),
+            _number_in(fields.command_velocity, frame, ranges.velocity),
+            ranges.kp * bits_in(frame, stiffness) / stiffness.mask,
+            ranges.kd * bits_in(frame, damping) / damping.mask,
+            _number_in(fields.command_torque, frame, ranges.torque * self.torque_table),
         )
         if self.motor.enabled:
             self._regulate()
@@ -94,7 +81,7 @@ class ImpedanceDrive(EmulatedDrive):
     @property
     def largest(self) -> float:
         """Largest torque that the motor makes [N m]."""
-        return self._torque * self.torque_table
+        return self._ranges.torque * self.torque_table
 
     def _off(self) -> None:
         self.stop_control()
@@ -117,12 +104,13 @@ class ImpedanceDrive(EmulatedDrive):
 
     def _with_motion(self, data: bytes) -> bytes:
         """A reply with position, velocity and torque; the position goes on at the other end of its range."""
-        (position, velocity), end = self._motion(), self._position
+        ranges, (position, velocity) = self._ranges, self._motion()
+        end = ranges.position
         position = (position + end) % (2 * end) - end
         torque = self.motor.torque() if self.motor.enabled else 0.0
         data = written(self.fields.position, data, position, end)
-        data = written(self.fields.velocity, data, velocity, self._velocity)
-        return written(self.fields.torque, data, torque, self._torque * self.torque_table)
+        data = written(self.fields.velocity, data, velocity, ranges.velocity)
+        return written(self.fields.torque, data, torque, ranges.torque * self.torque_table)
 
 
 def _number_in(field: Field, frame: Frame, largest: float) -> float:

@@ -58,14 +58,16 @@ class Mit(ImpedanceDrive):
             self._boot_registers()
 
     def _boot_registers(self) -> None:
-        position, velocity, torque, _, _ = ranges_of(self.settings.options).values()
+        ranges = ranges_of(self.settings.options)
         self._registers = {
             **USUAL, ESC_ID: self.settings.node, codec.MASTER_ID: self._host, codec.CONTROL_MODE: codec.MIT_MODE,
-            codec.PMAX: position, codec.VMAX: velocity, codec.TMAX: torque, codec.TIMEOUT: self._timeout // TICK,
+            codec.PMAX: ranges.position, codec.VMAX: ranges.velocity, codec.TMAX: ranges.torque,
+            codec.TIMEOUT: self._timeout // TICK,
             **self.option("registers", {}),
         }  # fmt: skip
-        self._position, self._velocity = self._registers[codec.PMAX], self._registers[codec.VMAX]
-        self._torque, self.torque_table = self._registers[codec.TMAX], 1.0
+        position, velocity, torque = (self._registers[each] for each in (codec.PMAX, codec.VMAX, codec.TMAX))
+        self._ranges = ranges._replace(position=position, velocity=velocity, torque=torque)
+        self.torque_table = 1.0
 
     def _ask(self, data: bytes) -> None:
         """Answers a request for a register; one to another drive, or for none that it has, gets no answer."""
@@ -75,7 +77,7 @@ class Mit(ImpedanceDrive):
         if data[2] == codec.REFRESH:
             self._reply()
         elif data[2] == codec.READ and register in KNOWN:
-            measured = {codec.TMAX: self._torque * self.torque_table}
+            measured = {codec.TMAX: self._ranges.torque * self.torque_table}
             if register in (P_MOTOR, X_OUT):
                 measured[register] = self.encoder.read(self.world.now)[0]
             value = (self._registers | measured).get(register, 0.0)

@@ -50,6 +50,7 @@ class Moteus(EmulatedDrive):
     """A moteus. Option: `timeout_mode` (15), its `servo.timeout_mode`."""
 
     mode = STOPPED  # its mode now
+    voltage = 24.0
     special_faults = frozenset({"encoder_nan"})
     codes = 32, 95
     usual_code, overvoltage_code, overheat_code = 33, 34, 38
@@ -129,7 +130,7 @@ class Moteus(EmulatedDrive):
         return {
             codec.MODE: mode, codec.POSITION: position, codec.VELOCITY: velocity, codec.TORQUE: torque, 0x006: nan,
             0x007: torque * velocity * tau, codec.MOTOR_TEMPERATURE: temperature, 0x00B: 1,
-            codec.HOME_STATE: HOMED, codec.VOLTAGE: self.voltage(24.0), codec.TEMPERATURE: temperature,
+            codec.HOME_STATE: HOMED, codec.VOLTAGE: self.voltage, codec.TEMPERATURE: temperature,
             codec.FAULT: fault, 0x038: nan, 0x039: nan, 0x03A: torque, 0x050: position % 1.0, 0x051: velocity,
             0x058: 0b11, 0x070: milliseconds % (1 << 23), 0x071: 0,
         }  # fmt: skip

@@ -152,8 +152,7 @@ class EmulatedDrive(EmulatedNode):
     usual_code: ClassVar[int]  # its error code for over-current, or of its power stage
     overheat_code: int | None = None  # its error code for over-temperature; None: it has none of its own
     overvoltage_code: int | None = None  # its error code for over-voltage; None: it has none of its own
-    # [V] voltage of the supply that it shares with others; None: one of its own, with a constant voltage
-    supply: float | None = None
+    voltage = 48.0  # [V] voltage of its supply; a supply that it shares with others sets it
 
     def __init__(self, world: World, medium: Medium, settings: DriveSettings, encoder: Encoder, motor: Motor) -> None:
         self.motor = motor  # its motor and brake
@@ -167,10 +166,6 @@ class EmulatedDrive(EmulatedNode):
     def error_codes(cls, settings: SensorSettings) -> tuple[int, int]:
         """First and last error code that the frames of a drive with these settings can hold."""
         return cls.codes
-
-    def voltage(self, usual: float) -> float:
-        """Voltage of its supply [V]; `usual` where there is no common supply."""
-        return usual if self.supply is None else self.supply
 
     def temperature(self) -> float:
         """Temperature of drive and motor now [degree C]; it switches off where that is too high."""

@@ -38,8 +38,12 @@ class ODriveNode(EmulatedNode):
     trajectory_done = 0  # flag in its heartbeat
 
     def set_up(self) -> None:
-        sent = (codec.GET_ENCODER_ESTIMATES, codec.HEARTBEAT, codec.GET_ERROR)
-        self._cyclic = [Timer(self.world, partial(self._send, command)) for command in sent]
+        self._cyclic = {command: Timer(self.world, partial(self._send, command)) for command in self._periods()}
+
+    def _periods(self) -> dict[int, float]:
+        """Period of each cyclic message [s]; 0: it is not sent by itself."""
+        estimates, heartbeat = self.number("feedback_period", 0.001), self.number("heartbeat_period", 0.1)
+        return {codec.GET_ENCODER_ESTIMATES: estimates, codec.HEARTBEAT: heartbeat, codec.GET_ERROR: 0.1}
 
     def heartbeat_ids(self) -> tuple[int, int]:
         return self.settings.node << 5, 0x7E0  # it listens to commands alone
@@ -49,15 +53,14 @@ class ODriveNode(EmulatedNode):
         return frozenset(range(first, first + codec.COMMANDS))
 
     def timers(self) -> list[Timer]:
-        return self._cyclic
+        return list(self._cyclic.values())
 
     def boot(self) -> None:
-        periods = self.number("feedback_period", 0.001), self.number("heartbeat_period", 0.1), 0.1
-        for timer, period in zip(self._cyclic, periods, strict=True):
-            timer.start(nanoseconds(period))
+        for command, period in self._periods().items():
+            self._cyclic[command].start(nanoseconds(period))
 
     def halt(self) -> None:
-        for timer in self._cyclic:
+        for timer in self.timers():
             timer.stop()
 
     def _send(self, command: int) -> None:
@@ -109,7 +112,6 @@ class ODrive(ODriveNode, EmulatedDrive):
         super().set_up()
         self._watchdog = Watchdog(self.world, self._starved)
         self._speed_timer = Timer(self.world, self._look_at_speed)
-        self._monitor_timer = Timer(self.world, self._send_gauges)
 
     def boot(self) -> None:
         self.state, self.result, self.error = codec.IDLE, 0, 0
@@ -118,22 +120,17 @@ class ODrive(ODriveNode, EmulatedDrive):
         self._velocity_limit = self.number("vel_limit", inf) * tau
         super().boot()
         self._speed_timer.start(nanoseconds(0.001))
-        self._monitor_timer.start(nanoseconds(self.number("monitor_period", 0.0)))
         self._watchdog.start(nanoseconds(self.settings.watchdog))
 
     def halt(self) -> None:
         super().halt()
         self._speed_timer.stop()
-        self._monitor_timer.stop()
         self._watchdog.stop()
         self._idle()
 
-    def timers(self) -> list[Timer]:
-        return [*super().timers(), self._monitor_timer]
-
-    def _send_gauges(self) -> None:
-        self._send(codec.GET_TEMPERATURE)
-        self._send(codec.GET_BUS_VOLTAGE_CURRENT)
+    def _periods(self) -> dict[int, float]:
+        gauges = (codec.GET_TEMPERATURE, codec.GET_BUS_VOLTAGE_CURRENT)
+        return super()._periods() | dict.fromkeys(gauges, self.number("monitor_period", 0.0))
 
     def trip(self, code: int) -> None:
         self.error |= code
@@ -178,7 +175,7 @@ class ODrive(ODriveNode, EmulatedDrive):
 
     def _message(self, command: int) -> bytes:
         if command == codec.GET_BUS_VOLTAGE_CURRENT:
-            return packed(codec.SIZE, {codec.BUS_VOLTAGE: self.voltage(48.0)})
+            return packed(codec.SIZE, {codec.BUS_VOLTAGE: self.voltage})
         if command == codec.GET_TEMPERATURE:
             return packed(codec.SIZE, dict.fromkeys((codec.INVERTER, codec.MOTOR), self.temperature()))
         return super()._message(command)

@@ -36,7 +36,7 @@ class RobStride(ImpedanceDrive):
 
     def boot(self) -> None:
         super().boot()
-        self._values: dict[int, int] = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._torque)}
+        self._values: dict[int, int] = {RUN_MODE: 0, CAN_TIMEOUT: 0, TORQUE_LIMIT: _bits(self._ranges.torque)}
 
     @property
     def mode(self) -> int:
@@ -97,7 +97,7 @@ class RobStride(ImpedanceDrive):
         """Answers a read; bit 16 of the id says that there is no such parameter."""
         index = codec.PARAMETER.read(frame.data) & 0xFFFF
         position, velocity = self._motion()
-        measured = {POSITION: position, VELOCITY: velocity, CURRENT: 0.0, codec.BUS_VOLTAGE: self.voltage(48.0)}
+        measured = {POSITION: position, VELOCITY: velocity, CURRENT: 0.0, codec.BUS_VOLTAGE: self.voltage}
         value = _bits(measured[index]) if index in measured else self._values.get(index)
         identity = codec.identifier(codec.READ, (value is None) << 8 | self.settings.node, self._host)
         self.send(identity, codec.VALUE.written(codec.read_parameter(index), value or 0))

@@ -283,10 +283,6 @@ class EmulatedWire(Medium):
             data = bytes([0, detail, 0, 0, 0, 0, min(255, station.tec), station.rec])
             station.report(Frame(error_class, data, error=True, time=self.world.now))
 
-    def force_off(self, station: Station) -> None:
-        """Forces a station bus-off, as a defective transceiver does."""
-        self.count(station, tec=MOST_OFF)
-
 
 class EmulatedBus(Bus):
     """A bus in virtual time: time passes while the loop waits for a frame."""

@@ -12,7 +12,7 @@ from hil.bus import BusError, Link
 from hil.bus.load import BusRates, frame_bits
 from hil.emulator.disturbances import Disturbance, Selection
 from hil.emulator.station import Station
-from hil.emulator.wire import EmulatedBus, EmulatedWire
+from hil.emulator.wire import MOST_OFF, EmulatedBus, EmulatedWire
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import VirtualClock, World
 
@@ -183,7 +183,7 @@ def test_two_nodes_with_one_id_and_different_data_drive_each_other_to_bus_off() 
 def test_bus_off_ends_after_128_times_11_recessive_bits() -> None:
     bench = Bench()
     bench.world.advance(MILLISECOND)
-    bench.wire.force_off(bench["a"])
+    bench.wire.count(bench["a"], tec=MOST_OFF)
     assert not bench["a"].send(Frame(1))
     bench.world.advance(MILLISECOND + 128 * 11 * 1000 - 1)
     assert bench["a"].link is Link.OFF
@@ -195,7 +195,7 @@ def test_a_restart_waits_for_its_configured_time_or_for_ever() -> None:
     bench = Bench()
     bench["a"].restart, bench["b"].restart = 100 * MILLISECOND, None
     for name in "ab":
-        bench.wire.force_off(bench[name])
+        bench.wire.count(bench[name], tec=MOST_OFF)
     bench.world.advance(101 * MILLISECOND)
     assert bench["a"].link is Link.OFF
     bench.world.advance(102 * MILLISECOND)
@@ -227,7 +227,7 @@ def test_bus_off_is_reported_and_latched() -> None:
     bench = Bench("a")
     bus = EmulatedBus(bench.wire)
     bus.station.restart = 0
-    bench.wire.force_off(bus.station)
+    bench.wire.count(bus.station, tec=MOST_OFF)
     with pytest.raises(BusError, match="bus-off"):
         bus.send(Frame(1))
     assert bus.receive(10 * MILLISECOND) is None

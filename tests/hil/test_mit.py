@@ -209,10 +209,10 @@ def test_the_position_goes_on_at_the_other_end_of_its_range() -> None:
 
 
 def test_ranges_come_from_the_options_or_from_the_table_of_motors() -> None:
-    assert ranges_of({"ranges": ENDS | {"position": "4*pi"}})["position"] == pytest.approx(4 * math.pi)
-    assert ranges_of({"motor": "ak80-64"})["torque"] == 144.0
-    assert ranges_of({"motor": "rs-03"})["position"] == pytest.approx(4 * math.pi)
-    assert ranges_of({})["torque"] == 18.0
+    assert ranges_of({"ranges": ENDS | {"position": "4*pi"}}).position == pytest.approx(4 * math.pi)
+    assert ranges_of({"motor": "ak80-64"}).torque == 144.0
+    assert ranges_of({"motor": "rs-03"}).position == pytest.approx(4 * math.pi)
+    assert ranges_of({}).torque == 18.0
 
 
 @pytest.mark.parametrize(
