@@ -24,7 +24,6 @@ from hil.assembly.settings import true_settings
 from hil.assembly.setup import RigSetup
 from hil.bus import Bus, close_all
 from hil.bus.load import BusRates
-from hil.bus.open import is_loopback
 from hil.core.controller import Controller
 from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
@@ -313,7 +312,7 @@ def serve(
     buses = open_for_emulation(settings.buses, clock, vcan)
     try:
         rig = emulated_rig(setup, engine)
-        if any(fault.since == "engaged" for fault in rig.faults) and not all(map(is_loopback, settings.buses.values())):
+        if settings.real_buses and any(fault.since == "engaged" for fault in rig.faults):
             raise ConfigError(
                 "hil.faults: on vcan the emulator does not learn when the loop engages (set since: power_on)"
             )

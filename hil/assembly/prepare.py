@@ -9,10 +9,9 @@ from typing import cast
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.settings import EMULATED, HilSettings, check_rig, hil_settings
+from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup, sample_errors
 from hil.assembly.stops import refuse_fall, refuse_start, what_holds
-from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Node
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity
 from hil.safety import SafetyBounds
@@ -94,7 +93,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
     run = _with_noise(run, values, (*drives, *sensors), sensing)
     rules = rules_of(drives, sensors, SafetyBounds(values.period, values.safety), sensing.displacements.units)
-    rules += assumption_rules(drives, _real_buses(settings))
+    rules += assumption_rules(drives, settings.real_buses)
     setup = RigSetup(
         run, settings, start, drives, sensors, sensing, prediction, compensation, rules, live_gains, tuple(warnings)
     )
@@ -376,11 +375,6 @@ def _coarse_torques(setup: RigSetup) -> Iterator[str]:
             )
 
 
-def _real_buses(settings: HilSettings) -> set[str]:
-    """Buses on which no emulated drive can be."""
-    return {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
-
-
 def _beyond_file(setup: RigSetup) -> Iterator[str]:
     """A note on the drives that may leave the limits of the robot's file, which stop nothing on drives."""
     loaded, plant = setup.loaded, setup.plant
@@ -429,7 +423,7 @@ def _bounds_beyond_limits(setup: RigSetup) -> Iterator[str]:
 
 def _unreadable(setup: RigSetup) -> Iterator[str]:
     """Notes on settings that cannot be read from drives on real buses, one per protocol."""
-    real, names = _real_buses(setup.settings), dict[str, list[str]]()
+    real, names = setup.settings.real_buses, dict[str, list[str]]()
     for drive in setup.drives:
         if drive.unverified and drive.settings.bus in real:
             names.setdefault(drive.unverified, []).append(drive.settings.name)

@@ -10,7 +10,7 @@ from math import inf, pi
 from typing import Any, TypeVar, cast
 
 from hil.bus.load import BusLoad, BusRates, FrameTraffic
-from hil.bus.open import key_problems
+from hil.bus.open import is_loopback, key_problems
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
@@ -145,6 +145,11 @@ class HilSettings:
     def lockstep(self) -> bool:
         """Whether every bus is emulated in virtual time."""
         return all(bus["interface"] == EMULATED for bus in self.buses.values())
+
+    @property
+    def real_buses(self) -> set[str]:
+        """Buses on which no emulated drive can be."""
+        return {name for name, keys in self.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
 
     def build(self) -> tuple[tuple[Drive, ...], tuple[Node, ...]]:
         """New drivers of the drives and of the encoder nodes."""

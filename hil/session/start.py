@@ -73,7 +73,7 @@ def start(request: Request) -> HilRun:
         notes.append(f"bus {name}: load of the loop at most {most:.0f} %, {frames:.0f} frames/s")
     if setup.settings.lockstep and (request.require_rt or request.cpu is not None):
         notes.append("time is virtual: --require-rt and --cpu have no effect")
-    real = not (setup.settings.lockstep or all(map(is_loopback, setup.settings.buses.values())))
+    real = setup.settings.real_buses
     if request.armed and real and not request.calibrate:
         notes.append(require_equal(request.engine))
     stage = _stage(request, setup, False, notes) if real else None  # refused before a bus is opened
