@@ -24,7 +24,6 @@ from hil.sensing.channels import Displacements
 from servoctl.engine.ccode import BoundCall
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs, run_fast
-from servoctl.engine.linalg import largest
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.errors import ConfigError, PlantError, TraceError
@@ -50,7 +49,6 @@ class CoordinateEstimate(NamedTuple):
     # share of a channel's error that remains in its own residual, shape (m,); 0: no other channel checks it
     redundancy: Array
     rank: int  # number of directions that passive constraints and channels determine; n if all
-    closure: float  # largest violation of a passive constraint
 
 
 class Decompositions(NamedTuple):
@@ -147,7 +145,6 @@ class Coordinates:
             x[bound:redundancy],
             x[redundancy:rank],
             int(np.nan_to_num(x[rank])),
-            float(x[rank + 1]),
         )
 
     def decompositions(self, t: float, q: Array) -> Decompositions:
@@ -178,7 +175,7 @@ class Coordinates:
         return q + decompositions.change(phi, weights * (y - self._h(plant, q)))
 
     def _finish(self, t: Any, q: Array, v: Array, measured: Array, c: Array, H: Array, plant: Plant) -> Array:
-        """q, v and the evidence in one vector, in the order of `Estimate`."""
+        """q, v and the evidence in one vector, in the order of `CoordinateEstimate`."""
         m = self._m
         y, rates, slack = measured[:m], measured[m : 2 * m], measured[2 * m :]
         weights, errors, p = c[:m], c[m : 2 * m], c[2 * m :]
@@ -195,9 +192,8 @@ class Coordinates:
         U = for_q.measured.column_basis
         residual_projector = np.eye(m) - U @ U.T if U.shape[1] else np.eye(m)
         bound = (np.abs(residual_projector) @ (weights * (errors + slack))) / weights
-        closure = largest(rows.violation[self._holonomic])
-        evidence = [for_q.passive.rank + for_q.measured.rank, closure]
-        return np.concatenate([q, v, y - self._h(plant, q), bound, np.diag(residual_projector), evidence])
+        rank = [for_q.passive.rank + for_q.measured.rank]
+        return np.concatenate([q, v, y - self._h(plant, q), bound, np.diag(residual_projector), rank])
 
     def _on_numbers(self, x: Array) -> Array:
         plant, c, n = self._model.plant, self._constants, self._n
@@ -213,7 +209,7 @@ class Coordinates:
 
     def _in_numpy(self) -> BoundCall:
         """The function on the plant's NumPy code."""
-        x, estimate = np.zeros(2 + 2 * self._n + 3 * self._m), np.zeros(2 * self._n + 3 * self._m + 2)
+        x, estimate = np.zeros(2 + 2 * self._n + 3 * self._m), np.zeros(2 * self._n + 3 * self._m + 1)
 
         def evaluate() -> None:
             estimate[:] = self._on_numbers(x)
@@ -241,7 +237,7 @@ class Coordinates:
             new_q = step_q(x[0], new_q, samples, constants)
         estimate = finish_q(x[0], new_q, last_v, samples, constants)
         function = ca.Function("sense", [x, constants], [estimate])
-        return Kernel(function, {"x": (size,), "c": (count,)}, {"estimate": (2 * n + 3 * m + 2,)})
+        return Kernel(function, {"x": (size,), "c": (count,)}, {"estimate": (2 * n + 3 * m + 1,)})
 
 
 SHOWN = 0.1  # a coordinate is named when its share of an unmeasured direction exceeds this part of the largest

@@ -72,7 +72,7 @@ def test_six_motors_give_five_angles_along_a_motion(speed: float) -> None:
         np.testing.assert_allclose(q, true, atol=1e-11)
         np.testing.assert_allclose(v, speeds, atol=1e-9)  # what the differences of the closed form leave
         assert np.abs(found.residual).max() < 1e-11
-        assert found.closure < 1e-12
+        assert closure(q) < 1e-12
 
 
 def test_resolution_and_geometry_explain_the_error_of_quantised_encoders() -> None:
