@@ -167,23 +167,18 @@ class BringUp:
         """Ends it early; may be called from a signal handler."""
         self._cancelled = True
 
-    def listen(self, nodes: Sequence[Node], deadline: int) -> None:
+    def listen(self, deadline: int) -> None:
         """Makes every node send samples, without torque."""
-        self._perform({node: node.listen() for node in nodes}, deadline)
+        self._perform({node: node.listen() for node in self._dispatch.nodes}, deadline)
 
     def start(
-        self,
-        nodes: Sequence[Node],
-        deadline: int,
-        tests: Sequence[WatchdogTest],
-        start_problems: Callable[[], Sequence[tuple[str, str]]],
+        self, deadline: int, tests: Sequence[WatchdogTest], start_problems: Callable[[], Sequence[tuple[str, str]]]
     ) -> None:
         """Identifies every node, then configures every drive and tests its watchdog, which runs out once for it.
 
         No drive is enabled for that at another pose than that of the start.
 
         Args:
-            nodes: Drives, then encoder nodes.
             deadline: When all of it must be over [ns].
             tests: Of the watchdog of each drive.
             start_problems: Name and explanation of each node that contradicts the start pose.
@@ -192,7 +187,7 @@ class BringUp:
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
             StartPoseError: Nodes contradict the start pose.
         """
-        drives = [test.drive for test in tests]
+        nodes, drives = self._dispatch.nodes, [test.drive for test in tests]
         self._perform({node: node.identify() for node in nodes}, deadline)
         self._perform({drive: drive.configure() for drive in drives}, deadline)
         groups = in_turn(tests)

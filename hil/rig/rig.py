@@ -57,7 +57,7 @@ class CanRig(DriveRig):
         self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Stage, evenly: bool
     ) -> None:
         values, start = setup.settings.values, setup.start
-        self.drives, self._nodes, self._dispatch = list(setup.drives), setup.nodes, dispatch
+        self.drives, self._dispatch = list(setup.drives), dispatch
         self._sensing, self._start, self._period = setup.sensing, start, values.period
         self.wait = round(WAIT_SHARE * nanoseconds(values.period))
         self.sends = stage not in UNPOWERED
@@ -95,9 +95,9 @@ class CanRig(DriveRig):
         if self.sends and not self._alone:
             self._listen_for_others()
         if self.sends:
-            self.bring_up.start(self._nodes, deadline, self._watchdog_tests, self.start_problems)
+            self.bring_up.start(deadline, self._watchdog_tests, self.start_problems)
         elif self._asks:
-            self.bring_up.listen(self._nodes, deadline)
+            self.bring_up.listen(deadline)
         self.in_c.enter()
 
     def _listen_for_others(self) -> None:
@@ -226,8 +226,9 @@ class CanRig(DriveRig):
         self._guided = True
 
     def start_problems(self) -> list[tuple[str, str]]:
-        samples = [node.sample for node in self._nodes if node.sample is not None]
-        tolerances = [node.settings.start_tolerance for node in self._nodes]
+        nodes = self._dispatch.nodes
+        samples = [node.sample for node in nodes if node.sample is not None]
+        tolerances = [node.settings.start_tolerance for node in nodes]
         return self._sensing.check_start(self._start.q, samples, tolerances)
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:

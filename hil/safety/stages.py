@@ -20,7 +20,7 @@ from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
-from hil.safety.plan import ENDING, UNPOWERED, WATCHING, Phase, RunPlan, Stage
+from hil.safety.plan import ENDING, WATCHING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import PoseHold
 from hil.safety.torques import Source, TorqueSource
 from hil.safety.watch import FIRST_SAMPLES, Watch
@@ -62,7 +62,6 @@ class Stages:
         self.task_time, self._task = 0.0, 0
         # last command of the law itself, shape (m,); NaN while it has none
         self.law_torques = np.full(self._count, np.nan)
-        self.confirmed = plan.stage in UNPOWERED  # whether every drive has confirmed that it is off
         self.entered = -1  # when the present phase began [ns]; negative before the first tick
         self._engage_by: int | None = None
         self._stop_request: str | None = None
@@ -369,8 +368,7 @@ class Stages:
     def _disable(self, tick: Tick, reading: Reading) -> None:
         now = tick.began
         self.limits.forget()
-        self.confirmed = self._rig.disable()
-        if self.confirmed:
+        if self._rig.disable():
             self._enter(Phase.OVER, now)
         elif self._since(now) >= DISABLE_TIME:
             self.monitor.unconfirmed(now)
