@@ -19,13 +19,14 @@ from hil.loop.clock import SECOND
 from servoctl.config.hil import Emulation
 from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
 from servoctl.engine.step import rk4
-from servoctl.errors import CompileError
+from servoctl.errors import CompileError, PlantError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
 
+SHORTEST = 100  # [ns] shortest step: with shorter ones a second takes hours
 STABLE = 2.5  # largest product of step and pole: up to 2.78 what decays does so in the method of integration too
 
 
@@ -157,8 +158,12 @@ class SimulatedPlant:
         self.restart()
 
     def _stable(self, step: int) -> int:
-        """The step [ns], or a shorter one where dry friction that is smooth, or a stiff spring, would be unstable."""
-        moment, change, rest, u = 1e-6, 1e-6, self._machine.start(self._origin, self._start), np.zeros(self.model.m)
+        """The step [ns], or a shorter one where dry friction that is smooth, or a stiff spring, would be unstable.
+
+        PlantError if only a step below `SHORTEST` would be stable.
+        """
+        # over a longer moment a step of the method itself grows, and a pole beyond 3e6 1/s looks ten times as fast
+        moment, change, rest, u = 1e-9, 1e-6, self._machine.start(self._origin, self._start), np.zeros(self.model.m)
 
         def after(x: Array) -> Array:
             return self._machine.after(self._origin, x, rest, u, moment)[0]
@@ -169,7 +174,12 @@ class SimulatedPlant:
         if not np.isfinite(rates).all():
             return step
         fastest = max(1.0, float(np.abs(np.linalg.eigvals(rates)).max()))
-        return min(step, int(STABLE * SECOND / fastest))
+        longest = int(STABLE * SECOND / fastest)
+        if longest < SHORTEST:
+            what = f"the emulated machine is too stiff: it has a pole beyond {STABLE * SECOND / SHORTEST:.3g} 1/s"
+            remedy = "smooth dry friction over a higher speed, make springs softer, or light bodies heavier"
+            raise PlantError(f"{what} at its start ({remedy})")
+        return min(step, longest)
 
     def restart(self) -> None:
         self._rest = self._machine.start(self._origin, self._start)

@@ -14,6 +14,7 @@ from plants.scara import Scara
 from servoctl.assembly.make import make_system
 from servoctl.config.hil import Emulation
 from servoctl.config.plant import PASSIVE_CORRECTION
+from servoctl.errors import PlantError
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.realism import Channels
 from servoctl.simulation.system import PassiveStabilisation
@@ -83,6 +84,15 @@ def test_what_decays_within_a_step_decays() -> None:
     q, v = plant.state(10 * MILLISECOND)
     np.testing.assert_allclose(q, 1 / 7000, rtol=0.02)
     np.testing.assert_allclose(v, 0.0, atol=1e-4)
+
+
+def test_a_machine_that_no_step_is_short_enough_for_is_refused() -> None:
+    start = State(0.0, np.zeros(2), np.ones(2))
+    plant = SimulatedPlant(system_of(Damped(m=1e-3), start), start, MILLISECOND, "vm", Emulation(current_lag=0.0))
+    assert plant.step == pytest.approx(2.5e9 / 7e6, rel=0.01)
+    for mass in (1e-4, 1e-6, 1e-9):
+        with pytest.raises(PlantError, match=r"too stiff: it has a pole beyond 2\.5e\+07 1/s at its start"):
+            SimulatedPlant(system_of(Damped(m=mass), start), start, MILLISECOND, "vm", Emulation(current_lag=0.0))
 
 
 def test_an_actuator_lags_by_its_time_constant() -> None:
