@@ -32,59 +32,26 @@ its parts."""
 _PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 
 
-class Distribution:
-    """Distribution of durations of one kind [ns]; negative ones count as zero.
+def percentile(counts: Array, percent: float) -> int:
+    """Smallest duration [ns] that `percent` percent do not exceed, rounded up to the end of its bin; 0 without any."""
+    if not counts[0]:
+        return 0
+    wanted = max(1, math.ceil(int(counts[0]) * percent / 100.0 - 1e-9))
+    return min(_upper(int(np.searchsorted(np.cumsum(counts[HEAD:]), np.uint64(wanted)))), int(counts[2]))
 
-    `counts`: the numbers that C counts in (`log_count` in `hil/core/c/tick.c`), shape (`COUNTS`,), zero at first.
+
+def figures(counts: Array) -> dict[str, float | int]:
+    """Number of durations, and in seconds: mean, std of the sample, p50, p99, p99_9, max; only n = 0 without any.
+
+    `counts`: the numbers that C counts in (`log_count` in `hil/core/c/tick.c`), shape (`COUNTS`,).
     """
-
-    def __init__(self, counts: Array) -> None:
-        self.counts = counts
-
-    @property
-    def n(self) -> int:
-        """Number of durations."""
-        return int(self.counts[0])
-
-    @property
-    def most(self) -> int:
-        """The largest [ns]; 0 if there is none."""
-        return int(self.counts[2])
-
-    @property
-    def _sum(self) -> int:
-        return int(self.counts[3])
-
-    @property
-    def _squares(self) -> int:
-        return int(self.counts[4]) + (int(self.counts[5]) << 64)
-
-    @property
-    def mean(self) -> float:
-        """Mean [ns]; NaN if there is no duration."""
-        return self._sum / self.n if self.n else math.nan
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the sample [ns]; NaN if there are fewer than two durations."""
-        if self.n < 2:
-            return math.nan
-        return math.sqrt((self.n * self._squares - self._sum**2) / (self.n * (self.n - 1)))
-
-    def percentile(self, percent: float) -> int:
-        """Smallest duration [ns] that `percent` percent do not exceed, rounded up to the end of its bin; or 0."""
-        if not self.n:
-            return 0
-        wanted = max(1, math.ceil(self.n * percent / 100.0 - 1e-9))
-        return min(_upper(int(np.searchsorted(np.cumsum(self.counts[HEAD:]), np.uint64(wanted)))), self.most)
-
-    def as_dict(self) -> dict[str, float | int]:
-        """Count and figures in seconds: mean, std, p50, p99, p99_9, max; only n = 0 if there is no duration."""
-        if not self.n:
-            return {"n": 0}
-        std = {"std": self.std / SECOND} if self.n > 1 else {}
-        percentiles = {name: self.percentile(percent) / SECOND for name, percent in _PERCENTILES.items()}
-        return {"n": self.n, "mean": self.mean / SECOND, **std, **percentiles, "max": self.most / SECOND}
+    n, _, most, total, low, high = map(int, counts[:HEAD])
+    if not n:
+        return {"n": 0}
+    squares = low + (high << 64)
+    std = {"std": math.sqrt((n * squares - total**2) / (n * (n - 1))) / SECOND} if n > 1 else {}
+    percentiles = {name: percentile(counts, percent) / SECOND for name, percent in _PERCENTILES.items()}
+    return {"n": n, "mean": total / n / SECOND, **std, **percentiles, "max": most / SECOND}
 
 
 class TickStatistics:
@@ -96,33 +63,27 @@ class TickStatistics:
     """
 
     def __init__(self, period: int, names: Sequence[str]) -> None:
+        self._names, self.nominal = names, period  # nominal: [ns] period
+        # of each of `PARTS`, then ages of each node's samples when they were used
         self.counts: Array = np.zeros((len(PARTS) + len(names), COUNTS), dtype=np.uint64)
-        # of each of `PARTS`; name -> ages of the samples when they were used
-        self.parts = {name: Distribution(counts) for name, counts in zip(PARTS, self.counts, strict=False)}
-        self.ages = {name: Distribution(counts) for name, counts in zip(names, self.counts[len(PARTS) :], strict=True)}
-        self.nominal = period  # [ns] nominal period
-        # beginning of the last tick, negative before the first; least slack; late ticks in a row, up to now and at
-        # most; number of late ticks, before which periods were skipped; number of these periods
+        # beginning of the last tick, negative before the first; shortest time from the end of a tick to the next
+        # deadline; late ticks in a row, up to now and at most; number of late ticks, before which periods were skipped;
+        # number of these periods
         self.marks = array("q", (-1, _UNKNOWN, 0, 0, 0, 0))
-
-    @property
-    def least_slack(self) -> int:
-        """Shortest time from the end of a tick to the next deadline [ns]; negative if a tick overran it."""
-        least = self.marks[1]
-        return self.nominal if least == _UNKNOWN else least
 
     def as_dict(self) -> dict[str, Any]:
         """All figures, for `summary.json`; durations are in seconds, and their keys end in `_s`."""
-        *_, longest_late, late, skipped = self.marks
+        _, slack, _, longest_late, late, skipped = self.marks
+        parts, ages = self.counts[: len(PARTS)], self.counts[len(PARTS) :]
         return {
             "nominal_period_s": self.nominal / SECOND,
-            "ticks": self.parts["lateness"].n,
+            "ticks": int(self.counts[0, 0]),
             "skipped_periods": skipped,
             "late_ticks": late,
             "longest_late_run": longest_late,
-            "least_slack_s": self.least_slack / SECOND,
-            **{f"{name}_s": part.as_dict() for name, part in self.parts.items()},
-            "age_s": {name: each.as_dict() for name, each in self.ages.items()},
+            "least_slack_s": (self.nominal if slack == _UNKNOWN else slack) / SECOND,  # negative: a tick overran
+            **{f"{name}_s": figures(counts) for name, counts in zip(PARTS, parts, strict=True)},
+            "age_s": {name: figures(counts) for name, counts in zip(self._names, ages, strict=True)},
         }
 
 

@@ -14,7 +14,7 @@ from hil.assembly.setup import RigSetup
 from hil.core.compiled import library
 from hil.loop import Tick, WallClock, nanoseconds
 from hil.loop.realtime import PRIORITY, prepare
-from hil.loop.timing import COUNTS, Distribution
+from hil.loop.timing import COUNTS, figures
 from hil.safety.plan import Phase, Stage
 from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
@@ -138,9 +138,9 @@ FD_SETTINGS = (
 
 def bare_lateness(period: float, seconds: float) -> dict[str, Any]:
     """How punctual an empty loop is: the limit that this machine sets before any work."""
-    clock, step, lateness, skipped = WallClock(), nanoseconds(period), Distribution(np.zeros(COUNTS, np.uint64)), 0
+    clock, step, lateness, skipped = WallClock(), nanoseconds(period), np.zeros(COUNTS, np.uint64), 0
     ffi, functions = library()
-    counts = ffi.from_buffer("unsigned long long[]", lateness.counts)
+    counts = ffi.from_buffer("unsigned long long[]", lateness)
     deadline = clock.now() + step
     last = deadline + nanoseconds(seconds)
     while deadline < last:
@@ -148,7 +148,7 @@ def bare_lateness(period: float, seconds: float) -> dict[str, Any]:
         functions.log_count(counts, clock.now() - deadline)
         missed = max(0, (clock.now() - deadline) // step)
         skipped, deadline = skipped + missed, deadline + (1 + missed) * step
-    return {"ticks": lateness.n, "skipped_periods": skipped, "lateness_s": lateness.as_dict()}
+    return {"ticks": int(lateness[0]), "skipped_periods": skipped, "lateness_s": figures(lateness)}
 
 
 def fd_at_1khz(quick: bool) -> Results:
