@@ -15,7 +15,7 @@ import numpy as np
 
 from hil.frame import Frame
 from hil.loop.realtime import SIGNALS, SUSPEND
-from hil.recorder.files import as_entry, encode
+from hil.recorder.files import encode
 from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_columns
 from hil.recorder.process import RecorderSettings, failed
 from servoctl.errors import RunFolderError, WriteError
@@ -112,12 +112,9 @@ class Recorder:
         size = frame.length if frame.remote else len(frame.data)
         self._put(self._frames, FRAME.pack(time, frame.id, bus, sent | frame.flags, size, frame.data))
 
-    def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
-        """Records an event. It takes about 10 us, so it is for rare events.
-
-        Arguments as of `as_entry`.
-        """
-        self._put(self._events, encode(as_entry(kind, text, time, fields)))
+    def event(self, entry: dict[str, Any]) -> None:
+        """Records an event, as `as_entry` makes it. It takes about 10 us, so it is for rare events."""
+        self._put(self._events, encode(entry))
 
     def _put(self, ring: Ring, data: bytes | memoryview) -> None:
         """Puts records where there is room; what may not wait for room is lost, and counted."""
@@ -201,7 +198,7 @@ class Recorder:
 
 
 class InMemory:
-    """Rows, frames and events of a run; arguments as of `Recorder`."""
+    """Rows and frames of a run, whose result has its events; arguments as of `Recorder`."""
 
     path: Path | None = None  # there is no folder
     problem: str | None = None
@@ -211,7 +208,6 @@ class InMemory:
     def __init__(self, columns: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
         # (index of the bus, whether it was sent, frame, time [ns]), in order
         self.frames: list[tuple[int, bool, Frame, int]] = []
-        self.events: list[tuple[str, str, int]] = []  # (kind, text, time [ns]), in order
         self._columns, self._metadata = dict(columns), dict(metadata)
         self._rows: list[Array] = []
 
@@ -222,8 +218,7 @@ class InMemory:
     def frame(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
         self.frames.append((bus, sent, frame, time))
 
-    def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
-        self.events.append((kind, text, time))
+    def event(self, entry: dict[str, Any]) -> None: ...
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
         """The recorded run; `metadata` is added to that of its start."""

@@ -58,7 +58,7 @@ class Reporter:
         while self._passed < len(events):
             event = events[self._passed]
             self._passed += 1  # before the listener, which may raise: it must not get the same event again
-            self._recorder.event(event.kind.name.lower(), str(event), event.time, **_fields(event))
+            self._recorder.event(_entry(event))
             self.listener(event)
 
     def close(self, facts: dict[str, Any]) -> Trajectory:
@@ -72,15 +72,13 @@ class Reporter:
             return self._recorder.close(facts)
         except RunFolderError:
             if self._recorder.path is not None:
-                events = self._monitor.events
-                entries = [as_entry(each.kind.name.lower(), str(each), each.time, _fields(each)) for each in events]
-                add_missing(self._recorder.path, entries)
+                add_missing(self._recorder.path, map(_entry, self._monitor.events))
             raise
 
 
-def _fields(event: Event) -> dict[str, Any]:
-    """Fields of an event besides its time, kind and text."""
-    return {"reaction": event.kind.reaction.name.lower(), "subject": event.subject}
+def _entry(event: Event) -> dict[str, Any]:
+    fields = {"reaction": event.kind.reaction.name.lower(), "subject": event.subject}
+    return as_entry(event.kind.name.lower(), str(event), event.time, fields)
 
 
 class MissedTicks:

@@ -17,7 +17,7 @@ import pytest
 
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND
-from hil.recorder import Capacity, Recorder, read_events, read_frames
+from hil.recorder import Capacity, Recorder, as_entry, read_events, read_frames
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run
 
@@ -106,7 +106,7 @@ def test_in_lock_step_the_files_are_always_the_same_and_nothing_is_lost(tmp_path
     for name in ("first", "second"):
         with recorded(tmp_path / name, capacity=Capacity(rows=64, frames=512, events=256)) as made:
             for k in range(100):
-                made.event("state", "engaged", k * SECOND, number=k)
+                made.event(as_entry("state", "engaged", k * SECOND, {"number": k}))
             record_all(made, rows, frames)
             run = made.close()
         assert len(run) == 1000
@@ -156,9 +156,10 @@ def test_a_can_blf_cut_off_anywhere_gives_the_frames_before_the_cut(tmp_path: Pa
 
 def test_events_are_on_disk_during_the_run(tmp_path: Path) -> None:
     with recorded(tmp_path / "run", lossless=False) as made:
-        made.event("fault", "axle1: über-current\nlatched", 1_500_000_001, drive="axle1", code=0x2310, torque=np.nan)
+        fields = {"drive": "axle1", "code": 0x2310, "torque": np.nan}
+        made.event(as_entry("fault", "axle1: über-current\nlatched", 1_500_000_001, fields))
         wait_for(lambda: len(read_events(tmp_path / "run")) == 1)
-        made.event("operator", "reset", 2 * SECOND)
+        made.event(as_entry("operator", "reset", 2 * SECOND, {}))
         run = made.close({"status": "fault"})
     first = {"t": 1.500000001, "event": "fault", "text": "axle1: über-current\nlatched"}
     expected = [
@@ -192,7 +193,7 @@ def test_on_the_wall_clock_what_finds_no_room_is_counted(tmp_path: Path) -> None
         os.kill(made._process.pid, signal.SIGSTOP)
         record_all(made, some_rows(150), list(some_frames(220)))
         for k in range(10):
-            made.event("state", "x" * 20, k)
+            made.event(as_entry("state", "x" * 20, k, {}))
         lost = made._memory.lost
         assert (lost["rows"], lost["frames"]) == (50, 20)
         assert 0 < lost["events"] < 10
@@ -206,7 +207,7 @@ def test_on_the_wall_clock_what_finds_no_room_is_counted(tmp_path: Path) -> None
 
 def test_an_event_larger_than_the_ring_is_lost_without_waiting(tmp_path: Path) -> None:
     with recorded(tmp_path / "run", capacity=Capacity(events=100)) as made:
-        made.event("state", "x" * 200, 0)
+        made.event(as_entry("state", "x" * 200, 0, {}))
         assert made._memory.lost["events"] == 1
 
 
@@ -226,7 +227,7 @@ def test_if_the_recorder_dies_the_loop_continues_and_reports_it(tmp_path: Path) 
     wait_for(lambda: made.problem is not None)
     assert made.problem == "the recorder died (signal 9): nothing is recorded any more"
     record_all(made, some_rows(50), list(some_frames(50)))
-    made.event("state", "x" * 200, 0)
+    made.event(as_entry("state", "x" * 200, 0, {}))
     assert min(made._memory.lost.values()) > 0
     with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
         made.close()
@@ -250,7 +251,7 @@ def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> N
     wait_for(lambda: made.problem is not None)
     assert made.problem.startswith("rows are no longer recorded: ")
     assert "File too large" in made.problem
-    made.event("fault", "the disk is full", 0)
+    made.event(as_entry("fault", "the disk is full", 0, {}))
     made.row(rows[0])
     wait_for(lambda: made._memory.lost["rows"] > 0)
     with pytest.raises(RunFolderError, match="cannot be written: File too large"):
@@ -306,7 +307,7 @@ def test_a_script_without_a_main_guard_records_and_runs_once(tmp_path: Path) -> 
 
 LOOP = """
 import sys, itertools, numpy as np
-from hil.recorder import Recorder
+from hil.recorder import Recorder, as_entry
 from hil.frame import Frame
 
 made = Recorder(sys.argv[1], {"t": "s", "q.x": "m"}, {"config": "demo"}, lossless=True)
@@ -315,11 +316,11 @@ try:
         made.row(np.array([k * 1e-3, float(k)]))
         made.frame(0, True, Frame(1, k.to_bytes(8, "little")), k * 1_000_000)
         if k % 1000 == 999:
-            made.event("state", "a thousand more", k * 1_000_000)
+            made.event(as_entry("state", "a thousand more", k * 1_000_000, {}))
             print(k + 1, flush=True)
         ENDING
 except KeyboardInterrupt:
-    made.event("operator", "Ctrl-C", k)
+    made.event(as_entry("operator", "Ctrl-C", k, {}))
     made.row(np.array([1e6, -1.0]))
     made.close({"status": "interrupted"})
 """
