@@ -137,11 +137,6 @@ class Node(ABC):
         """Whether a node with these settings, which may be wrong, speaks CAN FD; all others destroy FD frames."""
         return False
 
-    def frame(self, identity: int, data: bytes) -> Frame:
-        """A data frame, FD where its bus is, with an id of 29 bits where 11 do not hold it."""
-        settings = self.settings
-        return Frame(identity, data, extended=identity > 0x7FF, fd=settings.fd, brs=settings.brs)
-
     @staticmethod
     @abstractmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:

@@ -135,7 +135,7 @@ class LinearDrive(TableDrive):
         field, largest = fields.command_torque, ranges.torque
         steps = (Operation.PLUS, largest), (Operation.TIMES, field.mask), (Operation.OVER, 2 * largest)
         back = *linear(largest, field), *joint_torque(settings)
-        zero = self.frame(command, no_motion)
+        zero = settings.frame(command, no_motion)
         encoding = Encoding(zero, field, motor_torque(settings), Rounding.MIDDLE, 0, field.mask, back, steps)
         self.encoding = encoding._replace(frame=encoding.frame_of(0.0))
 

@@ -168,7 +168,7 @@ class MitDrive(LinearDrive):
         return settings.options.get("status") == "damiao"
 
     def _special(self, code: int) -> Frame:
-        return self.frame(self.settings.node, codec.special(code))
+        return self.settings.frame(self.settings.node, codec.special(code))
 
     def _request(self, condition: Condition) -> None:
         if condition is not self._requested:
@@ -194,7 +194,7 @@ class MitDrive(LinearDrive):
     def queries(self) -> Sequence[Frame]:
         if not self.readable:
             return ()
-        return (self.frame(codec.REGISTERS, codec.refresh(self.settings.node)),)
+        return (self.settings.frame(codec.REGISTERS, codec.refresh(self.settings.node)),)
 
     def listen(self) -> Steps:
         """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
@@ -209,7 +209,7 @@ class MitDrive(LinearDrive):
             raise DriveError("is enabled already (disable it; is there another master?)")
         self._registers.clear()
         for register, name in NAMES.items():
-            request = self.frame(codec.REGISTERS, codec.read_register(self.settings.node, register))
+            request = self.settings.frame(codec.REGISTERS, codec.read_register(self.settings.node, register))
             expected = f"an answer to the request for {name} (register {register})"
             yield HandshakeStep([request], lambda register=register: register in self._registers, 0.5, expected)  # type: ignore[misc]
         problems = list(self._register_problems(self._registers))

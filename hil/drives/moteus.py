@@ -236,7 +236,7 @@ class MoteusDrive(TurnNode, TableDrive):
             self.fault = codec.fault_text(fault)
 
     def _frame(self, data: bytes) -> Frame:
-        return self.frame(self._command_id, data)
+        return self.settings.frame(self._command_id, data)
 
     def alive_frames(self) -> Sequence[Frame]:
         """A query while the drive is not enabled, which does not feed the watchdog; or the stop after a foreign one."""

@@ -284,7 +284,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
     def _frame(self, command: int, numbers: Mapping[Field, float]) -> Frame:
         if not all(map(isfinite, numbers.values())):
             raise ValueError(f"{self.settings.name}: {', '.join(map(str, numbers.values()))}: not finite")
-        return self.frame(self._id(command), packed(codec.SIZE, numbers))
+        return self.settings.frame(self._id(command), packed(codec.SIZE, numbers))
 
     def identify(self) -> Steps:
         """Checks versions, the period of the encoder estimates, and that the axis is idle."""
@@ -352,7 +352,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
 
     def reset(self) -> Steps:
         """Clears errors, repeatedly: a watchdog that was fed late expires again."""
-        frames = [self.encoding.frame, self.frame(self._id(codec.CLEAR_ERRORS), b"\0")]
+        frames = [self.encoding.frame, self.settings.frame(self._id(codec.CLEAR_ERRORS), b"\0")]
         for _ in range(ATTEMPTS):
             self._active = 0
             yield HandshakeStep(frames, self._answered(2), 0.5, "heartbeats after Clear_Errors")

@@ -104,7 +104,7 @@ class RobstrideDrive(LinearDrive):
         return True
 
     def _frame(self, kind: int, data: bytes = bytes(8)) -> Frame:
-        return self.frame(codec.identifier(kind, self._options.host, self.settings.node), data)
+        return self.settings.frame(codec.identifier(kind, self._options.host, self.settings.node), data)
 
     def identify(self) -> Steps:
         """Checks that the motor is there, and off."""

@@ -10,6 +10,7 @@ from enum import IntEnum
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
+from hil.frame import Frame
 from servoctl.config.hil import WarnAt
 
 
@@ -89,6 +90,10 @@ class SensorSettings:
     fd: bool = False  # whether its bus carries CAN FD: its frames are FD frames then
     brs: bool = False  # whether they carry their data at the data bit rate of the bus
     start_tolerance: float = inf  # [joint unit] largest difference from the start pose
+
+    def frame(self, identity: int, data: bytes) -> Frame:
+        """A data frame to or from it, FD where its bus is, with an id of 29 bits where 11 do not hold it."""
+        return Frame(identity, data, extended=identity > 0x7FF, fd=self.fd, brs=self.brs)
 
     def joint(self, motor: float) -> float:
         """Displacement of the joint at a motor angle [rad]."""

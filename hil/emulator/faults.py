@@ -131,7 +131,7 @@ def _id_clash(at: FaultInjector, collide: bool) -> End:
     second = wire.attach("intruder", ignore, frozenset(), restart=None)
 
     def mangle(identity: int, data: bytes) -> bytes:
-        other = Frame(identity, bytes(byte ^ 0xFF for byte in data), fd=settings.fd, brs=settings.brs)
+        other = settings.frame(identity, bytes(byte ^ 0xFF for byte in data))
         if collide:
             second.send(other)
         else:

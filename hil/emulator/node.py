@@ -75,7 +75,7 @@ class EmulatedNode(ABC):
         self.drift = 0.0  # [ppm] drift of its clock
         # (id, payload) -> payload that is sent; None: no change
         self.mangle: Callable[[int, bytes], bytes] | None = None
-        self.medium, self._fd, self._brs = medium, settings.fd, settings.brs
+        self.medium = medium
         self._boot: Event | None = None
         self.set_up()
         self.station = medium.attach(settings.name, self.receive, self.listens())  # its CAN controller
@@ -122,11 +122,9 @@ class EmulatedNode(ABC):
         self.boot()
 
     def send(self, identity: int, data: bytes) -> None:
-        """Sends a frame, FD where its bus is, with an id of 29 bits where 11 do not hold it."""
         if self.silent:
             return
-        sent = data if self.mangle is None else self.mangle(identity, data)
-        frame = Frame(identity, sent, identity > 0x7FF, fd=self._fd, brs=self._brs)
+        frame = self.settings.frame(identity, data if self.mangle is None else self.mangle(identity, data))
         if self.delay:
             self.world.after(self.delay, partial(self.station.send, frame))
         else:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
-from hil.drives.settings import SensorSettings
+from hil.drives import Drive, SensorSettings
 from hil.emulator.emulator import Emulator
 from hil.emulator.fault_script import read_faults, targets
 from hil.frame import Frame
-from hil.protocols.registry import emulations
+from hil.protocols.registry import build, emulations
 from hil.safety.plan import Stage
 from tests.hil.command_observer import CommandObserver, MitReader
 from tests.hil.emulation import MILLISECOND, TURN, Bench, bench, drive_settings, target
@@ -120,6 +120,20 @@ def test_a_second_node_of_the_same_id_disturbs_the_first() -> None:
     assert host.emulator.wires["main"].errors >= 31
     host = with_fault("id_clash", drive=True, collide=False)
     assert len(estimates(host.collect(100.0))) > 60
+
+
+@pytest.mark.parametrize(("protocol", "node"), [("robstride", 3), ("moteus", 9)])
+def test_a_second_node_of_an_id_of_29_bits_disturbs_the_first(protocol: str, node: int) -> None:
+    settings = drive_settings(protocol, node=node)
+    drive = build(settings, 0.002)
+    assert isinstance(drive, Drive)
+    clash = {"kind": "id_clash", "drive": "a", "since": "power_on"}
+    host = bench(settings, faults=[clash])
+    host.ask(drive.routine_frames()[0], 20.0)
+    assert host.emulator.wires["main"].errors >= 31
+    host = bench(settings, faults=[clash | {"collide": False}])
+    first, second = host.ask(drive.routine_frames()[0])
+    assert first.extended and (second.id, second.extended) == (first.id, True)
 
 
 def test_faults_since_engaged_wait_for_it() -> None:
