@@ -152,11 +152,9 @@ class CanRig(DriveRig):
 
     @property
     def _moves_freely(self) -> bool:
-        """Whether torques alone move the machine: every drive is enabled, no hand guides, and no test judges it."""
+        """Whether torques alone move the machine: every drive is enabled, and no hand guides."""
         enabled = Condition.ENABLED
-        return not (self.off or self._guided or self.testing) and all(
-            [drive.condition is enabled for drive in self.drives]
-        )
+        return not (self.off or self._guided) and all([drive.condition is enabled for drive in self.drives])
 
     def write(self, command: Array) -> None:
         """Sends torques, shape (m,) [actuator units]; they are held until the next ones."""

@@ -111,10 +111,10 @@ class TicksInC:
         """Begins a tick.
 
         Args:
-            free: Whether torques alone move the machine.
+            free: Whether torques alone move the machine; a test judges the motion itself.
             allowed: Whether C may take the frames of drives that work, and send their torques.
         """
-        self._tick.free = free
+        self._tick.free = free and not self._stages.testing
         if not (allowed and self.machine.wires and self._stages.mode in WORKING and self._dispatch.healthy):
             self.give_back()
         elif not (self.healthy or self._pause) and in_order(self.machine.drives, self.machine.nodes):

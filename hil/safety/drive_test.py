@@ -55,7 +55,6 @@ class DriveRig(Protocol):
 
     drives: Sequence[Drive]  # in the order of the plant's actuators
     ladder: Ladder  # on which step from torque to off each drive is; `write` sends the frames of these steps
-    testing: bool = False  # whether stage zero tests the drives: it judges the motion itself meanwhile
 
     @property
     def present(self) -> tuple[int, float]:
@@ -217,14 +216,8 @@ class DriveTest:
             return None
         return other if CLEARER * rest < least else None
 
-    def start(self) -> None:
-        """Begins a round of the test, if none goes on and one is left: all brakes are open."""
-        self.proof.start()
-        self._rig.testing = self.proof.testing
-
     def end(self) -> None:
-        """Stage zero has ended: the test judges the motion no more, and its limits hold only if it was cut short."""
-        self._rig.testing = False
+        """Stage zero has ended: the limits of the test hold only if it was cut short."""
         if self.proof.over:
             self._limits.confine([drive.settings.torque_limit for drive in self._rig.drives])
 

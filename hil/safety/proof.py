@@ -264,7 +264,7 @@ class TorqueProof:
         return bool(self.struct.c.round_tick >= 0)
 
     def start(self) -> None:
-        """Begins the test: all brakes are open."""
+        """Begins a round, if none goes on and one is left: all brakes are open."""
         if not self.over and not self.testing:
             self._begin_round()
 

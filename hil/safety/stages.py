@@ -125,6 +125,11 @@ class Stages:
         return self.mode in (Phase.RAMP, Phase.FLOAT) and proof.over and not self._brakes_held
 
     @property
+    def testing(self) -> bool:
+        """Whether a round of the test moves the machine, and judges its motion itself."""
+        return self.mode in PROVING and self.test.proof.testing
+
+    @property
     def next_task_time(self) -> float:
         """Task time of the next tick [s]."""
         return self._task / SECOND if self.mode is Phase.FULL else self.task_time
@@ -165,7 +170,7 @@ class Stages:
         self._controller.elapsed = tick.elapsed / SECOND
         self._evaluate_law(reading)
         if self.mode is Phase.ZERO and not self._brakes_may_hold(now):
-            self.test.start()
+            self.test.proof.start()
         return self._send(tick, reading)
 
     def _send(self, tick: Tick, reading: Reading) -> Array | None:

@@ -27,7 +27,6 @@ from servoctl.engine.kernel import BufferedCall, Kernel, inputs, run_fast
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.errors import ConfigError, PlantError, TraceError
-from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -149,7 +148,7 @@ class Coordinates:
 
     def decompositions(self, t: float, q: Array) -> Decompositions:
         """The decompositions at a pose, on numbers."""
-        rows = self._rows(t, q, np.zeros(self._n), self._model.parameters)
+        rows = self._model.passive_rows_at(t, q, np.zeros(self._n), self._model.parameters)
         H = np.asarray(self._h.jacobian(self._model.plant, q, t), dtype=float)
         return decompose_rows(rows.A[self._holonomic], H, self._h.weights, self._tolerance)
 
@@ -163,13 +162,10 @@ class Coordinates:
         accuracy: Array = np.abs(self.inverse(t, q)) @ self._h.errors
         return accuracy
 
-    def _rows(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
-        return self._model.passive_rows_at(t, q, v, p)
-
     def _step(self, t: Any, q: Array, y: Array, c: Array, H: Array, plant: Plant) -> Array:
         """q after one Gauss-Newton step."""
         weights, p = c[: self._m], c[2 * self._m :]
-        rows = self._rows(t, q, np.zeros(self._n), p)
+        rows = self._model.passive_rows_at(t, q, np.zeros(self._n), p)
         A, phi = rows.A[self._holonomic], rows.violation[self._holonomic]
         decompositions = decompose_rows(A, H, weights, self._tolerance)
         return q + decompositions.change(phi, weights * (y - self._h(plant, q)))
@@ -179,7 +175,7 @@ class Coordinates:
         m = self._m
         y, rates, slack = measured[:m], measured[m : 2 * m], measured[2 * m :]
         weights, errors, p = c[:m], c[m : 2 * m], c[2 * m :]
-        rows = self._rows(t, q, v, p)
+        rows = self._model.passive_rows_at(t, q, v, p)
         # a nonholonomic row constrains v itself: its violation is already a rate
         velocity_rows = np.array([row.kind != "holonomic" for row in self._model.passive_rows], dtype=bool)
         rate = rows.violation_rate

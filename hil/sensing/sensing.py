@@ -112,7 +112,6 @@ class Sensing:
         start: Start pose from the config: encoders cannot tell which assembly branch the machine is in.
         filtered: Whether speeds are computed from positions even if the drives measure speeds.
         filter_time: Time constant of that filter [s]; None: two periods, or two intervals of a slower channel.
-        skew: Uncertainty of a sample's age [s]; None: one period.
         carried: Longest time for which a sample is carried on at its speed where the model says nothing [s].
         residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
         motion: Predicts the motion under the last torques; None: speeds stay constant between ticks, and stuck
@@ -134,7 +133,6 @@ class Sensing:
         rank_tolerance: float = 1e-6,
         filtered: bool = False,
         filter_time: float | None = None,
-        skew: float | None = None,
         carried: float = math.inf,
         residual_tolerance: float | None = None,
         motion: Prediction | None = None,
@@ -159,8 +157,7 @@ class Sensing:
         self.struct = Struct("sensing", sizes, self.calls)  # what C reads and remembers
         c = self.struct.c
         c.n, c.m, c.channels, c.filtered, c.period = n, m, count, filtered, round(period * SECOND)
-        c.skew = period if skew is None else skew
-        c.old, c.carried = round(OLD * period * SECOND) / SECOND, carried
+        c.skew, c.old, c.carried = period, round(OLD * period * SECOND) / SECOND, carried
         c.residual_tolerance = math.nan if residual_tolerance is None else residual_tolerance
         c.tracking = self.struct.ffi.NULL if tracking is None else tracking.struct.c
         c.verdict = self.struct.array("sense_verdict", 2 * count + 2)  # two of each channel, and two of all together

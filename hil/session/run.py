@@ -103,11 +103,6 @@ class HilRun:
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self._hand = Calibration(setup) if stage is Stage.CALIBRATE else None
 
-    @property
-    def lockstep(self) -> bool:
-        """Whether time is virtual."""
-        return self.environment.lockstep
-
     # Run.
 
     def run(
@@ -128,14 +123,14 @@ class HilRun:
         """
         with ExitStack() as stack:
             stack.callback(self.close)
-            signals = stack.enter_context(StopSignals(suspend=not self.lockstep))
+            signals = stack.enter_context(StopSignals(suspend=not self.environment.lockstep))
             self.open(out)
             stack.push(lambda kind, error, trace: self.abandon(error))
             if show is not None:
                 # started before real-time rights are taken: the page's process must not inherit them
                 self.operator.view = stack.enter_context(self._page())
                 show(self.operator.view.address)
-            if not self.lockstep:
+            if not self.environment.lockstep:
                 self._take_rights(stack)
             self.reporter.listener, self._progress = say, progress
             with self.operator.listen(signals):
@@ -178,7 +173,7 @@ class HilRun:
         limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
         self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
         self.rig.in_c = in_c = TicksInC(self.machine, self.dispatch, self.stages)
-        self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, self.lockstep)
+        self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, environment.lockstep)
         if not self.machine.why and self.recorder.rings:
             in_c.use_sockets(self.logbook, self.recorder.rings, self.rig.wait)
         self.facts["tick"] = "C" if in_c.sockets is None else "C, sockets included"

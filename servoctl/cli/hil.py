@@ -89,7 +89,7 @@ def hil(
     for line in prepared.notes:
         note(line)
     folder = out or fresh_folder(prepared.setup.run.name)
-    if not prepared.lockstep:
+    if not prepared.environment.lockstep:
         die_with_parent(os.getppid())  # by SIGTERM, which is a controlled stop
     try:
         result = _run(prepared, folder, view)

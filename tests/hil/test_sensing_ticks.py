@@ -102,7 +102,7 @@ def test_a_jump_never_reaches_the_coordinates() -> None:
 
 
 def test_redundant_sensors_find_a_slow_drift() -> None:
-    eyes = sensing(skew=1e-4)
+    eyes = sensing()
     for k in range(1, 400):
         now, drift = k * TICK, 0.05 * k * T
         samples = [measured(i, now) for i in range(6)]
