@@ -390,7 +390,7 @@ def _script(
 ) -> tuple[list[Fault], list[Problem]]:
     """The faults of the config, and the problems of its entries."""
     known = targets(nodes, emulations(nodes, lenient=True)) if values.faults else {}
-    return read_faults(values.faults, known, buses, [name for name, keys in buses.items() if keys.get("fd")])
+    return read_faults(values.faults, known, {name: bool(keys.get("fd")) for name, keys in buses.items()})
 
 
 def _unknown_nodes(values: Hil, nodes: ConfigNodes) -> Iterator[Problem]:

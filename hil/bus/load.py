@@ -30,11 +30,6 @@ class BusRates(NamedTuple):
     fd: bool = False  # whether the bus carries FD frames
 
     @classmethod
-    def classic(cls, bitrate: int) -> "BusRates":
-        """Those of a bus without FD [bit/s]."""
-        return cls(bitrate, bitrate)
-
-    @classmethod
     def of(cls, keys: Mapping[str, Any]) -> "BusRates":
         """The bit rates in the keys of a bus, checked: `bitrate`, and where it has them `fd` and `data_bitrate`."""
         return cls(keys["bitrate"], keys.get("data_bitrate") or keys["bitrate"], bool(keys.get("fd")))

@@ -398,8 +398,6 @@ def _reason(error: Exception) -> str:
 _AGE = SECOND // 10
 _MOST = 1024
 
-_Key = tuple[int, bytes, bool, bool, int, bool]
-
 
 class Echoes:
     """The frames that were sent lately, each expected to come back once.
@@ -409,7 +407,7 @@ class Echoes:
     """
 
     def __init__(self) -> None:
-        self._expected: deque[tuple[int, _Key]] = deque(maxlen=_MOST)
+        self._expected: deque[tuple[int, Frame]] = deque(maxlen=_MOST)
 
     def add(self, frame: Frame, moment: int) -> None:
         """Expects the echo of a frame that was sent at `moment` [ns]."""
@@ -427,6 +425,6 @@ class Echoes:
         return False
 
 
-def _key(frame: Frame) -> _Key:
-    length = frame.length if frame.remote else len(frame.data)
-    return frame.id, frame.data, frame.extended, frame.remote, length, frame.fd
+def _key(frame: Frame) -> Frame:
+    """What a frame and its echo have in common."""
+    return frame._replace(length=frame.length if frame.remote else 0, error=False, time=0, brs=False)

@@ -183,21 +183,15 @@ def set_reactions(objects: Objects, settings: DriveSettings, options: "Cia402Opt
 
     Returns a sentence for each of these objects that the drive does not have: it may stop otherwise.
     """
-    wanted = {option: value for option, (value, _) in REACTIONS.items()}
-    wanted[QUICK_STOP_DECELERATION] = quick_stop_deceleration(settings, options)
+    unit = options.velocity_unit if options.acceleration_unit is None else options.acceleration_unit
+    deceleration = max(1, round(abs(settings.motor_rate(settings.ramp)) / unit))
     doubts = []
-    for option, value in wanted.items():
+    for option, (value, doubt) in (REACTIONS | {QUICK_STOP_DECELERATION: (deceleration, UNKNOWN_RAMP)}).items():
         if not (yield from objects.offer(option, value)):
-            doubts.append(f"{codec.object_name(option)} is absent: {REACTIONS.get(option, (0, UNKNOWN_RAMP))[1]}")
+            doubts.append(f"{codec.object_name(option)} is absent: {doubt}")
     if (yield from objects.find(0x1029, 1)) == NMT_STOPPED:
         doubts.append("0x1029:1 (Error behaviour) is 2: after a lost connection it cannot be asked whether it is off")
     return doubts
-
-
-def quick_stop_deceleration(settings: DriveSettings, options: "Cia402Options") -> int:
-    """Value of 0x6085: the deceleration of the quick stop, at least 1."""
-    unit = options.velocity_unit if options.acceleration_unit is None else options.acceleration_unit
-    return max(1, round(abs(settings.motor_rate(settings.ramp)) / unit))
 
 
 def set_mode(objects: Objects, settings: DriveSettings) -> Transfer[None]:

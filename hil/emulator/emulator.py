@@ -249,16 +249,12 @@ class Emulator:
         self._schedule("power_on")
 
     @classmethod
-    def build(
-        cls, rig: EmulatedRig, buses: Mapping[str, BusRates] | None = None, plant: SimulatedPlant | None = None
-    ) -> "Emulator":
+    def build(cls, rig: EmulatedRig, buses: Mapping[str, BusRates], plant: SimulatedPlant | None = None) -> "Emulator":
         """Drives on emulated wires in virtual time.
 
-        `buses`: name -> its bit rates; None: one classic bus `main` at 1 Mbit/s. `plant`: the machine of an earlier
-        run, which begins again; None: a new one.
+        `buses`: name -> its bit rates. `plant`: the machine of an earlier run, which begins again; None: a new one.
         """
         world = World()
-        buses = buses or {"main": BusRates.classic(1_000_000)}
         wires = {name: EmulatedWire(world, name, rates) for name, rates in buses.items()}
         if plant is not None:
             plant.restart()

@@ -1,6 +1,6 @@
 """The fault script of a config, read and checked."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -59,13 +59,12 @@ def targets(nodes: Iterable[SensorSettings], classes: Mapping[str, type[Emulated
 def read_faults(
     entries: Iterable[Mapping[str, Any]],  # of the config, each `{kind, at, for, since, drive, bus, ...}`
     nodes: Mapping[str, Target],  # name of each drive and sensor -> its properties, as `targets` lists them
-    buses: Iterable[str],  # names of the buses
-    fd_buses: Collection[str] = (),  # names of those that carry FD frames
+    buses: Mapping[str, bool],  # name -> whether it carries FD frames
 ) -> tuple[list[Fault], list[Problem]]:
     """Reads a script; returns the faults, and all problems of the entries, each with its position in the script."""
-    known, faults, problems = list(buses), [], []
+    faults, problems = [], []
     for i, entry in enumerate(entries):
-        reader = _Entry(i, entry, nodes, known, fd_buses)
+        reader = _Entry(i, entry, nodes, buses)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -80,8 +79,7 @@ class _Entry:
     _index: int
     _entry: Mapping[str, Any]
     _nodes: Mapping[str, Target]
-    _buses: list[str]
-    _fd_buses: Collection[str]
+    _buses: Mapping[str, bool]
     problems: list[Problem] = field(default_factory=list)
 
     def fault(self) -> Fault | None:
@@ -96,7 +94,7 @@ class _Entry:
             self._wrong(str(unknown), f"unknown key ({remedy(str(unknown), [*_COMMON, *kind.options])})")
         at, duration, since = (self._read(key, option) for key, option in TIMES.items())
         drive = self._one_of("drive", list(self._nodes))
-        bus = self._one_of("bus", self._buses)
+        bus = self._one_of("bus", list(self._buses))
         self._check_place(name, kind, drive, bus)
         parameters = {key: self._read(key, option) for key, option in kind.options.items()}
         code = parameters["code"] if name == "drive_fault" else None
@@ -132,7 +130,7 @@ class _Entry:
         if "fd" in parameters:
             fd = parameters["fd"]
             for name in self._buses if bus is None else [bus]:
-                if fd and name not in self._fd_buses:
+                if fd and not self._buses[name]:
                     self._wrong("fd", f"true, but bus '{name}' is classic (name another bus, or set fd: true there)")
         else:
             target = self._nodes.get(drive or "")

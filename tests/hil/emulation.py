@@ -131,7 +131,7 @@ def bench(
     start = start or State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     drives = tuple(replace(drive, options={**drive.options, **(options or {})}) for drive in drives)
     nodes = (*drives, *sensors)
-    read, problems = read_faults(faults, targets(nodes, emulations(nodes)), ["main"])
+    read, problems = read_faults(faults, targets(nodes, emulations(nodes)), {"main": False})
     assert not problems, problems
     rig = EmulatedRig(
         system_of(plant, start),
@@ -145,8 +145,8 @@ def bench(
         seed=seed,
         engine="vm",
     )
-    rates = BusRates(1_000_000, 5_000_000, fd=True) if any(drive.fd for drive in drives) else None
-    emulator = Emulator.build(rig, rates and {"main": rates})
+    fd = any(drive.fd for drive in drives)
+    emulator = Emulator.build(rig, {"main": BusRates(1_000_000, 5_000_000 if fd else 1_000_000, fd)})
     return Bench(emulator, CommandObserver(emulator, drives))
 
 

@@ -64,7 +64,7 @@ def test_rates_of_axes_with_two_frames_of_eight_bytes() -> None:
 def test_a_classic_bus_takes_no_fd_frame_and_no_bus_a_payload_of_another_size() -> None:
     frame = Frame(1, bytes(12), fd=True, brs=True)
     with pytest.raises(ValueError, match=r"001##10{24}: an FD frame, but bus main is classic"):
-        EmulatedBus(EmulatedWire(World(), "main", BusRates.classic(1_000_000))).send(frame)
+        EmulatedBus(EmulatedWire(World(), "main", BusRates(1_000_000, 1_000_000))).send(frame)
     with keys_of("virtual") as keys:
         classic, fd = open_bus("main", keys, WallClock()), open_bus("main", {**keys, "fd": True}, WallClock())
         with pytest.raises(ValueError, match=r"but bus main is classic \(set `fd: true`\)"):
@@ -114,7 +114,7 @@ def test_the_command_that_sets_an_interface_up() -> None:
         "sudo ip link set can0 up type can bitrate 1000000 dbitrate 5000000 fd on"
     )
     assert socketcan.up_command("can1", RATES, 0.666).endswith("dbitrate 5000000 dsample-point 0.666 fd on")
-    assert socketcan.up_command("can0", BusRates.classic(500_000)) == (
+    assert socketcan.up_command("can0", BusRates(500_000, 500_000)) == (
         "sudo ip link set can0 up type can bitrate 500000"
     )
     assert socketcan.up_command("vcan0", RATES) == "sudo ip link set vcan0 mtu 72 up"

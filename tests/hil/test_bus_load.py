@@ -41,9 +41,9 @@ def test_most_bits_of_a_frame(size: int, standard: int, extended: int) -> None:
 @pytest.mark.parametrize("allowed", [1.0, 0.8, 0.6])
 @pytest.mark.parametrize("bitrate", [1_000_000, 500_000])
 def test_the_highest_rate_of_a_cycle(frames: list[FrameTraffic], bits: int, allowed: float, bitrate: int) -> None:
-    assert worst_load(cyclic(frames)(1.0), BusRates.classic(bitrate)) == pytest.approx(bits / bitrate)
+    assert worst_load(cyclic(frames)(1.0), BusRates(bitrate, bitrate)) == pytest.approx(bits / bitrate)
     for period in (0.01, 0.0004):  # one that fits, one that does not
-        load = BusLoad(cyclic(frames), period, BusRates.classic(bitrate), allowed)
+        load = BusLoad(cyclic(frames), period, BusRates(bitrate, bitrate), allowed)
         assert load.load == pytest.approx(bits / period / bitrate)
         assert load.highest_rate == pytest.approx(allowed * bitrate / bits, rel=1e-9)
         assert load.fits == (bits / period / bitrate <= allowed)
@@ -52,7 +52,7 @@ def test_the_highest_rate_of_a_cycle(frames: list[FrameTraffic], bits: int, allo
 @pytest.mark.parametrize(("axes", "rate"), [(1, 2593), (2, 1296), (3, 864), (4, 648), (6, 432), (8, 324), (12, 216)])
 def test_the_highest_rate_for_axes_with_two_frames_of_eight_bytes(axes: int, rate: int) -> None:
     assert (
-        round(BusLoad(cyclic([FrameTraffic(8, 2 * axes)]), 0.0025, BusRates.classic(1_000_000), 0.7).highest_rate)
+        round(BusLoad(cyclic([FrameTraffic(8, 2 * axes)]), 0.0025, BusRates(1_000_000, 1_000_000), 0.7).highest_rate)
         == rate
     )
 
@@ -61,23 +61,23 @@ def test_traffic_that_does_not_depend_on_the_rate_is_subtracted_first() -> None:
     def traffic(period: float) -> list[FrameTraffic]:
         return [FrameTraffic(8, 100.0), FrameTraffic(8, 1.0 / period)]  # 13,500 bit/s always
 
-    load = BusLoad(traffic, 0.002, BusRates.classic(1_000_000), 0.7)
+    load = BusLoad(traffic, 0.002, BusRates(1_000_000, 1_000_000), 0.7)
     assert load.highest_rate == pytest.approx((0.7e6 - 13_500) / 135)
     assert load.load == pytest.approx(0.0135 + 0.0675)
 
 
 def test_for_a_bus_that_fits_the_highest_rate_is_given() -> None:
-    assert BusLoad(cyclic([FrameTraffic(8, 12)]), 0.0025, BusRates.classic(1_000_000), 0.7).sentence == (
+    assert BusLoad(cyclic([FrameTraffic(8, 12)]), 0.0025, BusRates(1_000_000, 1_000_000), 0.7).sentence == (
         "64.8% of 1000000 bit/s at worst, at 400 Hz, where max_bus_load allows 70.0%: 432 Hz would still fit"
     )
 
 
 def test_for_a_bus_that_is_too_full_the_remedies_are_given() -> None:
-    assert BusLoad(cyclic([FrameTraffic(8, 12)]), 0.002, BusRates.classic(500_000), 0.7).sentence == (
+    assert BusLoad(cyclic([FrameTraffic(8, 12)]), 0.002, BusRates(500_000, 500_000), 0.7).sentence == (
         "162.0% of 500000 bit/s at worst, at 500 Hz, where max_bus_load allows 70.0%: at most 216 Hz fit "
         "(hil.period of 0.00463 s or more, or spread the drives over more buses, or a higher bit rate)"
     )
-    hopeless = BusLoad(lambda period: [FrameTraffic(8, 8000.0)], 0.002, BusRates.classic(1_000_000), 0.7)
+    hopeless = BusLoad(lambda period: [FrameTraffic(8, 8000.0)], 0.002, BusRates(1_000_000, 1_000_000), 0.7)
     assert hopeless.highest_rate == 0
     assert hopeless.sentence.endswith("no rate fits (spread the drives over more buses)")
 
@@ -85,9 +85,9 @@ def test_for_a_bus_that_is_too_full_the_remedies_are_given() -> None:
 def test_the_proposed_period_fits() -> None:
     for axes in range(1, 40):
         traffic = cyclic([FrameTraffic(8, 2 * axes), FrameTraffic(0, 1)])
-        sentence = BusLoad(traffic, 1e-5, BusRates.classic(1_000_000), 0.7).sentence
+        sentence = BusLoad(traffic, 1e-5, BusRates(1_000_000, 1_000_000), 0.7).sentence
         proposed = float(sentence.split("hil.period of ")[1].split(" s")[0])
-        assert BusLoad(traffic, proposed, BusRates.classic(1_000_000), 0.7).fits
+        assert BusLoad(traffic, proposed, BusRates(1_000_000, 1_000_000), 0.7).fits
 
 
 def frame(seconds: float, bus: int, flags: int, length: int) -> bytes:

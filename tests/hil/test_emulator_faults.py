@@ -56,7 +56,7 @@ NODES = {
 @pytest.mark.parametrize(("entry", "said"), [(words[0], said) for _, words, said in table("faults")])
 def test_every_mistake_in_a_fault_is_named_with_its_key(entry: str, said: list[str]) -> None:
     read, problems = read_faults(
-        [{"kind": "stall", "for": 1}, yaml.safe_load(f"{{{entry}}}")], NODES, ["main", "swift"], ["swift"]
+        [{"kind": "stall", "for": 1}, yaml.safe_load(f"{{{entry}}}")], NODES, {"main": False, "swift": True}
     )
     found = [f"{'.'.join(map(str, problem.path[1:]))}: {problem.what}" for problem in problems]
     assert {problem.path[0] for problem in problems} <= {1} and len(read) == (1 if said else 2)
@@ -64,7 +64,7 @@ def test_every_mistake_in_a_fault_is_named_with_its_key(entry: str, said: list[s
 
 
 def test_times_and_ids_may_be_expressions() -> None:
-    (fault,), problems = read_faults([{"kind": "delay", "at": "2*pi", "delay": "5*ms"}], {}, ["main"])
+    (fault,), problems = read_faults([{"kind": "delay", "at": "2*pi", "delay": "5*ms"}], {}, {"main": False})
     assert not problems
     assert (fault.at, fault.parameters["delay"]) == (pytest.approx(2 * math.pi), pytest.approx(0.005))
 

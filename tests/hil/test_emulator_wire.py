@@ -17,7 +17,7 @@ from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import VirtualClock, World
 
 MILLISECOND = 1_000_000
-SLOW = BusRates.classic(1_000_000)
+SLOW = BusRates(1_000_000, 1_000_000)
 FAST = BusRates(1_000_000, 5_000_000, True)
 
 
@@ -63,7 +63,7 @@ def test_a_frame_arrives_after_its_bits_in_both_rates_without_the_interframe_spa
 
 
 def test_frames_follow_each_other_by_the_interframe_space() -> None:
-    bench = Bench(rates=BusRates.classic(500_000))
+    bench = Bench(rates=BusRates(500_000, 500_000))
     first, second = Frame(0x10, b"\x55"), Frame(0x11, b"\xaa\x55")
     bench["a"].send(first)
     bench["a"].send(second)
@@ -243,7 +243,7 @@ def played(quick: bool, seed: int) -> list[object]:
     """What six stations hear of random traffic, and what they count; `quick` lets the wire take its shorter ways."""
     rng = random.Random(seed)
     world = World()
-    wire = EmulatedWire(world, "main", BusRates.classic(500_000))
+    wire = EmulatedWire(world, "main", BusRates(500_000, 500_000))
     heard: list[object] = []
     stations = [
         wire.attach(f"s{i}", partial(lambda i, frame: heard.append((world.now, i, frame)), i), ids)
@@ -273,7 +273,7 @@ def test_the_fast_path_of_undisturbed_frames_equals_the_general_path(seed: int) 
 
 def test_a_station_that_sent_the_same_frame_as_another_loses_no_later_frame() -> None:
     world = World()
-    wire = EmulatedWire(world, "main", BusRates.classic(500_000))
+    wire = EmulatedWire(world, "main", BusRates(500_000, 500_000))
     heard: list[int] = []
     wire.attach("listener", lambda frame: heard.append(frame.id))
     one, other = (wire.attach(name, lambda frame: None, ()) for name in ("one", "other"))

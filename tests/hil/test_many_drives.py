@@ -95,7 +95,7 @@ def test_frames_that_a_queue_does_not_hold_are_sent_as_room_comes_by_both_ticks(
 
 def test_a_queue_that_stays_full_counts_as_down_and_is_waited_for_once() -> None:
     world = World()
-    wire = EmulatedWire(world, "main", BusRates.classic(1_000_000))
+    wire = EmulatedWire(world, "main", BusRates(1_000_000, 1_000_000))
     bus = EmulatedBus(wire)  # no other node acknowledges a frame
     for _ in range(QUEUE):
         bus.send(Frame(0x10, bytes(8)))
