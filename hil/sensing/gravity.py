@@ -129,7 +129,7 @@ def accelerations(model: Model, state: State, torques: Array, rank_tolerance: fl
 
 
 def task_errors(model: Model, state: State, low_priority_rows: Sequence[int] = ()) -> dict[str, tuple[float, float]]:
-    """Task row -> violation and its rate; NaN where a row has none.
+    """Task row -> violation and its rate; NaN where a row has one of them alone; rows with neither are left out.
 
     Args:
         state: State at which they are computed.
@@ -137,7 +137,8 @@ def task_errors(model: Model, state: State, low_priority_rows: Sequence[int] = (
             them.
     """
     errors = consistency(model, state)
-    task = [row for i, row in enumerate(model.plain.task_rows) if i not in low_priority_rows]
+    rows = enumerate(model.plain.task_rows)
+    task = [row for i, row in rows if i not in low_priority_rows and (row.has_violation or row.has_rate)]
     return {
         row.name: (float(violation), float(rate))
         for row, violation, rate in zip(errors.rows, errors.violation, errors.violation_rate, strict=True)

@@ -43,6 +43,30 @@ def test_drives_carry_the_object_no_higher_than_a_ceiling() -> None:
     assert left["row"] == "object_y" and abs(beta[at - 1]) < width[at - 1] and abs(beta[at]) > width[at]
 
 
+PUSH = """
+import servoctl as sc
+
+class Push(sc.SecondOrder):
+    def A(self, q, v, t):
+        return [[-1.0, 1.0]]
+
+    def b(self, q, v, t):
+        return [0.1]
+"""
+
+
+def test_a_task_that_prescribes_accelerations_alone_begins_without_an_error_that_it_does_not_have(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "push.py").write_text(PUSH)
+    text = Path(shipped_configs()["two_mass_spring_drive"]).read_text()
+    begin, end = text.index("  - {name: distance"), text.index("run:")
+    config = tmp_path / "push.yaml"
+    config.write_text(f'{text[:begin]}  - {{name: push, class: "push.py:Push"}}\nlaw: {{}}\n{text[end:]}')
+    ended = on_drives(config, duration=0.1)
+    assert ended.exit_code == 0 and len(ended.trajectory.summary()["task_span"]) == 2
+
+
 WISH = '  - {name: posture, holonomic: "x1 - 3", priority: 2}\nlaw:'
 
 
