@@ -154,33 +154,22 @@ def worse(one: Link, other: Link) -> Link:
 def report(frame: Frame) -> Report:
     """Decodes an error frame, whose id holds its class bits; bytes missing from its eight count as zero."""
     classes, data = frame.id, frame.data.ljust(8, b"\0")
-    link, sentences = Link.ACTIVE, []
-    if classes & BUS_OFF:
-        link = Link.OFF
-        sentences.append("bus-off: check cables, termination and bit rate")
-    if classes & TX_TIMEOUT:
-        link = worse(link, Link.DOWN)
-        sentences.append("the controller did not send in time")
-    if classes & CONTROLLER:
-        for bit, state, words in _CONTROLLER:
-            if data[1] & bit:
-                link = worse(link, state)
-                sentences.append(words)
-        if not data[1]:
-            sentences.append("unspecified problem of the controller")
-    if classes & NO_ACKNOWLEDGEMENT:
-        sentences.append("no acknowledgement: no other node on the bus, or a broken cable")
-    if classes & PROTOCOL:
-        kinds = ", ".join(words for bit, words in _PROTOCOL if data[2] & bit)
-        sentences.append(f"protocol error: {kinds or 'unspecified'}")
-    if classes & TRANSCEIVER:
-        sentences.append("the transceiver reports a fault of the wires")
-    if classes & LOST_ARBITRATION:
-        sentences.append(f"arbitration lost in bit {data[0]}" if data[0] else "arbitration lost")
-    if classes & BUS_ERROR:
-        sentences.append("bus error")
-    if classes & RESTARTED:
-        sentences.append("the controller restarted")
-    if classes & COUNTERS:
-        sentences.append(f"{data[6]} transmit and {data[7]} receive errors counted")
-    return Report(link, "; ".join(sentences) or f"error frame of unknown class 0x{classes:X}")
+    states = [(state, words) for bit, state, words in _CONTROLLER if classes & CONTROLLER and data[1] & bit]
+    link = Link.DOWN if classes & TX_TIMEOUT else Link.OFF if classes & BUS_OFF else Link.ACTIVE
+    for state, _ in states:
+        link = worse(link, state)
+    kinds = ", ".join(words for bit, words in _PROTOCOL if data[2] & bit)
+    sentences = {
+        BUS_OFF: "bus-off: check cables, termination and bit rate",
+        TX_TIMEOUT: "the controller did not send in time",
+        CONTROLLER: "; ".join(words for _, words in states) or "unspecified problem of the controller",
+        NO_ACKNOWLEDGEMENT: "no acknowledgement: no other node on the bus, or a broken cable",
+        PROTOCOL: f"protocol error: {kinds or 'unspecified'}",
+        TRANSCEIVER: "the transceiver reports a fault of the wires",
+        LOST_ARBITRATION: f"arbitration lost in bit {data[0]}" if data[0] else "arbitration lost",
+        BUS_ERROR: "bus error",
+        RESTARTED: "the controller restarted",
+        COUNTERS: f"{data[6]} transmit and {data[7]} receive errors counted",
+    }
+    sentence = "; ".join(words for bit, words in sentences.items() if classes & bit)
+    return Report(link, sentence or f"error frame of unknown class 0x{classes:X}")
