@@ -79,7 +79,7 @@ class CanOpenNode(EmulatedNode):
     # Communication.
 
     def heartbeat_ids(self) -> tuple[int, int]:
-        return codec.HEARTBEAT, 0x780
+        return codec.HEARTBEAT, 0x1FFF_FF80
 
     def listens(self) -> Container[int]:
         return self._handlers

@@ -14,6 +14,7 @@ from math import inf, isfinite, isnan, nan, tau
 from hil.codecs import moteus as codec
 from hil.codecs.moteus import BRAKE, IN_FAULT, IN_POSITION, STOPPED, TIMED_OUT, ZERO_VELOCITY
 from hil.emulator.node import EmulatedDrive
+from hil.emulator.station import key
 from hil.emulator.timers import Watchdog
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import SECOND, nanoseconds
@@ -43,7 +44,6 @@ LIMITED_BY_CURRENT, LIMITED_BY_COMMAND = 99, 102  # codes of the fault register
 
 HOMED = codec.HOME_STATES.index("output")  # its position is always known
 SHORTED = 200.0  # [1/s] rate at which shorted phases brake a motor
-EXTENDED = 1 << 29
 
 
 class Moteus(EmulatedDrive):
@@ -71,8 +71,8 @@ class Moteus(EmulatedDrive):
 
     def listens(self) -> frozenset[int]:
         node = self.settings.node
-        ids = [codec.identifier(node, source, reply) for reply in (False, True) for source in range(128)]
-        return frozenset(identity | EXTENDED if identity > 0x7FF else identity for identity in ids)
+        ids = (codec.identifier(node, source, reply) for reply in (False, True) for source in range(128))
+        return frozenset(key(self.settings.frame(identity, b"")) for identity in ids)
 
     def boot(self) -> None:
         self._since = self.world.now

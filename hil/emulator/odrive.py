@@ -46,7 +46,7 @@ class ODriveNode(EmulatedNode):
         return {codec.GET_ENCODER_ESTIMATES: estimates, codec.HEARTBEAT: heartbeat, codec.GET_ERROR: 0.1}
 
     def heartbeat_ids(self) -> tuple[int, int]:
-        return self.settings.node << 5, 0x7E0  # it listens to commands alone
+        return self.settings.node << 5, 0x1FFF_FFE0  # it listens to commands alone
 
     def listens(self) -> frozenset[int]:
         first = codec.identifier(self.settings.node, 0)

@@ -136,6 +136,12 @@ def test_a_second_node_of_an_id_of_29_bits_disturbs_the_first(protocol: str, nod
     assert first.extended and (second.id, second.extended) == (first.id, True)
 
 
+@pytest.mark.parametrize("protocol", ["odrive", "cia402"])
+def test_a_lost_heartbeat_of_the_master_takes_no_frame_of_29_bits(protocol: str) -> None:
+    value, mask = bench(drive_settings(protocol, node=3)).node.heartbeat_ids()
+    assert value & mask == value and not [bit for bit in range(11, 29) if not mask >> bit & 1]
+
+
 def test_faults_since_engaged_wait_for_it() -> None:
     host = with_fault("silent", drive=True, since="engaged")
     assert estimates(host.collect(200.0))[-1][0] > 190.0
