@@ -1,11 +1,14 @@
 """The controller of drives that follow position and velocity with commanded gains."""
 
 from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+
+import yaml
 
 from hil.codecs.field import Field, LinearFields, bits_in
-from hil.drives.linear_ranges import Ranges, tables
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
@@ -13,15 +16,29 @@ from servoctl.expression import constant
 
 NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0)
 
-MINI_CHEETAH = Ranges(position=12.5, velocity=45.0, torque=18.0, kp=500.0, kd=5.0)
-"""Default ranges: those of the Mini Cheetah's drive."""
+
+class Ranges(NamedTuple):
+    """Largest numbers in frames; by default those of the Mini Cheetah's drive."""
+
+    position: float = 12.5  # [rad]
+    velocity: float = 45.0  # [rad/s]
+    torque: float = 18.0  # [N m]
+    kp: float = 500.0  # [N m/rad]
+    kd: float = 5.0  # [N m s/rad]
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    table: dict[str, Mapping[str, Any]] = yaml.safe_load(
+        (resources.files("hil") / "drives/mit_ranges.yaml").read_text()
+    )
+    return table
 
 
 def ranges_of(options: Mapping[str, Any]) -> Ranges:
     """By the options of a drive: `ranges`, a mapping of them, or `motor`, a name in the table."""
-    if given := options.get("ranges"):
-        return Ranges(**{name: float(constant(given[name])) for name in Ranges._fields})
-    return tables()[options["motor"]] if options.get("motor") else MINI_CHEETAH
+    given = options.get("ranges") or (_table()[options["motor"]] if options.get("motor") else Ranges()._asdict())
+    return Ranges(*(float(constant(given[name])) for name in Ranges._fields))
 
 
 class ImpedanceDrive(EmulatedDrive):
