@@ -29,8 +29,9 @@ class Monitor:
     def __init__(
         self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, rules: Sequence[Rule]
     ) -> None:
-        self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
-        self._rejected = [node.rejected for node in self._nodes]
+        self.nodes = [*drives, *sensors]  # drives, then encoder nodes
+        self._drives, self.bounds = list(drives), bounds
+        self._rejected = [node.rejected for node in self.nodes]
         # rules: what is still judged: a warning is reported once
         self.rules, self._beyond = list(rules), [0] * len(rules)
         window = max(1, round(WINDOW / bounds.period))
@@ -84,7 +85,7 @@ class Monitor:
 
     def rejections(self, now: int) -> None:
         """Reports the invalid frames that were dropped since the last call."""
-        for i, node in enumerate(self._nodes):
+        for i, node in enumerate(self.nodes):
             if node.rejected != self._rejected[i]:
                 self.report(now, EventKind.REJECTED, node.settings.name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected

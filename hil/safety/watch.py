@@ -137,14 +137,14 @@ class Watch:
         limit = min(FIRST_SAMPLES, limit)
         if not self._silent or since < limit:
             return False
-        silent = [drive for drive in self._rig.drives if drive.sample is None]
+        silent = [node for node in self._monitor.nodes if node.sample is None]
         detail = f"no first sample in {limit:g} s"
-        if mode is Phase.SHADOW and any(drive.feedback is not Feedback.CYCLIC for drive in silent):
+        if mode is Phase.SHADOW and any(node.feedback is not Feedback.CYCLIC for node in silent):
             detail += (
-                "; shadow sends nothing, and these drives send only when they are started and asked: another "
+                "; shadow sends nothing, and these nodes send only when they are started and asked: another "
                 "master must do it, or --calibrate, which enables nothing"
             )
-        self._monitor.report(now, EventKind.LOST, ", ".join(drive.settings.name for drive in silent), detail)
+        self._monitor.report(now, EventKind.LOST, ", ".join(node.settings.name for node in silent), detail)
         return True
 
     def start(self, now: int, hold: Sequence[float]) -> None:

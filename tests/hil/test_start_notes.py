@@ -304,8 +304,15 @@ def test_shadow_says_why_it_hears_nothing() -> None:
     setup = load("coordinated_robots", engine="vm")
     done = on_rig(setup, None, Stage.SHADOW, 0.3)
     (lost,) = [event for event in done.events if event.kind is EventKind.LOST]
-    assert "these drives send only when they are started and asked" in lost.detail
+    assert "these nodes send only when they are started and asked" in lost.detail
     assert "--calibrate, which enables nothing" in lost.detail
+
+
+def test_an_encoder_node_that_nobody_asks_is_named_beside_drives_that_send_by_themselves() -> None:
+    encoder = "{coordinate: x2, bus: main, protocol: cia402, node: 5, gear: 50, offset: 0.5, counts_per_turn: 16384}"
+    result = on_drives("two_mass_spring_drive", f"hil.sensors=[{encoder}]", stage="shadow")
+    (lost,) = [event for event in result.events if event.kind is EventKind.LOST]
+    assert lost.subject == "x2" and "these nodes send only when they are started and asked" in lost.detail
 
 
 def test_the_pre_flight_list_says_what_is_tested_and_what_only_the_machine_shows(tmp_path: Path) -> None:
