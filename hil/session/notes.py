@@ -65,7 +65,7 @@ def _tested(setup: RigSetup) -> list[str]:
         )
         if (names := _listed([drive for drive in watched if drive.test_enables is enables]))
     ]
-    tolerances = [drive.settings.start_tolerance for drive in drives]
+    tolerances = [node.settings.start_tolerance for node in setup.nodes]
     within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
     tested.append(f"in this run, before anything is enabled: the encoders show the start pose within {within}")
     proof = setup.proof

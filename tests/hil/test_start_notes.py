@@ -331,6 +331,12 @@ def test_the_pre_flight_list_says_what_is_tested_and_what_only_the_machine_shows
     assert "the brakes of u1, u2, u3, u4, u5, u6 hold the machine" in only
 
 
+def test_the_pre_flight_list_has_the_start_tolerances_of_encoder_nodes_too() -> None:
+    setup = load(BELT, ("hil.safety.start_tolerance=null", "hil.sensors.0.gear=200"), engine="vm")
+    (line,) = [line for line in preflight(setup, Stage.ZERO, ()) if "start pose" in line]
+    assert line.endswith("the encoders show the start pose within 0.0141 to 0.02")
+
+
 def test_nobody_reads_a_pre_flight_list_where_nothing_is_armed_or_enabled() -> None:
     for request in (
         Request("two_mass_spring_drive", stage="zero", engine="vm"),
