@@ -79,7 +79,7 @@ class GravityCompensation:
 
     def bound(self) -> BoundCall:
         """A call (t, q, v, parameters) -> `Hold` with arrays of its own; its result may be not finite."""
-        return self._function.buffered().bound
+        return self._function.bound()
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices.without_task(), self._tolerance)

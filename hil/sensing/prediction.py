@@ -13,6 +13,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.ccode import BoundCall
 from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
 from servoctl.engine.step import rk4
 from servoctl.engine.symbol import symbols, where
@@ -71,12 +72,12 @@ class StateFunction:
         self._kernel = traced_kernel(name, model, function, outputs, further, engine == "numpy")
         run_fast(self._kernel, engine if model.opaque is None else "vm")
 
-    def buffered(self) -> BufferedCall:
-        """A call with buffers of its own, which hold the parameters."""
+    def bound(self) -> BoundCall:
+        """A call (t, q, v, parameters, *further) -> results with arrays of its own, which hold the parameters."""
         call = BufferedCall(self._kernel)
         _, _, _, parameters, *_ = call.inputs.values()
         parameters[...] = self._model.parameters
-        return call
+        return call.bound
 
     def __call__(self, state: State, *further: Array) -> tuple[Array, ...]:
         """The results at a state."""

@@ -29,7 +29,6 @@ from hil.sensing.channels import Channel
 from hil.sensing.prediction import StateFunction
 from servoctl.engine.ccode import BoundCall
 from servoctl.engine.decomposition import decompose, frobenius
-from servoctl.engine.kernel import BufferedCall
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.types import Array, State
@@ -56,11 +55,9 @@ class DisturbanceObserver:
     """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
-        self._model, self._tolerance = model.plain, rank_tolerance
-        self.n = model.n  # number of coordinates
-        self._rest = np.zeros(model.n)
+        self.n, self._tolerance, self._rest = model.n, rank_tolerance, np.zeros(model.n)  # n: number of coordinates
         further = {"acceleration": model.n}
-        self._function = StateFunction("disturbance", self._model, self._torques, ("d", "shares"), engine, further)
+        self._function = StateFunction("disturbance", model.plain, self._torques, ("d", "shares"), engine, further)
 
     def __call__(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
         """d at a pose, for an unpredicted acceleration of shape (n,), and the share of each torque that motion shows.
@@ -70,9 +67,9 @@ class DisturbanceObserver:
         d, shares = self._function(State(t, q, self._rest), acceleration)
         return d, shares
 
-    def buffered(self) -> BufferedCall:
-        """A call of it with buffers of its own."""
-        return self._function.buffered()
+    def bound(self) -> BoundCall:
+        """A call (t, q, v, parameters, acceleration) -> d and shares with arrays of its own."""
+        return self._function.bound()
 
     def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array, Array]:
         terms = assemble(state, matrices.without_task(), self._tolerance)
@@ -107,7 +104,7 @@ class TrackingMonitor:
         sizes = {"n": n, "m": m, "2 m": 2 * m, "4 m": 4 * m, "windows": self.calls.functions.WINDOWS * m}
         self.struct = Struct("tracking", sizes, self.calls)  # what C remembers
         self._settings(self.struct, drives, share, period, estimated)
-        self.struct.connect(self.struct.c.disturbance, observer.buffered().bound)
+        self.struct.connect(self.struct.c.disturbance, observer.bound())
         self.struct.connect(self.struct.c.floor, self._floor_call())
         self.struct.arrays["floors"][:] = np.nan  # none is known yet
         self.begin()

@@ -1,8 +1,6 @@
 """A disturbance observer without a model, for tests of what is concluded from a disturbance, and a tick of that."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +20,7 @@ class Fixed(DisturbanceObserver):
     def __call__(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
         return acceleration.copy(), self.shares
 
-    def buffered(self) -> Any:
+    def bound(self) -> BoundCall:
         n = self.n
         *arguments, acceleration = (np.zeros(size) for size in (1, n, n, 1, n))
         d, shares = np.zeros(n), self.shares.copy()
@@ -30,7 +28,7 @@ class Fixed(DisturbanceObserver):
         def evaluate() -> None:
             d[:] = acceleration
 
-        return SimpleNamespace(bound=BoundCall(evaluate, [*arguments, acceleration], [d, shares]))
+        return BoundCall(evaluate, [*arguments, acceleration], [d, shares])
 
 
 def judge(monitor: TrackingMonitor, t: float, elapsed: float, *arrays: Sequence[float] | None) -> Implausibility | None:
