@@ -158,6 +158,11 @@ def _heartbeat_loss(at: FaultInjector, of: str) -> End:
     return at.emulator.wires[at.node.settings.bus].disturb(lost)
 
 
+def _encoder_jump(at: FaultInjector, delta: float) -> End:
+    at.node.encoder.jump += delta
+    return partial(_encoder_jump, at, -delta)
+
+
 def _derating(at: FaultInjector, factor: float) -> End:
     settings = at.drive.settings
     most = abs(settings.motor_torque(settings.torque_limit))
@@ -260,8 +265,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     # in an encoder
     "encoder_jump": _kind(
-        "node", "the encoder's zero jumps",
-        lambda at, delta: at.set(at.node.encoder, jump=at.node.encoder.jump + delta),
+        "node", "the encoder's zero jumps", _encoder_jump,
         delta=number("by how much [joint unit]", 0.1, "a displacement of the joint"),
     ),
     "encoder_stuck": _kind(

@@ -104,6 +104,17 @@ def test_a_fault_that_acts_twice_at_once_ends_with_the_last() -> None:
     assert len([t for t in times if t > 200.5]) > 40
 
 
+def test_jumps_of_an_encoder_add_up_and_each_ends_alone() -> None:
+    jump = {"kind": "encoder_jump", "drive": "a", "since": "power_on"}
+    faults = [jump | {"at": 0.05, "for": 0.1, "delta": 0.1}, jump | {"at": 0.1, "for": 0.1, "delta": 0.2}]
+    host = bench(drive_settings("odrive", node=NODE, watchdog=1e3), faults=faults)
+    seen = []
+    for _ in range(5):
+        host.collect(45.0)
+        seen.append(host.node.encoder.jump)
+    assert seen == pytest.approx([0.0, 0.1, 0.3, 0.2, 0.0])
+
+
 def test_a_babbling_station_takes_its_configured_share_of_the_bus() -> None:
     host = with_fault("babble", load=0.6)
     host.collect(50.0)
