@@ -225,7 +225,8 @@ def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | No
         worst = int(np.argmax(np.where(grows, np.abs(poles), 0.0)))
         return found(worst, _longest(poles[worst]))
     damped = poles.real - np.log(np.abs(np.polyval(RK4, step * poles))) / step
-    damped[(damped < FADES / settings.duration) | (damped < FADES * np.abs(poles.real))] = 0.0
+    noticed = (damped >= FADES / settings.duration) & (damped >= FADES * np.abs(poles.real)) & np.isfinite(damped)
+    damped = np.where(noticed, damped, 0.0)
     worst = int(np.argmax(damped))
     # |R(i w h)| = 1 - (w h)^6 / 144 + ...
     shorter = step * (FADES / settings.duration / damped[worst]) ** 0.2 if damped[worst] else 0.0

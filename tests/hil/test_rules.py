@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hil.assembly import prepare
+from hil.assembly.settings import HilSettings
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Phase
 from hil.safety.rules import Rule, rules_of
@@ -62,7 +63,7 @@ def test_a_drive_that_reports_no_torque_is_named_within_0_3_s_even_where_loads_m
 
 
 def test_an_axis_that_runs_into_an_unstated_speed_limit_of_its_drive_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "_real_buses", lambda settings: {"main"})
+    monkeypatch.setattr(HilSettings, "real_buses", {"main"})
     sets = ("hil.emulation.drives.F.vel_limit=2", "hil.safety.stop_time=0.501")
     played = play(lift(RACK, "odrive"), *sets, duration=2)
     (note,) = [note for note in prepare.notes_on(played.run.setup) if "vel_limit is not stated" in note]
