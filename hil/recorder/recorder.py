@@ -113,7 +113,7 @@ class Recorder:
         self._put(self._frames, FRAME.pack(time, frame.id, bus, sent | frame.flags, size, frame.data))
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Records an event, as `as_entry` makes it. It takes about 10 us, so it is for rare events."""
+        """Records an event, an entry that `as_entry` has made. This takes about 10 us: events are rare."""
         self._put(self._events, encode(entry))
 
     def _put(self, ring: Ring, data: bytes | memoryview) -> None:

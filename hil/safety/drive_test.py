@@ -113,7 +113,6 @@ class DriveTest:
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self.proof = TorqueProof(plan, settings, period)  # what it has shown of each drive
         self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
-        self._largest = np.array([drive.torque_limit for drive in settings])
         self._acting: dict[int, Acting] = {}  # number of each drive that does not act by the model
         self._found: dict[int, int] = {}  # number of each drive that is sent other torques -> row of its finding
 
@@ -128,7 +127,8 @@ class DriveTest:
             return torques
         sent = torques.copy()
         for number, acting in self._acting.items():
-            wanted, most = torques[number] - (1.0 - acting.gravity) * self._held[number], self._largest[number]
+            wanted = torques[number] - (1.0 - acting.gravity) * self._held[number]
+            most = self._rig.drives[number].settings.torque_limit
             sent[number] = np.clip(acting.correction * wanted, -most, most)
         if self._found:
             self.proof.motion.sends(sent)

@@ -203,7 +203,7 @@ def _shares(profile: Profile, blend: float) -> list[tuple[float, Array]]:
 
 SAMPLES = 16  # times in each piece of a curve at which its rate is taken
 STILL = 1e-3  # rates below this share of the largest one count as rest
-ROUNDING = 1e-12  # likewise those that move a value by less than this share of it from row to row
+ROUNDING = 1e-12  # so do rates by which a value changes from row to row by less than this share of it
 
 
 class PeakRate(NamedTuple):
