@@ -221,18 +221,20 @@ def test_the_stack_is_not_understated(level: str, tmp_path: Path) -> None:
 def test_names_become_c_identifiers() -> None:
     assert identifier("my-arm.2") == "my_arm_2"
     assert identifier("2link") == "law_2link"
-    assert identifier("register") == "register_"
+    assert [identifier(word) for word in ("register", "private", "linux", "M_PI")] == [
+        "register_", "private_", "linux_", "M_PI_",
+    ]  # fmt: skip
     taken = {"a_b"}
     assert identifier("a-b", taken) == "a_b_2"
     assert comment("2 */ 3 \u03b1") == "2 * / 3 ?"
 
 
 PLANT = plant_text(
-    "Cart", "m: tuple[float, ...] = (1.0, 2.0)  # [kg] cart and mass; k: float = 5.0; register: float = 0.5  # [N s/m]",
+    "Cart", "m: tuple[float, ...] = (1.0, 2.0)  # [kg] masses; NAN: float = 5.0; register: float = 0.5  # [N s/m]",
     {"x": "m", "s": "m"}, {"F": "N"}, "np.array([[self.m[0] + self.m[1], self.m[1]], [self.m[1], self.m[1]]])",
     "FORCE", "np.array([[1.0], [0.0]])",
 )  # fmt: skip
-FORCE = "np.array([-self.register * v[0], -self.k * q[1]])"
+FORCE = "np.array([-self.register * v[0], -self.NAN * q[1]])"
 CART = """
 plant: {class: "cart.py:Cart"}
 initial: {q: 0, v: 0}
@@ -256,9 +258,9 @@ def test_a_users_plant_is_exported_under_names_that_c_accepts(cart: Path, tmp_pa
         "my_cart_law.h", "my_cart_law.c", "my_cart_law_test.c", "Makefile",
     ]  # fmt: skip
     text = made.files["my_cart_law.h"]
-    assert "double m[2]; /* [kg] cart and mass; default 1, 2 */" in text
+    assert "double m[2]; /* [kg] masses; default 1, 2 */" in text
     assert "double register_; /* [N s/m]; default 0.5 */" in text
-    assert "double k; /* [unit not stated]; default 5 */" in text
+    assert "double NAN_; /* [unit not stated]; default 5 */" in text
     assert passes(built(made, tmp_path / "out")) == 25
 
 

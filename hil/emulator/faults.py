@@ -91,7 +91,9 @@ _FD = _flag("whether they are FD frames", False)
 _WHICH = {
     "direction": word("which frames: `any`, `to_host` or `from_host`", ("any", "to_host", "from_host"), "any"),
     "id": _identity("only frames with this id; left out: all", None),
-    "mask": number("which bits of the id count", 0x7FF, "a mask of id bits", least=0, below=1 << 29, whole=True),
+    "mask": number(
+        "which bits of the id count", (1 << 29) - 1, "a mask of id bits", least=0, below=1 << 29, whole=True
+    ),
 }
 
 

@@ -42,17 +42,18 @@ def _refuse(wanted: str, hint: str) -> Callable[["Symbol"], Any]:
     return method
 
 
-def _binary(code: int, swapped: bool = False) -> Callable[["Symbol", Any], Any]:
+def _binary(code: int, swapped: bool = False, condition: bool = False) -> Callable[["Symbol", Any], Any]:
     """The operation of a CasADi operation code; `SX.binary` takes a tenth of the time of CasADi's own operators."""
 
     def method(self: "Symbol", other: Any) -> Any:
+        kind = Condition if condition else Symbol
         if isinstance(other, Symbol):
             right = other.sx
         elif isinstance(other, (int, float, np.integer, np.floating, np.bool_)):
             right = ca.SX(float(other))
         else:
             return NotImplemented
-        return Symbol(_SX_BINARY(code, right, self.sx) if swapped else _SX_BINARY(code, self.sx, right))
+        return kind(_SX_BINARY(code, right, self.sx) if swapped else _SX_BINARY(code, self.sx, right))
 
     return method
 
@@ -111,11 +112,15 @@ class Symbol:
     __mul__, __rmul__ = _binary(ca.OP_MUL), _binary(ca.OP_MUL, swapped=True)
     __truediv__, __rtruediv__ = _binary(ca.OP_DIV), _binary(ca.OP_DIV, swapped=True)
     __pow__, __rpow__ = _binary(ca.OP_POW), _binary(ca.OP_POW, swapped=True)
-    __lt__, __gt__ = _binary(ca.OP_LT), _binary(ca.OP_LT, swapped=True)
-    __le__, __ge__ = _binary(ca.OP_LE), _binary(ca.OP_LE, swapped=True)
-    __eq__, __ne__ = _binary(ca.OP_EQ), _binary(ca.OP_NE)
-    __and__, __or__, __invert__ = _binary(ca.OP_AND), _binary(ca.OP_OR), _unary(ca.OP_NOT)
+    __lt__, __gt__ = _binary(ca.OP_LT, condition=True), _binary(ca.OP_LT, swapped=True, condition=True)
+    __le__, __ge__ = _binary(ca.OP_LE, condition=True), _binary(ca.OP_LE, swapped=True, condition=True)
+    __eq__, __ne__ = _binary(ca.OP_EQ, condition=True), _binary(ca.OP_NE, condition=True)
+    __and__, __or__ = _binary(ca.OP_AND, condition=True), _binary(ca.OP_OR, condition=True)
     __hash__ = None  # type: ignore[assignment]
+
+    def __invert__(self) -> "Condition":
+        return Condition(_SX_UNARY(ca.OP_NOT, self.sx))
+
     __neg__, __abs__ = _unary(ca.OP_NEG), _unary(ca.OP_FABS)
 
     def __pos__(self) -> "Symbol":
@@ -148,6 +153,29 @@ class Symbol:
 
     def log10(self) -> "Symbol":
         return Symbol(ca.log10(self.sx))
+
+
+def _of_conditions(operation: Callable[[Symbol, Any], Any]) -> Callable[["Condition", Any], Any]:
+    """The operation with a number or a symbol; with a condition it is refused."""
+    refused = _refuse("a sum or a difference of conditions", "NumPy's depends on their types; use servoctl.where")
+
+    def method(self: "Condition", other: Any) -> Any:
+        return refused(self) if isinstance(other, (Condition, bool, np.bool_)) else operation(self, other)
+
+    return method
+
+
+class Condition(Symbol):
+    """1 where a comparison holds, else 0. True + True is True in NumPy and 2 in Python, and - of them an error or 0."""
+
+    __slots__ = ()
+    __add__, __radd__ = _of_conditions(Symbol.__add__), _of_conditions(Symbol.__radd__)
+    __sub__, __rsub__ = _of_conditions(Symbol.__sub__), _of_conditions(Symbol.__rsub__)
+    __neg__ = _refuse("minus", "NumPy has none of a comparison; use servoctl.where")
+
+    def __mul__(self, other: Any) -> Any:
+        product = Symbol.__mul__(self, other)
+        return Condition(product.sx) if isinstance(other, Condition) else product
 
 
 def is_symbolic(*values: Any) -> bool:

@@ -21,9 +21,12 @@ from servoctl.types import Array
 _WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "class new delete this template typename namespace bool true false"
+    "class new delete this template typename namespace bool true false "
+    "asm catch explicit export friend mutable nullptr operator private protected public throw try typeid using virtual "
+    "and bitand bitor compl not or xor constexpr decltype noexcept concept requires wchar_t"
 )
 KEYWORDS = frozenset(_WORDS.split())
+_MACROS = re.compile(r"linux|unix|std(in|out|err)|errno|EOF|NULL|NAN|INFINITY|HUGE_VAL[FL]?|(M|FP|MATH|SEEK)_\w+")
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ def identifier(text: str, taken: set[str] | None = None) -> str:
     """A C identifier made of a text; it differs from those in `taken` and is added to them."""
     word = re.sub(r"\W", "_", text, flags=re.ASCII)
     word = f"law_{word}" if not word[:1].isalpha() else word
-    word = f"{word}_" if word in KEYWORDS else word
+    word = f"{word}_" if word in KEYWORDS or _MACROS.fullmatch(word) else word
     if taken is not None:
         word = next(candidate for candidate in _numbered(word) if candidate not in taken)
         taken.add(word)

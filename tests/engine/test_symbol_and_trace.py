@@ -115,6 +115,7 @@ BRANCHES: dict[str, Callable[[Array], Any]] = {
     "where or, not": lambda x: servoctl.where((x[0] < 0) | ~(x[1] < 0), x, 7.0),
     "where equal": lambda x: np.array([servoctl.where(x[0] == 0.3, 1.0, 2.0), servoctl.where(x[0] != 0.3, 1.0, 2.0)]),
     "where on numbers": lambda x: np.where(np.array([True, False, True]), x, 0.5),
+    "comparison as a number": lambda x: 1 + (x[0] > 0) - 2.0 * (x[1] > 0) * (x[2] > 0) + ((x[0] > 0) & ~(x[1] > 0)),
     "clip": lambda x: np.clip(x, -0.5, 0.5),
     "servoctl.clip": lambda x: servoctl.clip(x, np.array([0.0, -1.0, 0.0]), 1.0),
     "sign": lambda x: np.sign(x) * np.sign(np.zeros(3)) + np.sign(x),
@@ -202,6 +203,10 @@ REFUSED: dict[str, Callable[[Array], Any]] = {
     "round": lambda x: np.round(x),
     "remainder": lambda x: x % 2.0,
     "comparison of arrays": lambda x: np.where(x > 0, x, 0.0),
+    "sum of comparisons": lambda x: (x[0] > 0) + (x[1] > 0) * (x[2] > 0),
+    "difference of comparisons": lambda x: (x[0] > 0) - ~(x[1] > 0),
+    "minus a comparison": lambda x: -((x[0] > 0) | (x[1] > 0)),
+    "sum of an array of comparisons": lambda x: np.sum([x[0] > 0, x[1] > 0]),
     "interpolation": lambda x: np.interp(x, np.array([0.0, 1.0]), np.array([0.0, 1.0])),
     "isnan": lambda x: np.isnan(x),
 }

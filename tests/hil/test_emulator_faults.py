@@ -79,6 +79,17 @@ def test_frames_are_lost_in_bursts_and_in_one_direction() -> None:
     assert host.node.motor.torque() == 1.0  # from_host frames get through
 
 
+def test_a_disturbance_of_an_id_takes_no_other_id_of_29_bits() -> None:
+    settings = drive_settings("moteus", node=9)
+    drive = build(settings, 0.002)
+    assert isinstance(drive, Drive)
+    (asked,) = drive.routine_frames()[:1]
+    assert asked.extended
+    lost = {"kind": "lost", "since": "power_on"}
+    assert not bench(settings, faults=[lost | {"id": asked.id}]).ask(asked)
+    assert bench(settings, faults=[lost | {"id": asked.id & 0x7FF}]).ask(asked)
+
+
 def test_duplicated_frames_arrive_again() -> None:
     host = with_fault("duplicate", n=2, age=0.01, id=HEARTBEAT)
     times = [f.time / MILLISECOND for f in host.collect(190.0) if f.id == HEARTBEAT]
