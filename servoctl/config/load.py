@@ -154,7 +154,7 @@ _LINE_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 _Dumper.add_representer(str, _Dumper.represent_str)
 for _kind in CORE[:-1]:
-    _Dumper.add_implicit_resolver(_kind.tag, _kind.pattern, list(_kind.first))
+    _Dumper.add_implicit_resolver(_kind.tag, _kind.pattern, None)
 
 
 def dump(config: Config) -> str:

@@ -34,7 +34,6 @@ class Scalar:
 
     tag: str  # YAML tag
     pattern: re.Pattern[str]  # matches the texts of this kind
-    first: tuple[str, ...]  # first characters of such texts; "" if the empty text is one
     read: Callable[[str], Any]  # text -> value
 
 
@@ -47,16 +46,16 @@ def _float(text: str) -> float:
     return float(text.replace(".", "") if text[-1] in "fFnN" else text)
 
 
-def _scalar(word: str, pattern: str, first: str, read: Callable[[str], Any]) -> Scalar:
-    return Scalar(PREFIX + word, re.compile(rf"(?:{pattern})\Z"), tuple(first), read)
+def _scalar(word: str, pattern: str, read: Callable[[str], Any]) -> Scalar:
+    return Scalar(PREFIX + word, re.compile(rf"(?:{pattern})\Z"), read)
 
 
 CORE = (
-    Scalar(PREFIX + "null", re.compile(r"(?:null|Null|NULL|~|)\Z"), ("n", "N", "~", ""), lambda text: None),
-    _scalar("bool", "true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text.lower() == "true"),
-    _scalar("int", _INTEGER, "-+0123456789", lambda text: int(text, 0)),
-    _scalar("float", f"{_FLOAT}|{_NOT_FINITE}", "-+.0123456789", _float),
-    _scalar("str", r"(?s:.)*", "", str),
+    _scalar("null", "null|Null|NULL|~|", lambda text: None),
+    _scalar("bool", "true|True|TRUE|false|False|FALSE", lambda text: text.lower() == "true"),
+    _scalar("int", _INTEGER, lambda text: int(text, 0)),
+    _scalar("float", f"{_FLOAT}|{_NOT_FINITE}", _float),
+    _scalar("str", r"(?s:.)*", str),
 )
 """Kinds of scalars, in the order in which they are tried."""
 
@@ -96,8 +95,7 @@ class _Loader(yaml.SafeLoader):
 
 
 for _kind in CORE[:-1]:
-    for _character in _kind.first:
-        _Loader.yaml_implicit_resolvers.setdefault(_character, []).append((_kind.tag, _kind.pattern))
+    _Loader.add_implicit_resolver(_kind.tag, _kind.pattern, None)
 
 
 def _refusal(problem: str, event: Any) -> yaml.MarkedYAMLError:
