@@ -81,10 +81,6 @@ def _moved(problem: Problem, places: Mapping[FieldPath, FieldPath]) -> Problem:
     return problem._replace(path=(*places[path[:length]], *path[length:]))
 
 
-class _RefusedError(Exception):
-    """An override cannot be applied; the message is the reason."""
-
-
 Override = str | Path  # `PATH=VALUE`, as after `--set`; or a file, as after `--set-file`
 
 
@@ -102,9 +98,8 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[
         try:
             document = overlay(document, override) if isinstance(override, Path) else _replaced(document, override)
         except ConfigError as error:
-            refused += [f"--set-file {problem}" for problem in error.problems]
-        except _RefusedError as error:
-            refused.append(f"--set {override}: {error}")
+            where = "--set-file " if isinstance(override, Path) else f"--set {override}: "
+            refused += [where + problem for problem in error.problems]
     return document, refused
 
 
@@ -160,11 +155,11 @@ def _replaced(document: Document, override: str) -> Document:
     try:
         reading = read_value(text)
     except NotYamlError as error:
-        raise _RefusedError(error.what) from error
+        raise ConfigError(error.what) from error
     if not equals or not all(parts):
-        raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
+        raise ConfigError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
     if len(parts) > MAX_DEPTH:
-        raise _RefusedError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")
+        raise ConfigError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")
     path, first_new = _resolved(document.values, _joined(document.values, parts))
     sources = dict.fromkeys((path, path[:first_new]), f"--set {override}")
     problems = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
@@ -220,7 +215,7 @@ def _resolved(values: Mapping[str, Any], parts: list[str]) -> tuple[FieldPath, i
             named = path in NAMED_LISTS or parts[0] == "log"  # columns of a log may have numbers as names
             if below.isdecimal() and not named:
                 field = ".".join(map(str, path))
-                raise _RefusedError(f"{field} is not in the config, so it has no entry {below!r} (set {field}=[...])")
+                raise ConfigError(f"{field} is not in the config, so it has no entry {below!r} (set {field}=[...])")
             node = [] if path in NAMED_LISTS else {}
             first_new = min(first_new, len(path))
     return path, first_new
@@ -232,7 +227,7 @@ def _key(node: Any, part: str, path: FieldPath) -> str | int:
     if isinstance(node, dict):
         return part
     if not isinstance(node, list):
-        raise _RefusedError(f"{field} is {in_words(node)} and has no key {part!r} (set {field} as a whole)")
+        raise ConfigError(f"{field} is {in_words(node)} and has no key {part!r} (set {field} as a whole)")
     by = "name" if path in NAMED_LISTS else identifier(node)
     names = [entry.get(by) if isinstance(entry, dict) and by is not None else None for entry in node]
     if part in names:
@@ -240,4 +235,4 @@ def _key(node: Any, part: str, path: FieldPath) -> str | int:
     if re.fullmatch("[0-9]{1,6}", part) and int(part) < len(node):
         return int(part)
     known = [name for name in names if isinstance(name, str)] if by is not None else map(str, range(len(node)))
-    raise _RefusedError(f"{field} has no entry {part!r} ({remedy(part, known)})")
+    raise ConfigError(f"{field} has no entry {part!r} ({remedy(part, known)})")
