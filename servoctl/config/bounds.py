@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
 from servoctl.config.references import wrong_rates
 from servoctl.config.robot import NEEDS_ROBOT
@@ -18,8 +18,6 @@ from servoctl.laws.barrier import too_fast
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
-    MAPPING,
-    SCALAR,
     Equation,
     EquationText,
     FramePair,
@@ -33,7 +31,6 @@ from servoctl.tree.fields import (
     Section,
     Xyz,
     exactly,
-    or_word,
 )
 from servoctl.tree.rules import WRONG, Broken, FieldPath, OneKind, OneOf, known, outer_rule, right, rule
 
@@ -80,11 +77,7 @@ def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
     return x, y, z
 
 
-Margin = Annotated[
-    Annotated[float, NumberField("a margin >= 0 [unit of h], or auto", least=0), Tag(SCALAR)]
-    | Annotated[Literal["auto"], Tag(MAPPING)],
-    or_word("auto"),
-]
+Margin = Annotated[float | Literal["auto"], NumberField("a margin >= 0 [unit of h], or auto", least=0, word="auto")]
 
 KEYS: dict[str, tuple[str, ...]] = {
     "holonomic": ("margin",),

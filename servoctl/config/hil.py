@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
 from servoctl.tree.fields import (
     Angle,
@@ -31,21 +31,13 @@ NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole
 BitRate = Annotated[int, NumberField("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
 
 
-def _gear(value: float) -> float:
-    if value == 0:
-        raise fault("expected a number other than 0, got 0 (the sign of a joint goes under 'sign')")
-    if value < 0:
-        raise fault(f"expected a positive number, got {value:g} (the sign of a joint goes under 'sign')")
-    return value
-
-
 def _no_flag(value: Any) -> Any:
     if isinstance(value, bool):
         raise fault(f"expected 1 or -1, got {in_words(value)}")
     return value
 
 
-Gear = Annotated[float, NumberField("a positive number"), AfterValidator(_gear)]
+Gear = Annotated[float, NumberField("a positive number", above=0, remedy="the sign of a joint goes under 'sign'")]
 Sign = Annotated[Literal[1, -1], BeforeValidator(_no_flag)]
 
 
@@ -244,10 +236,10 @@ class SupplyConfig(Ruled):
 class ThermalConfig(Section):
     """How emulated motors warm up, with the square of their torque."""
 
-    ambient: Annotated[float, NumberField("a temperature from -40 to 100 [degree C]", least=-40, below=100.1)] = Field(
+    ambient: Annotated[float, NumberField("a temperature from -40 to 100 [degree C]", least=-40, most=100)] = Field(
         default=25.0, description="temperature without load [degree C]"
     )
-    rise: Annotated[float, NumberField("a rise from 0 to 1000 [K]", least=0, below=1000.1)] = Field(
+    rise: Annotated[float, NumberField("a rise from 0 to 1000 [K]", least=0, most=1000)] = Field(
         default=40.0, description="rise at torque_limit after a long time [K]"
     )
     time: PositiveTime = Field(default=60.0, description="time constant [s]")

@@ -1,6 +1,6 @@
 """Grammar of `tune`: search space, uncertain plants, objectives, constraints and length of the search."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -17,7 +17,6 @@ from servoctl.tree.fields import (
     Positive,
     Real,
     Section,
-    or_word,
     shape,
 )
 from servoctl.tree.rules import Broken, Ruled, rule
@@ -59,11 +58,8 @@ Minimise = Annotated[
 """A metric; several metrics for a Pareto front; or metric -> weight for their weighted sum."""
 
 
-S = TypeVar("S")
-
-
-OrNone = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[Literal["none"], Tag(MAPPING)], or_word("none")]
-"""A bound, or the word `none`."""
+OrNone = float | Literal["none"]
+Share = Annotated[OrNone, NumberField("a number between 0 and 1, or none", above=0, below=1, word="none")]
 
 RESERVES = {"share": "gain_share", "overshoot": "overshoot", "gain_margin": "gain_margin"}
 """Key of `tune` -> the metric that it bounds; an entry of `tune.constraints` for the same metric overrides it."""
@@ -102,15 +98,15 @@ class Tune(Ruled):
         description="metric -> largest allowed value with any plant of uncertainty (for gain_margin, pivot_min and "
         "bounds.ROW.min the smallest)",
     )
-    share: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
+    share: Share = Field(
         default=0.4,
         description="largest gain_share: period divided by the longest stable period of the gains; none: no bound [-]",
     )
-    overshoot: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
+    overshoot: Share = Field(
         default=0.1,
         description="largest overshoot of a task error after a step, relative to the step; none: no bound [-]",
     )
-    gain_margin: OrNone[Annotated[float, NumberField("a number above 1, or none", above=1)]] = Field(
+    gain_margin: Annotated[OrNone, NumberField("a number above 1, or none", above=1, word="none")] = Field(
         default=2.0,
         description="smallest gain_margin: factor on one actuator's gain at which the sampled loop becomes unstable; "
         "none: no bound [-]",

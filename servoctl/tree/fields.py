@@ -78,13 +78,17 @@ class NumberField:
     below: float | None = None  # the number must be less than this
     whole: bool = False  # whether it must be an integer
     smallest: float = 0.0  # the number must be 0 or at least of this size
+    word: str = ""  # a word that the field takes as well
+    remedy: str = ""  # what to do about a number out of range
 
-    def read(self, value: Any) -> float | int:
-        """The number.
+    def read(self, value: Any) -> float | int | str:
+        """The number, or the word.
 
         Raises:
             PydanticCustomError: The value is not a number, or is out of range.
         """
+        if self.word and value == self.word:
+            return self.word
         try:
             number = constant(value)
         except ExpressionError as error:
@@ -92,7 +96,8 @@ class NumberField:
             raise fault(f"expected {self.expected}, got {in_words(value)}{reason}") from error
         if not self.holds(number):
             result = f" = {number:.6g}" if isinstance(value, str) else ""
-            raise fault(f"expected {self.expected}, got {in_words(value)}{result}")
+            remedy = f" ({self.remedy})" if self.remedy else ""
+            raise fault(f"expected {self.expected}, got {in_words(value)}{result}{remedy}")
         if self.whole:
             return value if isinstance(value, int) else int(number)
         return number
@@ -219,11 +224,6 @@ def _list_or_not(value: Any) -> str:
 
 def _list_or_mapping(value: Any) -> str:
     return LIST if shape(value) == LIST else MAPPING
-
-
-def or_word(word: str) -> Discriminator:
-    """Tells a number, `SCALAR`, from the one word that a field accepts too, `MAPPING`."""
-    return Discriminator(lambda value: MAPPING if value == word else SCALAR)
 
 
 def _interval(value: tuple[float, ...]) -> tuple[float, ...]:
