@@ -151,7 +151,7 @@ def test_poles_that_rounding_moves_add_no_frequencies() -> None:
 
 def test_margins_on_drives_are_those_of_the_period_one_cycle_late() -> None:
     found = analyse(sc.load("coordinated_robots", engine="vm"))
-    assert [(one.period, one.delay) for one in found.margins] == [(None, 0), (0.0025, 1)]
+    assert [(one.timing.period, one.timing.delay) for one in found.margins] == [(None, 0), (0.0025, 0.0025)]
     assert [one.actuator for one in found.margins[1].actuators] == ["u1", "u2", "u3", "u4", "u5", "u6"]
     assert all(one.gain < math.inf for one in found.margins[1].actuators)
 

@@ -13,12 +13,12 @@ from servoctl.assembly.gains import drives_spacing, gain_share, task_gains
 from servoctl.assembly.run import Run
 from servoctl.check.report import check
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
-from servoctl.linear import analyse, margins_at
+from servoctl.linear import analyse, margins
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import local
-from servoctl.linear.margins_at import Margins
+from servoctl.linear.margins import Margins
 from servoctl.linear.modes import Mode, modes
-from servoctl.linear.reserve import gain_margin, reserve
+from servoctl.linear.reserve import gain_margin, held_loops, reserve
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import InternalDynamics
@@ -150,9 +150,9 @@ def test_delays_of_many_periods_from_the_frequency_response_are_those_of_a_searc
         run = sc.load("two_mass_spring", [*REST[:3], f"run.period={period}"], engine="vm")
         by_response = margins_of(run).delay_margin
         with monkeypatch.context() as searching:
-            searching.setattr(margins_at, "LONGEST", 1000)
+            searching.setattr(margins, "LONGEST", 1000)
             assert by_response == pytest.approx(margins_of(run).delay_margin, rel=2e-4)
-        assert by_response > margins_at.LONGEST * period
+        assert by_response > margins.LONGEST * period
 
 
 def test_a_slow_crossing_has_a_delay_margin_of_thousands_of_periods() -> None:
@@ -335,11 +335,11 @@ def test_a_free_motion_that_only_the_hold_and_the_delay_make_grow_is_said_and_gr
     swing = ["initial.v=0", "initial.q={x1: 0, x2: 0.6}", "task=[{name: first, holonomic: x1}]", "run.duration=40"]
     timing = ["run.period=0.02", "run.integrator.step=0.005", "run.output_step=", f"realism.delay={delay}"]
     run = sc.load("two_mass_spring", [*swing, *timing], engine="vm")
-    (loop,) = margins_at.held_loops(run)
+    (loop,) = held_loops(run)
     assert not loop.stable
     assert any(f"grows by e every {1 / loop.rate:.3g} s" in text for text in check(run).warnings)
     stretch = np.abs(run.simulate()["q.x2"] - 0.5)
     swings = np.array([stretch[:300].max(), stretch[-300:].max()])  # 6 s each: a period is 2.8 s
     assert np.log(swings[1] / swings[0]) / 34.0 == pytest.approx(loop.rate, rel=0.03)
     short = sc.load("two_mass_spring", [*swing, *timing, "run.duration=1"], engine="vm")
-    assert margins_at.held_loops(short)[0].stable, "it grows by less than a tenth"
+    assert held_loops(short)[0].stable, "it grows by less than a tenth"

@@ -252,7 +252,7 @@ def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
     problems = [str(gain.problem) for gain in gains if gain.problem is not None]
     warnings = [str(gain.warning) for gain in gains if gain.warning is not None]
     try:
-        from servoctl.linear.margins_at import held_loops  # a fifth of a second
+        from servoctl.linear.reserve import held_loops  # a fifth of a second
 
         said = problems if own else warnings
         said += [f"law: {loop}" for loop in held_loops(run) if loop.timing.on_drives and not loop.stable]

@@ -10,9 +10,10 @@ from servoctl.assembly import Run
 from servoctl.errors import TaskError
 from servoctl.linear.box import CHANGE, BoxAnalysis, Shifted, over_box, robustness
 from servoctl.linear.convert import state_at
-from servoctl.linear.margins_at import Margins, margins_at
+from servoctl.linear.jacobians import local
+from servoctl.linear.margins import Margins, margins_of
 from servoctl.linear.modes import Mode, modes
-from servoctl.linear.sampled import timings
+from servoctl.linear.sampled import LocalLoop, timings
 from servoctl.run_folder.values import plain
 from servoctl.types import Array, State, Status
 
@@ -70,7 +71,8 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     if not np.isfinite(rates).all():
         raise TaskError(f"analyse: the motion is not finite at t = {state.t:g} s (choose another state)")
     exact = run.system.estimator is None
-    margins = [margins_at(run, state, memory, timing, exact=exact) for timing in timings(run)]
+    at_state = local(run, state, memory)
+    margins = [margins_of(LocalLoop(at_state, timing), exact) for timing in timings(run)]
     free = "internal dynamics" if run.system.following is not None else "motion"
     warnings = [*_given_up(run, state.t, x)]
     warnings += [_grows(mode, free) for mode in found if mode.stable is False and mode.pole.imag >= 0.0]  # pairs once

@@ -22,10 +22,10 @@ from servoctl.assembly.context import run_timing
 from servoctl.assembly.uncertainty import in_words, machine_errors, uncertainty_box
 from servoctl.engine.parameters import field_of, parameter_names
 from servoctl.errors import ConfigError
-from servoctl.linear.jacobians import compiled, local, nearest
-from servoctl.linear.margins_at import Margins, margins_at
+from servoctl.linear.jacobians import Local, compiled, local_nearest
+from servoctl.linear.margins import Margins, margins_of
 from servoctl.linear.modes import Mode
-from servoctl.linear.sampled import least_stable, timings
+from servoctl.linear.sampled import LocalLoop, least_stable, timings
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array, State
@@ -88,25 +88,25 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
         raise ConfigError(f"--change {100 * change:g}: expected at least 0 and less than 100 percent")
     loop = compiled(run)
     known, x = loop.parameters, loop.x_at(at, memory)
-    found = [_shifted(run, at, x, known, None, 0.0)]
+    found = [_shifted(run, at.t, x, known, None, 0.0)]
     for i, name in enumerate(parameter_names(run.system.model.plant)):
         for factor in (-change, change) if known[i] else ():
             real = known.copy()
             real[i] *= 1.0 + factor
-            found.append(_shifted(run, at, x, real, name, factor))
+            found.append(_shifted(run, at.t, x, real, name, factor))
     return found
 
 
-def _shifted(run: Run, at: State, x: Array, real: Array, parameter: str | None, change: float) -> Shifted:
-    """Poles and margins with these plant parameters, at the state on its passive constraints nearest to x."""
-    loop_at = least_stable(local(run, *nearest(run, at.t, x, real), real=real), run_timing(run.system, run.settings))
-    return Shifted(parameter, change, tuple(loop_at.poles), _margins(run, at.t, x, real))
+def _shifted(run: Run, t: float, x: Array, real: Array, parameter: str | None, change: float) -> Shifted:
+    """Poles and margins with these plant parameters."""
+    at = local_nearest(run, t, x, real)
+    poles = least_stable(at, run_timing(run.system, run.settings)).poles
+    return Shifted(parameter, change, tuple(poles), _margins(run, at))
 
 
-def _margins(run: Run, t: float, x: Array, real: Array) -> tuple[Margins, ...]:
-    """Margins with each timing of a plant with these parameters, on its constraints."""
-    state, memory = nearest(run, t, x, real)
-    return tuple(margins_at(run, state, memory, timing, real, exact=False) for timing in timings(run))
+def _margins(run: Run, at: Local) -> tuple[Margins, ...]:
+    """Margins with each timing."""
+    return tuple(margins_of(LocalLoop(at, timing)) for timing in timings(run))
 
 
 LARGEST_IS_WORST = {"growth": True, "gain": False, "gain_down": True, "phase": False, "delay": False}
@@ -180,7 +180,7 @@ def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
         return BoxAnalysis()
     x = run.loop.x_at(at, memory)
     machines = [({}, compiled(run).parameters), *box_machines(run)]
-    compared = [(errors, _margins(run, at.t, x, real)) for errors, real in machines]
+    compared = [(errors, _margins(run, local_nearest(run, at.t, x, real))) for errors, real in machines]
     found = [_worst(timing, [(errors, each[i]) for errors, each in compared]) for i, timing in enumerate(timings(run))]
     return BoxAnalysis(box, len(machines) - 1, machine_errors(box)[1], tuple(found))
 

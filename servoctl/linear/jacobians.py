@@ -158,6 +158,11 @@ def local(
     return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, f)
 
 
+def local_nearest(run: Run, t: float, x: Array, real: Array | None = None, law: Array | None = None) -> Local:
+    """Plant and law at the state on the passive constraints nearest to x; arguments as of `local`."""
+    return local(run, *nearest(run, t, x, real), real=real, law=law)
+
+
 def null_space(E: Array) -> Array:
     """Orthonormal basis of the null space, shape (columns, nullity)."""
     if not len(E):

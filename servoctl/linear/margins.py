@@ -1,4 +1,4 @@
-"""Margins at the plant's input, with the loop opened at one actuator while the others stay closed.
+"""Margins of a loop with its timing at the plant's input: opened at one actuator while the others stay closed.
 
     g_i = fed_i (z I - A)^-1 B_i                   closed loop, from a signal added to the command to the command
     L_i = -g_i / (1 + g_i)                         the loop opened there
@@ -7,19 +7,22 @@
 
 Design: one solve per frequency gives all actuators. A factor counts as a margin only if the eigenvalues of the loop
 with a larger factor are unstable. So a false crossing is not taken for the limit, and a loop that becomes stable again
-does not hide it.
+does not hide it. With more delay a sampled loop has another response, so its exact delays are searched for.
 
 Source: Astrom, Murray, Feedback Systems, 10.3; the forms in g follow from the matrix inversion lemma.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from servoctl.linear.sampled import ROUNDING, Linear, grows
+from servoctl.laws.hold import stable_range
+from servoctl.linear.sampled import ROUNDING, Linear, LocalLoop, grows
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 POINTS = 1500  # number of frequencies, in addition to those around the poles
@@ -29,10 +32,19 @@ AROUND = np.concatenate([-np.geomspace(8.0, NARROWEST, 12), [0.0], np.geomspace(
 """Frequencies around a pole, in widths of its resonance."""
 
 HALVINGS = 36  # bisections of the interval that contains a crossing: to 1e-13 of the frequency
+DELAY_HALVINGS = 20  # of the interval that contains a limit of the delay: to 1e-6 of it
 CACHED = 2**16
 """Largest number of values of a solve, so that they stay in the processor's cache. Where those of two frequencies do
 not, LAPACK solves each: 400 states and 100 inputs in 5 ms instead of 21. For 10 states it takes ten times as long."""
 NOTHING = 1e-9  # if the response stays below this, there is no feedback through the actuator
+
+LONGEST = 20
+"""A delay of more periods is taken from the frequency response, which is exact for whole periods; a search would need
+the eigenvalues of a matrix with a state for each actuator and period."""
+
+SEARCHED = 1e9
+"""Largest number of actuators times states^3 for which exact delays are searched: the eigenvalues of 200 states and 50
+actuators take 20 s, those of 500 states and 100 actuators 6 minutes."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +62,82 @@ class Margin:
     crossover: float | None  # crossover frequency of `phase` [rad/s]; None if there is none
 
 
-def margins(linear: Linear, names: list[str]) -> list[Margin]:
+@dataclass(frozen=True)
+class Margins:
+    """Margins of the loop with a timing."""
+
+    timing: Timing  # period, delay and lag
+    growth: float  # largest real part of a pole [1/s]; of a sampled loop the largest |z|
+    actuators: tuple[Margin, ...]  # margins at each actuator; empty if the closed loop is unstable at this state
+    # additional delay at all actuators together at which the loop becomes unstable [s]; infinite if there is none; None
+    # if the loop is unstable, or delays are phase / crossover
+    delay_margin: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        timing = self.timing
+        return {
+            "timing": str(timing), "period": timing.period, "delay": timing.at(1.0).longest_delay,  # [cycles]
+            "drives": timing.on_drives,
+            "delay_time": timing.longest_delay, "lag": list(timing.lag),
+            "velocity_filter": timing.velocity_filter, "growth": self.growth,
+            "delay_margin": self.delay_margin,
+            "actuators": {one.actuator: one for one in self.actuators},
+        }  # fmt: skip
+
+    @property
+    def worst(self) -> dict[str, float]:
+        """The smallest gain, phase [deg] and delay [s] and the largest gain_down over the actuators.
+
+        Those of an unstable loop are 1, 0, 0 and 1.
+        """
+        if not self.actuators:
+            return {"gain": 1.0, "gain_down": 1.0, "phase": 0.0, "delay": 0.0}
+        return {
+            "gain": min(one.gain for one in self.actuators), "gain_down": max(one.gain_down for one in self.actuators),
+            "phase": min(one.phase for one in self.actuators), "delay": min(one.delay for one in self.actuators),
+        }  # fmt: skip
+
+
+def margins_of(loop: LocalLoop, exact: bool = False) -> Margins:
+    """The margins of a loop.
+
+    Args:
+        exact: Whether to search for the exact delay margins of a sampled loop, unless it is large. Else each delay is
+            phase / crossover.
+    """
+    if not loop.stable:
+        return Margins(loop.timing, loop.growth, ())
+    linear = loop.linear
+    found = margins(linear, loop.timing.actuators)
+    if not exact or (linear.period is not None and len(found) * len(linear.A) ** 3 > SEARCHED):
+        return Margins(loop.timing, loop.growth, tuple(found))
+    sharp = tuple(replace(one, delay=_delay(loop, one.delay, i)) for i, one in enumerate(found))
+    together = _delay(loop, at_once_delay(linear), None)
+    return Margins(loop.timing, loop.growth, sharp, together)
+
+
+def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
+    """Smallest additional delay at which a loop is unstable [s], near an estimate."""
+    if loop.timing.period is None or not 0.0 < estimate < LONGEST * loop.timing.period:
+        return estimate
+
+    def stable(time: float) -> bool:
+        later = time if actuator is None else time * np.eye(loop.at.m)[actuator]
+        return LocalLoop(loop.at, loop.timing, later).stable
+
+    low, high = stable_range(stable, [k * estimate / 4.0 for k in range(18)], DELAY_HALVINGS)
+    return estimate if high == math.inf else (low + high) / 2.0
+
+
+def margins(linear: Linear, names: Sequence[str]) -> list[Margin]:
     """Margins at each actuator of a stable closed loop."""
-    respond, omega = _responder(linear), _frequencies(linear)
-    g = respond(omega, slice(None))
+    respond, omega = _responder(linear, linear.A), _frequencies(linear)
+    g = np.einsum("fii->fi", respond(omega, slice(None)))
     return [_margin(linear, respond, omega, g[:, i], i, name) for i, name in enumerate(names)]
 
 
-Respond = Callable[[Array, slice], Array]  # frequencies [rad/s], actuators -> g, shape (frequencies, actuators)
+Respond = Callable[[Array, slice], Array]  # frequencies [rad/s], k actuators -> response, shape (frequencies, k, k)
 
 
 @np.errstate(divide="ignore")  # below a double pole at 0, g is -1 to rounding
@@ -67,7 +147,7 @@ def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, na
         return Margin(name, math.inf, 0.0, math.inf, math.inf, 1.0, None)
 
     def at(w: Array) -> Array:
-        return respond(w, slice(i, i + 1))[:, 0]
+        return respond(w, slice(i, i + 1))[:, 0, 0]
 
     real = _crossings(omega, g, at, lambda y: y.imag)
     turned = np.concatenate([at(real).real if len(real) else [], g[[0, -1]].real])
@@ -140,45 +220,31 @@ def _frequencies(linear: Linear) -> Array:
     return np.unique(np.concatenate([np.geomspace(low, high, POINTS), around]))
 
 
-def _responder(linear: Linear) -> Respond:
-    """g at frequencies."""
-    Q, solve = _resolvent(linear.A, linear.B, linear.period)
-    left = linear.fed @ Q
+def _responder(linear: Linear, A: Array) -> Respond:
+    """fed (s I - A)^-1 B at frequencies, by back substitution in the Schur form of A, a few frequencies at a time."""
+    T, Q = scipy.linalg.schur(A.astype(complex), output="complex")
+    right, left, size = Q.conj().T @ linear.B, linear.fed @ Q, len(T)
+    upper, diagonal = np.triu(T, 1), np.diagonal(T)
+
+    def solve(w: Array, into: Array, alone: bool) -> Array:
+        s = 1j * w if linear.period is None else np.exp(1j * w * linear.period)
+        gaps = s[:, None] - diagonal
+        gaps = np.where(gaps == 0.0, ROUNDING, gaps)  # next to an undamped pole
+        if alone:
+            return scipy.linalg.solve_triangular(np.diag(gaps[0]) - upper, into, check_finite=False)[None]
+        x = np.empty((size, len(s) * into.shape[1]), dtype=complex)
+        for k in range(size - 1, -1, -1):
+            known = (upper[k, k + 1 :] @ x[k + 1 :]).reshape(len(s), -1)
+            x[k] = ((into[k] + known) / gaps[:, k : k + 1]).ravel()
+        return x.reshape(size, len(s), -1).swapaxes(0, 1)
 
     def respond(omega: Array, actuators: slice) -> Array:
-        return np.concatenate([np.einsum("mk,kfm->fm", left[actuators], x) for x in solve(omega, actuators)])
+        into = right[:, actuators]
+        count = max(1, CACHED // max(1, into.size))
+        pieces = [omega[first : first + count] for first in range(0, len(omega), count)]
+        return np.concatenate([left[actuators] @ solve(w, into, count == 1) for w in pieces])
 
     return respond
-
-
-def _resolvent(A: Array, B: Array, period: float | None) -> tuple[Array, Callable[[Array, slice], Iterator[Array]]]:
-    """(s I - A)^-1 B at frequencies, by back substitution in the Schur form of A.
-
-    Returns:
-        Q, and a function of frequencies [rad/s] and columns of B. It yields Q^H (s I - A)^-1 B, shape (states,
-        frequencies, columns), a few frequencies at a time.
-    """
-    T, Q = scipy.linalg.schur(A.astype(complex), output="complex")
-    right, size, upper, diagonal = Q.conj().T @ B, len(T), np.triu(T, 1), np.diagonal(T)
-
-    def solve(omega: Array, columns: slice) -> Iterator[Array]:
-        into = right[:, columns]
-        count = max(1, CACHED // max(1, into.size))
-        for first in range(0, len(omega), count):
-            w = omega[first : first + count]
-            s = 1j * w if period is None else np.exp(1j * w * period)
-            gaps = s[:, None] - diagonal
-            gaps = np.where(gaps == 0.0, ROUNDING, gaps)  # next to an undamped pole
-            if count == 1:
-                yield scipy.linalg.solve_triangular(np.diag(gaps[0]) - upper, into, check_finite=False)[:, None]
-                continue
-            x = np.empty((size, len(s) * into.shape[1]), dtype=complex)
-            for k in range(size - 1, -1, -1):
-                known = (upper[k, k + 1 :] @ x[k + 1 :]).reshape(len(s), -1)
-                x[k] = ((into[k] + known) / gaps[:, k : k + 1]).ravel()
-            yield x.reshape(size, len(s), -1)
-
-    return Q, solve
 
 
 def at_once_delay(linear: Linear) -> float:
@@ -194,12 +260,10 @@ def at_once_delay(linear: Linear) -> float:
         return math.inf
     end = math.pi / period if period else sizes.max() * 100.0
 
-    Q, solve = _resolvent(A, linear.B, period)
-    left = linear.fed @ Q
+    respond = _responder(linear, A)
 
     def loci(omega: Array) -> Array:
-        each = [np.einsum("mk,kfn->fmn", left, x) for x in solve(omega, slice(None))]
-        return np.linalg.eigvals(np.concatenate(each))
+        return np.linalg.eigvals(respond(omega, slice(None)))
 
     def above_one(omega: Array) -> Array:
         return np.asarray((np.abs(loci(omega)) > 1.0).sum(axis=1))

@@ -1,4 +1,4 @@
-"""How far are a run's gains from instability? Share of the longest stable period, overshoot, gain margin.
+"""How far are a run's gains from instability? Share of the longest stable period, overshoot, gain margin, whole loop.
 
     gain_share    h / h_max of a row's correction; h_max: longest period or step at which its violation decays
     overshoot     -min y(t) / y(0) of a row's violation y after a step
@@ -11,23 +11,37 @@ A + (k - 1) B_i fed_i, because a search needs it in every trial; `linear.margins
 config has drives, their timing counts too. The margin of a loop that is unstable already (by its gains, its internal
 dynamics, or at a moving state) is 1, which no bound accepts. The choice of these figures and their default bounds are
 our own.
+
+Design: gains of rows are compared with the period in `assembly.gains`, at every state; only the linearised loop, frozen
+at the start, knows gains that are a class or a function of the user's, estimators, and motions that the task leaves
+free, in which late forces of the law act (`held_loops`). What grows in continuous time too is not judged: the period is
+not its fault.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
+from servoctl.assembly.gains import (
+    RowGains,
+    drives_spacing,
+    gain_share,
+    has_unknown_gains,
+    task_gains,
+    task_spacing,
+)
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.hold import stable_range
 from servoctl.linear.box import box_machines
-from servoctl.linear.convert import settled_memory
-from servoctl.linear.jacobians import local, nearest
-from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
+from servoctl.linear.convert import settled_memory, state_at
+from servoctl.linear.jacobians import Local, local, local_nearest
+from servoctl.linear.sampled import Linear, LocalLoop, grows, least_stable, timings
+from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
 FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)
@@ -94,9 +108,8 @@ def _loops(run: Run) -> Iterator[Linear]:
         return
     x, law = run.loop.x_at(run.start, settled_memory(run.loop, run.start)), _unlimited(run)
     for real in (None, *(machine for _, machine in box_machines(run))):
-        state, memory = nearest(run, run.start.t, x, real)
-        for timing in timings(run):
-            yield LocalLoop(local(run, state, memory, real=real, law=law), timing).linear
+        at = local_nearest(run, run.start.t, x, real, law)
+        yield from (LocalLoop(at, timing).linear for timing in timings(run))
 
 
 def _unlimited(run: Run) -> Array | None:
@@ -128,3 +141,58 @@ def _margin(linear: Linear) -> float:
 def _grows(linear: Linear, A: Array) -> Array:
     """Whether each matrix has an unstable pole; A has shape (count, states, states)."""
     return np.array([grows(poles, linear.period) for poles in np.linalg.eigvals(A)])
+
+
+class HeldLoop(NamedTuple):
+    """A loop with its timing, as far as the timing decides whether it is stable."""
+
+    timing: Timing
+    growth: float  # largest factor by which a motion grows from sample to sample; below 1 all decay
+    stable: bool
+
+    @property
+    def rate(self) -> float:
+        """The largest growth [1/s]."""
+        return math.log(self.growth) / (self.timing.period or 1.0)
+
+    def __str__(self) -> str:
+        if self.stable:
+            return f"stable at the start ({self.timing})"
+        return (
+            f"unstable at the start ({self.timing}): a motion grows by e every {1.0 / self.rate:.3g} s, and in "
+            "continuous time slowly or not at all (shorten period, delay and lag, or lower the gains)"
+        )
+
+
+SLOW = 0.1  # growth within the run; a motion that grows less, and that no gain acts on, counts as stable
+FASTER = 2.0  # a sampled loop that grows faster than this times its growth in continuous time does so by its period
+
+
+def _growth_at_once(run: Run, at: Local) -> float:
+    """How fast the loop grows in continuous time [1/s]; an estimator, which has a period, knows the state."""
+    if run.system.estimator is None:
+        loop = LocalLoop(at, Timing(None))
+        return 0.0 if loop.stable else loop.growth
+    internal = run.internal
+    if internal is None:
+        return math.inf
+    return internal.modes[0].real if internal.stable is False else 0.0
+
+
+def held_loops(run: Run) -> list[HeldLoop]:
+    """The sampled loops at the start, without those that grow about as fast in continuous time.
+
+    Raises:
+        TaskError: The plant or the law cannot be differentiated.
+    """
+    held = [timing for timing in timings(run) if timing.period is not None]
+    if not held:
+        return []
+    at = local(run, *state_at(run))
+    at_once = _growth_at_once(run, at)
+    loops = [least_stable(at, timing) for timing in held]
+    judged = [HeldLoop(loop.timing, loop.growth, loop.stable) for loop in loops]
+    judged = [loop for loop in judged if loop.stable or loop.rate > FASTER * at_once]
+    if has_unknown_gains(run.system):
+        return judged
+    return [loop._replace(stable=loop.stable or loop.rate * run.settings.duration < SLOW) for loop in judged]
