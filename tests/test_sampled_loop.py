@@ -1,5 +1,6 @@
 """The one discrete loop: against maps that are differentiated by simulation, and closed forms."""
 
+import cmath
 import dataclasses
 import json
 import math
@@ -328,6 +329,17 @@ def test_a_fast_swing_that_grows_by_e_in_minutes_is_unstable_and_a_slow_one_with
         assert InternalDynamics(2, (pole, pole.conjugate()), False).stable is False
         assert Mode(pole, "internal", "internal").stable is False
     assert InternalDynamics(1, (2e-6 + 0j,), False).stable is None
+
+
+@pytest.mark.parametrize("pole", [6e-6 + 0j, 5e-4 + 1000j])
+def test_a_mode_that_is_called_neutral_does_not_make_the_loop_unstable(pole: complex) -> None:
+    """It cost the loop all its margins, beside a mode that neither grows nor decays."""
+    h = 0.001
+    z = cmath.exp(pole * h)
+    assert Mode(pole, "internal", "internal").stable is None
+    assert Mode(pole, "internal", "internal", z=z).stable is None
+    assert not grows(np.array([pole, pole.conjugate(), -1.0]), None)
+    assert not grows(np.array([z, z.conjugate(), 0.5]), h)
 
 
 @pytest.mark.parametrize("delay", ["0", "20*ms"])

@@ -19,11 +19,11 @@ from servoctl.assembly.context import drives_timing, run_timing
 from servoctl.laws.hold import Closed, close, differences, hold
 from servoctl.linear.jacobians import Local
 from servoctl.mechanics.timing import Timing
+from servoctl.simulation.internal_dynamics import neutral
 from servoctl.types import Array
 
 ROUNDING = 1e-13  # relative error of derivatives, before any division by small singular values
-NEUTRAL = 1e-6  # a pole is neutral if its real part is below this times 1 + |pole|
-CIRCLE = 1e-9  # a pole z is neutral if |z| - 1 is below this
+CIRCLE = 1e-9  # a pole z is neutral, too, if |z| - 1 is below this
 SPREAD = 1e-4  # largest shift by rounding of one of several equal poles
 DEADBEAT = 1e-6  # a pole z up to this size counts as 0: its motion vanishes after one sample
 REPEATED = 2  # multiplicity of poles that rounding may spread: 2, as in a critically damped row
@@ -122,18 +122,24 @@ def least_stable(at: Local, timing: Timing) -> LocalLoop:
 
 
 def grows(poles: Array, period: float | None) -> bool:
-    """Whether one of the poles is unstable by more than rounding errors."""
+    """Whether one of the poles is unstable: it grows faster than a neutral one, whatever rounding errors do to it."""
+    if not np.isfinite(poles).all():
+        return True
+    largest = float(np.abs(poles).max(initial=0.0))
+    if not _grow(poles, period).any() or (period is not None and largest >= 1.0 + SPREAD):
+        return bool(_grow(poles, period).any())
+    # rounding errors are relative to the matrix, so a fast pole spreads a double pole at 0 further
+    means = means_of_clusters(poles, REPEATED, ROUNDING * max(1.0, largest))
+    return bool(_grow(np.array(means), period).any())
+
+
+def _grow(poles: Array, period: float | None) -> Array:
+    """Whether each pole grows; for a sampled loop `poles` are its eigenvalues z."""
     if period is None:
-        if not (poles.real > 0.0).any():
-            return False
-        # rounding errors are relative to the matrix, so a fast pole spreads a double pole at 0 further
-        rounding = ROUNDING * max(1.0, float(np.abs(poles).max()))
-        means = means_of_clusters(poles, REPEATED, rounding)
-        return any(pole.real > NEUTRAL * (1.0 + abs(pole)) for pole in means)
-    worst = float(np.abs(poles).max(initial=0.0))
-    if worst <= 1.0 + CIRCLE or worst >= 1.0 + SPREAD:
-        return worst > 1.0 + CIRCLE
-    return any(abs(pole) > 1.0 + CIRCLE for pole in means_of_clusters(poles, REPEATED))
+        return np.asarray(poles.real > neutral(poles))
+    with np.errstate(divide="ignore"):  # z = 0
+        rates = np.log(poles.astype(complex)) / period
+    return np.asarray((rates.real > neutral(rates)) & (np.abs(poles) > 1.0 + CIRCLE))
 
 
 def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[complex]:

@@ -14,6 +14,7 @@ Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -52,8 +53,8 @@ def _repeated(pole: complex, poles: Array) -> complex:
     return mean if np.abs(near - mean).max() <= spread else pole
 
 
-def neutral(mode: complex) -> float:
-    """Real part up to which a mode neither grows nor decays [1/s]."""
+def neutral(mode: Any) -> Any:
+    """Real part up to which a mode, or each of several, neither grows nor decays [1/s]."""
     return SLOW + MARGINAL * abs(mode)
 
 
