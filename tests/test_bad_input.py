@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.cli import main
-from servoctl.config.load import load_config
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.laws.observer import Observer
 from servoctl.run_folder import load_run
@@ -113,13 +111,6 @@ def test_a_kinetic_energy_that_is_not_quadratic_is_refused(servoctl: Servoctl) -
 def test_a_constraint_class_needs_no_constructor(servoctl: Servoctl) -> None:
     plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        return q[0] - t**2\n"
     assert servoctl("--out", "out", plant=plant, config=of_law("{}", '{name: a, class: "cart.py:Mine"}')).code == 0
-
-
-def test_the_scara_as_printed_is_refused_with_its_first_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "scara_as_printed"]) == 2
-    said = capsys.readouterr().err
-    assert "the start violates task.heading by 1.902 rad (109 deg)" in said
-    assert "the first command would be tau1 = 0.6659 N m, tau2 = 0.4744 N m" in said
 
 
 def test_check_reports_everything_that_run_refuses_and_shows_the_model(servoctl: Servoctl) -> None:
@@ -260,15 +251,6 @@ def test_a_process_refuses_without_traceback(tmp_path: Path) -> None:
         "cart.yaml:2: initial.q: no value for s (give every coordinate)",
     ]
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("step", ["foo", "[]", "{}"])
-def test_rules_that_meet_a_wrong_value_leave_all_other_errors_as_they_are(step: str) -> None:
-    sets = ("run.period=0.001", f"run.integrator.step={step}", "law.correction.baumgarte.alpha=-1")
-    with pytest.raises(ConfigError) as caught:
-        load_config("two_mass_spring", sets)
-    assert "run.integrator.step: expected a positive time" in str(caught.value)
-    assert "law.correction.baumgarte.alpha: expected a number >= 0" in str(caught.value)
 
 
 # From Python ----------------------------------------------------------------------------------------------------------

@@ -351,15 +351,6 @@ def test_every_shipped_config_loads_dumps_and_has_a_description(tmp_path: Path) 
         assert load_config(copy).config == loaded.config
 
 
-def test_an_unknown_name_lists_the_shipped_configs() -> None:
-    with pytest.raises(
-        ConfigError, match=r"'coordinated_robot': no config has this name \(did you mean 'coordinated_r"
-    ):
-        load_config("coordinated_robot")
-    with pytest.raises(ConfigError, match=r"'zzzzzz': no config has this name \(known: .*coordinated_robots, .*scara"):
-        load_config("zzzzzz")
-
-
 def test_the_first_line_is_a_comment_without_the_files_own_name(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     for line, description in [

@@ -1,18 +1,21 @@
-"""Wrong configs and plants of `refusals/*.txt`, a case a line, and what is said about them."""
+"""Wrong configs and plants of `refusals/*.txt`, a case a line; what shipped configs with changes are told."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import servoctl as sc
+from hil.assembly.prepare import load, notes_on
 from servoctl.config import shipped_configs
+from servoctl.errors import ConfigError
 from tests.config_texts import CART, CART_PLANT, GRAMMAR, HEAD, HIL, REALISM, ROBOT, SHAPES
 from tests.estimation.test_estimator import CONFIG as ESTIMATED
 from tests.laws.test_observer import CONFIG as OBSERVED
 from tests.laws.test_uncertainty import CONFIG as UNCERTAIN
 from tests.laws.test_uncertainty import PLANT as UNCERTAIN_PLANT
 from tests.rail_mass import RAIL_MASS
-from tests.refused import Base, Case, assert_refused, cases
+from tests.refused import Base, Case, assert_refused, cases, table
 from tests.small_robot import SMALL, small_urdf
 
 CART_FILE = {"cart.py": CART_PLANT}
@@ -63,3 +66,32 @@ def test_a_wrong_config_is_refused_in_these_sentences_with_their_lines(
     if name == "grammar":  # the old text is the name of a section
         case = replace(case, changes=tuple((GRAMMAR[old], new and f"{new}\n") for old, new in case.changes))
     assert_refused(case, BASES[name], tmp_path, capsys)
+
+
+def told(config: str, sets: list[str]) -> tuple[bool, list[str]]:
+    """Whether a config with overrides is refused, and all that it is told; `hil CONFIG`: for its drives."""
+    name = config.removeprefix("hil ")
+    try:
+        return False, notes_on(load(name, sets, "vm")) if name != config else sc.load(name, sets, "vm").warnings
+    except ConfigError as refused:
+        return True, refused.problems
+
+
+@pytest.mark.parametrize(
+    ("refused", "words", "sentences"),
+    [
+        pytest.param(name == "shipped", words, sentences, id=f"{title}-{number}")
+        for name in ("shipped", "shipped_notes")
+        for number, (title, words, sentences) in enumerate(table(name), 1)
+    ],
+)
+def test_a_shipped_config_with_changes_is_told_these_sentences_and_no_others(
+    refused: bool, words: list[str], sentences: list[str]
+) -> None:
+    """A line is `config  ->  PATH=VALUE  +  PATH=VALUE  =>  sentence`; without sentences nothing is to be said."""
+    config, *sets = words
+    found, said = told(config, sets[0].split("  +  ") if sets else [])
+    assert found is refused and len(said) == len(sentences), said
+    for sentence in sentences:
+        (line,) = [line for line in said if sentence in line]
+        said.remove(line)

@@ -335,19 +335,6 @@ def test_findings_of_a_config_that_cannot_be_read_are_json_too(
         assert err.splitlines()[-1] == found["text"]
 
 
-def test_a_section_that_nothing_uses_draws_a_word() -> None:
-    path = "references.path={waypoints: [{t: 0, x: 0}, {t: 1, x: 1}], profile: quintic}"
-    followed = "task.distance.holonomic=x2 - x1 - 2*l + 0*path_x"
-    unused, used, passive = (
-        sc.load("two_mass_spring", changes, engine="vm").warnings
-        for changes in ([path], [path, followed], ["plant.passive.projection=true"])
-    )
-    said = "references.path: nothing follows it (write path_<column> in an equation, or remove it)"
-    assert [text.endswith(said) for text in unused] == [True] and not used
-    said = "plant.passive: no effect: the plant has no mechanism constraints (remove it)"
-    assert [text.endswith(said) for text in passive] == [True]
-
-
 def test_check_says_where_it_knows_nothing_of_what_the_task_leaves_free(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

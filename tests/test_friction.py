@@ -85,15 +85,6 @@ def test_what_a_robot_keeps_for_speed_is_not_taken_over_by_one_with_friction() -
     assert len(rough.known.p) == len(robot.known.p) + 18  # three numbers per actuator
 
 
-@pytest.mark.parametrize(("how", "said"), [(SAMPLED, True), (["law=none"], True), ([], False)])
-def test_friction_too_steep_for_the_step_gives_a_warning_unless_a_continuous_law_cancels_it(
-    how: list[str], said: bool
-) -> None:
-    steep = "plant.friction={coulomb: {F: 3}, speed: 0.0001}"
-    run = sc.load("two_mass_spring", [*how, steep], engine="numpy")
-    assert any(text.startswith("plant.friction: near rest its rate is") for text in run.warnings) is said
-
-
 @pytest.mark.parametrize(
     ("force", "said"), [("np.sign(v)", True), ("np.tanh(v / 1e-3)", True), ("np.tanh(v / 0.05)", False), ("v", False)]
 )

@@ -347,8 +347,3 @@ def test_the_limits_of_a_joint_that_follows_hold_for_the_joint_that_leads(config
     assert section(run, "robot")[0] == "joint limits: 1 of 2 joints start outside"
     assert check(run).values["robot"]["joints"]["elbow"]["limits"] == [0.2, 1.0]
     assert any("elbow = 1.2 rad, above its upper limit 1" in warning for warning in run.warnings)
-
-
-def test_feet_that_may_pull_are_named() -> None:
-    (found,) = [sentence for sentence in seen("quadruped_stand").warnings if "pull" in sentence]
-    assert found == "loops LF, RF, LH, RH: a foot may pull on the ground, too, unless a bound holds its reaction"

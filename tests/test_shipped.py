@@ -6,17 +6,10 @@ import pytest
 import servoctl
 from servoctl.assembly.start import unit_word_warnings
 from servoctl.check.report import check
-from servoctl.errors import ConfigError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
-from tests.shipped import CONSTRAINT_FOLLOWING, LOADED, REFUSED
+from tests.shipped import CONSTRAINT_FOLLOWING, LOADED
 from tests.textbook import Textbook
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_a_published_task_that_cannot_be_done_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="task"):
-        servoctl.load(name, engine="numpy")
 
 
 @pytest.mark.parametrize("name", ["crane_rope", "elbow_above_table", "flexible_joint_motor_raised"])

@@ -130,13 +130,3 @@ def test_a_run_warns_of_it(tmp_path: Path) -> None:
         "initial.q.x1: '1*deg' has the unit word 'deg' where m belongs (give it in m)",
         "task.distance.holonomic: 'x2 - x1 - l - 5*deg' has the unit word 'deg' where m belongs (give it in m)",
     ]
-
-
-def test_an_error_at_the_start_that_nothing_reduces_has_its_unit() -> None:
-    said = [text for text in sc.load("scara", engine="vm").warnings if "no correction reduces it" in text]
-    assert [text.partition(",")[0] for text in said] == [
-        "task.x: starts 0.005655 m off",
-        "task.y: starts -0.000218 m off",
-        "task.heading: starts -0.01745 rad off",
-        "task.z: starts -0.0005 m/s off in rate",
-    ]

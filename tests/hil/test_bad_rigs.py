@@ -7,7 +7,7 @@ from pathlib import Path
 import can
 import pytest
 
-from hil.assembly.prepare import load, notes_on
+from hil.assembly.prepare import load
 from hil.bus.open import EmulatorMessage, emulator_frame
 from servoctl.config import shipped_configs
 from servoctl.errors import ConfigError
@@ -15,7 +15,6 @@ from tests.faces import exit_code
 
 BELT, SCARA, ROBOTS = "two_mass_spring_drive", "scara_drive", "coordinated_robots"
 BUS = "interface: emulated, bitrate: 1000000"
-NO_LAG = ("  period: 0.001\n", "  period: 0.001\n  emulation: {current_lag: 0}\n")
 
 CASES = dict(
     line.replace("\\n", "\n").split("  :  ", 1)
@@ -83,15 +82,6 @@ def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
     err = capsys.readouterr().err
     assert err.startswith("hil.emulation.parameters: ") and "mass_matrix: not positive definite" in err
     assert not (tmp_path / "run").exists()
-
-
-def test_gains_above_half_of_the_stable_limit_give_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = changed(tmp_path, BELT, [("alpha: 8, beta: 8", "alpha: 300, beta: 300"), NO_LAG])
-    (warning,) = [note for note in notes_on(load(path, engine="vm")) if "hil.period" in note]
-    assert warning.endswith(
-        "task.distance: the period of 0.001 s (delay 1 cycle) is more than half of the longest stable period, 1.42 ms"
-    )
-    assert not [note for note in notes_on(load(BELT, engine="vm")) if "hil.period" in note]
 
 
 @pytest.mark.parametrize(

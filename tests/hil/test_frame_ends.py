@@ -68,11 +68,6 @@ def test_a_speed_limit_whose_runaway_no_frame_can_say_is_refused_with_the_larges
     assert problems(drive_settings(protocol, options=options, torque_limit=5.0, speed_limit=largest), 0.002) == []
 
 
-def test_a_config_with_such_a_limit_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"hil\.drives\[3\]\.speed_limit: 1\.2 times 0\.5, .* 0\.374"):
-        load("scara_drive", ["hil.drives.F4.speed_limit=0.5"])
-
-
 def tolerance(gear: float, *sets: str) -> float:
     setup = load(lift(gear).config, [*lift(gear).overrides, "hil.safety.start_tolerance=", *sets], "vm")
     return setup.settings.drives[0].start_tolerance

@@ -22,7 +22,6 @@ from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
 from hil.session.by_hand import guided_motion, write_guided_motion
 from hil.session.start import Request, start
-from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.reference.table import file_curve
 from servoctl.run_folder.trajectory import Trajectory
@@ -324,8 +323,3 @@ def test_the_number_of_a_stage_in_a_log_never_changes() -> None:
     assert STAGES[:10] == [
         "shadow", "waiting for samples", "enabling", "zero", "ramp", "full", "stopping", "disabling", "over", "float"
     ]  # fmt: skip
-
-
-def test_float_torque_is_a_share() -> None:
-    with pytest.raises(ConfigError, match=r"hil.safety.float_torque: expected"):
-        load_config("coordinated_robots", ["hil.safety.float_torque=1.5"])

@@ -28,37 +28,10 @@ from tests.hil.test_real_drives import rig_of
 from tests.hil.wall_clock import write_config
 
 
-def test_a_config_without_anything_to_say_has_no_notes() -> None:
-    assert notes_on(load(BELT, engine="vm")) == []
-
-
 def test_virtual_time_has_no_use_for_real_time_rights() -> None:
     for asked, said in (({"require_rt": True}, 1), ({"cpu": 0}, 1), ({}, 0)):
         begun = start(Request(BELT, engine="vm", **asked))
         assert begun.notes.count("time is virtual: --require-rt and --cpu have no effect") == said
-
-
-@pytest.mark.parametrize("tick", ["auto", "c", "python"])
-def test_a_config_that_chooses_who_computes_a_tick_runs_and_hears_that_it_cannot(tick: str) -> None:
-    assert notes_on(load(BELT, (f"hil.tick={tick}",)))[0] == "hil.tick has no effect: C computes every tick (remove it)"
-
-
-def test_effects_of_simulated_runs_that_drives_do_not_have_are_named() -> None:
-    effects = ("run.period=0.001", "realism={delay: 0.001, parameter_error: {m1: 0.3}}")
-    said = "realism: delay, parameter_error: no effect on drives (hil.emulation says what emulated drives and their"
-    assert any(said in note for note in notes_on(load(BELT, effects, "vm")))
-    assert not any("realism" in note for note in notes_on(load(BELT, ("run.period=0.001",), "vm")))
-
-
-@pytest.mark.parametrize(
-    ("bound", "what"),
-    [("velocity: {x1: 1}", "speed_limit"), ("position: {x1: [-0.2, 0.4]}, acceleration: 5", "position_limits"),
-     ("velocity: {x1: 0.9}", ""), ("position: {x1: [-0.2, 0.2]}, acceleration: 5", "")],
-)  # fmt: skip
-def test_a_bound_that_a_limit_of_a_drive_comes_before_is_named(bound: str, what: str) -> None:
-    notes = notes_on(load(BELT, [f"bounds=[{{name: wall, {bound}}}]", "law.limits.F=10"], "vm"))
-    said = [note for note in notes if f"bounds: wall: at or beyond the {what} of F, where the run ends before" in note]
-    assert bool(said) == bool(what) == any("at or beyond the" in note for note in notes)
 
 
 def test_a_reference_that_ends_in_motion_or_jumps_by_a_turn_is_named_before_drives_follow_it(tmp_path: Path) -> None:
@@ -127,37 +100,6 @@ def test_a_plant_that_depends_on_the_time_is_named_because_law_and_machine_have_
     assert "plant: its equations depend on the time: the law takes that of the task, which stands still before" in note
 
 
-def test_a_drive_that_cannot_hold_the_start_pose_is_refused_before_anything_is_sent() -> None:
-    said = r"holding it there takes more than the limit of joint2 \(-17\.26 N m, torque_limit is 17\) \(raise it"
-    with pytest.raises(ConfigError, match=said):
-        load("arm_on_drives", ["hil.drives.joint2.torque_limit=17"], "vm")
-
-
-def test_limits_beyond_those_of_the_file_of_a_robot_are_named() -> None:
-    wider = ["joint1.speed_limit=3.5", "joint2.torque_limit=160", "joint3.position_limits=[-4, 2]"]
-    notes = notes_on(load("arm_on_drives", [f"hil.drives.{each}" for each in wider], "vm"))
-    beyond = (
-        "joint1 speed_limit 3.5 (3.1); joint2 torque_limit 160 (150); joint3 position_limits -4 to 2 (-3.14 to 3.14)"
-    )
-    assert any(f"beyond the limits of the robot's file, which stop no drive: {beyond}" in note for note in notes)
-
-
-@pytest.mark.parametrize(("limits", "said"), [("[-170, 170]", True), ("[-360*deg, 360*deg]", False)])
-def test_limits_of_a_hinge_that_look_like_degrees_are_named(limits: str, said: bool) -> None:
-    notes = notes_on(load("scara_drive", [f"hil.drives.tau1.position_limits={limits}"], "vm"))
-    wide = "position_limits: tau1 may turn from -170 to 170 rad, 54 turns (if these are degrees, write 170*deg)"
-    assert any(wide in note for note in notes) == said == any("turns" in note for note in notes)
-
-
-def test_a_row_that_steps_of_torque_hold_off_is_named_with_the_error_that_its_correction_leaves() -> None:
-    """Half a step of joint6 turns the last link, of 1.296e-4 kg m^2 by its file, against (15/s)^2."""
-    falls, note = notes_on(load("arm_on_drives", engine="vm"))
-    assert "the machine falls from its start pose" in falls
-    assert "task tool.rz: half a step of the torque of joint6, 0.003 N m, " in note
-    assert f"holds it off by up to {0.003 / 1.296e-4 / 15**2:.3g} rad, beyond engage_tolerance 0.01" in note
-    assert notes_on(load("arm_on_drives", ["plant.armature.joint6=0.02"], "vm")) == [falls]
-
-
 def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path) -> None:
     bus = "interface: udp_multicast, channel: 239.74.163.91, port: 43391, bitrate: 1000000"
     begun = start(Request(changed(tmp_path, BELT, [(BUS, bus)]), engine="vm"))
@@ -178,14 +120,6 @@ def test_shadow_lists_the_drives_that_send_nothing(tmp_path: Path) -> None:
             "--calibrate --armed does it too, and enables nothing"
         )
         assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
-
-
-def test_a_long_watchdog_gives_a_note() -> None:
-    (note,) = notes_on(load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm"))
-    assert note.endswith(
-        "hil.safety.drive_watchdog: 0.2 s: drives keep their last torque for this time when the loop dies "
-        "(usual: at most 0.1 s)"
-    )
 
 
 def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from servoctl.assembly import load
 from servoctl.assembly.make import make_run
 from servoctl.check.report import check
 from servoctl.config import load_config
-from servoctl.errors import ConfigError, TaskError
+from servoctl.errors import TaskError
 from servoctl.laws.funnel import Funnel, RowFunnel
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.timing import Timing
@@ -162,24 +162,6 @@ def test_check_prints_the_cap_and_what_is_guaranteed(spring: Any) -> None:
     assert f"while the model misses at most {values['tolerated']:.4g} of the row's acceleration" in line
     assert "|error| then ends at no more than 0.02" in line
     assert not report.warnings
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ("initial.v=[0, 1]", "initial: the start is outside the funnel of task.distance: |beta| = 1, half-width 0.5"),
-        (
-            "law.correction.funnel.slope=2500",
-            "run.period: task.distance at the edge of its funnel: unstable at a period",
-        ),
-        ("law.robust.bound=3", "law.robust: cannot be used with a funnel, which has no constant decay rate (leave one"),
-        ("law.correction.funnel.slope=[1, 2]", "law.correction.funnel.slope: expected a positive number"),
-        ("plant.passive.correction={funnel: {P: 1, start: 1, end: 1}}", "funnel: does not fit mechanism constraints"),
-    ],
-)
-def test_a_config_refuses_a_funnel_by_name(change: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(text)):
-        load("two_mass_spring", [*ON_SPRING, change])
 
 
 def test_python_has_the_same_funnel() -> None:

@@ -12,7 +12,7 @@ import pytest
 from scipy.linalg import null_space
 
 import servoctl
-from servoctl.errors import ConfigError, TaskError
+from servoctl.errors import TaskError
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
@@ -139,13 +139,6 @@ def test_the_unprojected_allocation_is_the_published_implicit_solution(name: str
         W = m.task.A @ np.linalg.solve(m.M, m.B)
         expected = np.linalg.pinv(W) @ (m.task.b + correction(law, m) - m.task.A @ np.linalg.solve(m.M, m.Q + Qc))
         np.testing.assert_allclose(u, expected, rtol=0, atol=1e-8 * (1.0 + np.abs(expected).max()))
-
-
-@pytest.mark.parametrize(("name", "reached"), [("four_bar", "0 of 1"), ("crane_rope", "1 of 2")])
-def test_an_unprojected_allocation_that_does_not_reach_the_task_is_refused(name: str, reached: str) -> None:
-    """A M^-1 B has fewer directions than A Phi B: the inputs act on other bodies than the task."""
-    with pytest.raises(ConfigError, match=f"law.allocation: unprojected reaches {reached} directions of the task"):
-        servoctl.load(name, ["law.allocation=unprojected"])
 
 
 def test_a_null_space_term_moves_the_inputs_and_not_the_task() -> None:

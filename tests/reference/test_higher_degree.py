@@ -13,7 +13,7 @@ import servoctl as sc
 from plants.flexible_joint_arm import FlexibleJointArm
 from plants.mass_on_car import MassOnCar
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.errors import ConfigError, TaskError
+from servoctl.errors import TaskError
 from servoctl.laws.input_output import InputOutput
 from servoctl.simulation.internal_dynamics import internal_dynamics
 from servoctl.types import Array
@@ -103,11 +103,6 @@ def test_poles_of_the_published_robots_are_those_of_the_polynomial_and_nothing_e
     assert found.stable is None
 
 
-def test_constraint_following_on_such_a_row_names_row_degree_and_law() -> None:
-    with pytest.raises(ConfigError, match=r"task\.x2: relative degree above 2: .*use law\.kind: input_output"):
-        sc.load("two_mass_spring_prescribed", ["law={kind: constraint_following}"])
-
-
 def test_a_row_that_no_input_reaches_at_any_degree_is_named() -> None:
     @dataclass(frozen=True)
     class Apart(Masses):
@@ -118,20 +113,6 @@ def test_a_row_that_no_input_reaches_at_any_degree_is_named() -> None:
         sc.simulate(Apart(forces="F"), {"alone": sc.Holonomic("y")}, law(), q=0.0, duration=1.0)
 
 
-@pytest.mark.parametrize(
-    ("override", "error"),
-    [
-        ("law.correction={baumgarte: {alpha: 1, beta: 1}}", r"law\.correction\.baumgarte: does not fit law\.kind in"),
-        ("law.correction={poles: 4}", r"law\.correction\.poles: expected a negative number"),
-        ("law.correction={poles: [-1, -2]}", r"x2: poles: expected 1 or 4, its relative degree, got 2"),
-        ("law.correction={poles: {x1: -2}}", r"law\.correction\.poles\.x1: no task has this name \(known: x2\)"),
-    ],
-)
-def test_poles_that_do_not_fit_are_named(override: str, error: str) -> None:
-    with pytest.raises(ConfigError, match=error):
-        sc.load("two_mass_spring_prescribed", [override])
-
-
 def test_an_opaque_plant_is_refused_by_name() -> None:
     @dataclass(frozen=True)
     class Hidden(TwoMassSpring):
@@ -140,17 +121,3 @@ def test_an_opaque_plant_is_refused_by_name() -> None:
 
     with pytest.raises(TaskError, match=r"input_output needs a plant that can be compiled: .*float\(x\)"):
         sc.simulate(Hidden(), {"x2": sc.Holonomic("x2 - 0.5")}, law(), q=[0.0, 0.5], duration=1.0)
-
-
-def test_dependent_passive_constraints_are_refused_by_name() -> None:
-    with pytest.raises(
-        ConfigError, match=r"input_output needs independent mechanism constraints, got rank 11 of 12 rows"
-    ):
-        sc.load(
-            "parallelogram",
-            [
-                "plant.parameters={motor: 1}",
-                "task=[{name: turn, holonomic: link1_phi + pi/4}]",
-                "law={kind: input_output, correction: {poles: -4}}",
-            ],
-        )
