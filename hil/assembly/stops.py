@@ -16,9 +16,8 @@ from hil.assembly.setup import POSES, RigSetup
 from hil.core.constants import Torques
 from hil.loop import Reading
 from hil.safety.ladder import LEFT, NOISE, STILL
-from hil.safety.limits import Limits
 from hil.safety.pose_hold import PoseHold
-from hil.safety.torques import Source, TorqueSource
+from hil.safety.torques import Limits, Source, TorqueSource
 from hil.sensing.gravity import AT_REST
 from servoctl.assembly.gains import drives_spacing
 from servoctl.errors import ConfigError

@@ -6,8 +6,8 @@ function: real drives need a hardware emergency stop.
 """
 
 from hil.safety.events import Event, EventKind, Reaction
-from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.rules import SafetyBounds
+from hil.safety.torques import Limits
 
 __all__ = ["Event", "EventKind", "Limits", "Monitor", "Reaction", "SafetyBounds"]

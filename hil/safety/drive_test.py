@@ -11,11 +11,11 @@ from hil.drives.settings import RUNAWAY
 from hil.loop import SECOND, Reading, Tick
 from hil.safety.events import EventKind
 from hil.safety.ladder import GROWTH, Ladder
-from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import LARGEST, SMALLEST, ProofPlan, State, TorqueProof
+from hil.safety.torques import Limits
 from servoctl.types import Array
 
 PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model

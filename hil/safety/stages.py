@@ -18,11 +18,10 @@ from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction
-from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor
 from hil.safety.plan import ENDING, WATCHING, Phase, RunPlan, Stage
 from hil.safety.pose_hold import PoseHold
-from hil.safety.torques import Source, TorqueSource
+from hil.safety.torques import Limits, Source, TorqueSource
 from hil.safety.watch import FIRST_SAMPLES, Watch
 from servoctl.types import Array, Status
 

@@ -128,7 +128,7 @@ void memory_take(law_memory *l, const double *sent, int moves);
 
 /* The torques that are sent. */
 
-typedef struct { /* hil.safety.limits.Limits */
+typedef struct { /* hil.safety.torques.Limits */
   int m, timed;   /* timed: whether `now` tells how much time has passed; if not, it is one period */
   double period;  /* of the loop: the longest time that counts [s] */
   long long last; /* when the last torques were computed [ns]; 0 before the first */
