@@ -157,7 +157,7 @@ class Node(ABC):
     @property
     def readable(self) -> bool:
         """Whether it sends samples without commands of torque; if not, it cannot be calibrated by hand."""
-        return self.feedback is not Feedback.REPLY
+        return self.feedback is not Feedback.REPLY or bool(self.queries())
 
     def listen(self) -> Steps:
         """Makes the node send samples without torque: it is identified and started, never enabled."""

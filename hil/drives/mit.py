@@ -186,20 +186,14 @@ class MitDrive(LinearDrive):
         if self._status == "damiao":
             yield from self._check_damiao()
 
-    @property
-    def readable(self) -> bool:
-        """Only a Damiao: the others answer to nothing but commands."""
-        return self._status == "damiao"
-
     def queries(self) -> Sequence[Frame]:
-        if not self.readable:
+        """Only to a Damiao: the others answer to nothing but commands."""
+        if self._status != "damiao":
             return ()
         return (self.settings.frame(codec.REGISTERS, codec.refresh(self.settings.node)),)
 
     def listen(self) -> Steps:
         """Asks a Damiao for a reply, and compares its registers with the config; no torque is commanded."""
-        if not self.readable:
-            raise DriveError("answers only to commands of torque")
         expected = "a reply to a request to refresh (is the node id right?)"
         yield HandshakeStep(self.queries(), self._answered(1), 0.5, expected)
         yield from self._check_damiao()

@@ -245,10 +245,6 @@ class MoteusDrive(TurnNode, TableDrive):
             return (revocation,)
         return self._feed.frames(self._query, self.condition is Condition.ENABLED)
 
-    @property
-    def readable(self) -> bool:
-        return True
-
     def queries(self) -> Sequence[Frame]:
         return (self._query,)
 
