@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hil.sensing.prediction import StateFunction
-from servoctl.engine.ccode import BoundCall
 from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import where
@@ -54,13 +53,12 @@ class StaticBalance(NamedTuple):
     coordinate: str  # name of that coordinate
 
 
-class GravityCompensation:
+class GravityCompensation(StateFunction):
     """u with `q'' = 0` at v = 0, by least squares in the metric of the mass matrix; compiled."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
-        self._model, self._tolerance = model.plain, rank_tolerance
-        self._rest = np.zeros(model.n)
-        self._function = StateFunction("hold", self._model, self._hold, Hold._fields, engine)
+        self._tolerance, self._rest = rank_tolerance, np.zeros(model.n)
+        super().__init__("hold", model.plain, self._hold, Hold._fields, engine)
 
     def __call__(self, t: float, q: Array, v: Array | None = None) -> Hold:
         """Inputs that hold the pose q at the time t [s]; with v, those that let it move on without acceleration.
@@ -68,7 +66,7 @@ class GravityCompensation:
         Raises:
             PlantError: The mass matrix is not positive definite, or a term is not finite.
         """
-        hold = Hold(*self._function(State(t, q, self._rest if v is None else v)))
+        hold = Hold(*self.at(State(t, q, self._rest if v is None else v)))
         if not np.isfinite(hold.u).all():
             raise self.failure(q)
         return hold
@@ -76,10 +74,6 @@ class GravityCompensation:
     def failure(self, q: Array) -> PlantError:
         """The error of a pose at which the result is not finite."""
         return PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(q, 4)}")
-
-    def bound(self) -> BoundCall:
-        """A call (t, q, v, parameters) -> `Hold` with arrays of its own; its result may be not finite."""
-        return self._function.bound()
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices.without_task(), self._tolerance)

@@ -79,7 +79,7 @@ class StateFunction:
         parameters[...] = self._model.parameters
         return call.bound
 
-    def __call__(self, state: State, *further: Array) -> tuple[Array, ...]:
+    def at(self, state: State, *further: Array) -> tuple[Array, ...]:
         """The results at a state."""
         return tuple(self._kernel(state.t, state.q, state.v, self._model.parameters, *further))
 

@@ -51,25 +51,21 @@ Errors = Callable[[float, Array], Array]
 """Time and pose -> error of v by each sample's largest error, shape (samples, n)."""
 
 
-class DisturbanceObserver:
+class DisturbanceObserver(StateFunction):
     """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self.n, self._tolerance, self._rest = model.n, rank_tolerance, np.zeros(model.n)  # n: number of coordinates
         further = {"acceleration": model.n}
-        self._function = StateFunction("disturbance", model.plain, self._torques, ("d", "shares"), engine, further)
+        super().__init__("disturbance", model.plain, self._torques, ("d", "shares"), engine, further)
 
     def __call__(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
         """d at a pose, for an unpredicted acceleration of shape (n,), and the share of each torque that motion shows.
 
         The shares are 1 unless motors are redundant.
         """
-        d, shares = self._function(State(t, q, self._rest), acceleration)
+        d, shares = self.at(State(t, q, self._rest), acceleration)
         return d, shares
-
-    def bound(self) -> BoundCall:
-        """A call (t, q, v, parameters, acceleration) -> d and shares with arrays of its own."""
-        return self._function.bound()
 
     def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array, Array]:
         terms = assemble(state, matrices.without_task(), self._tolerance)
