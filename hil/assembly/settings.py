@@ -14,7 +14,7 @@ from hil.bus.open import is_loopback, key_problems
 from hil.drives.base import Drive, Feedback, Node
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
-from hil.emulator.fault_script import read_faults, targets
+from hil.emulator.fault_script import read_faults
 from hil.protocols.registry import (
     build,
     classic_problem,
@@ -389,8 +389,8 @@ def _script(
     values: Hil, nodes: Sequence[SensorSettings], buses: Mapping[str, Any]
 ) -> tuple[list[Fault], list[Problem]]:
     """The faults of the config, and the problems of its entries."""
-    known = targets(nodes, emulations(nodes, lenient=True)) if values.faults else {}
-    return read_faults(values.faults, known, {name: bool(keys.get("fd")) for name, keys in buses.items()})
+    classes = emulations(nodes, lenient=True) if values.faults else {}
+    return read_faults(values.faults, nodes, classes, {name: bool(keys.get("fd")) for name, keys in buses.items()})
 
 
 def _unknown_nodes(values: Hil, nodes: ConfigNodes) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
@@ -24,47 +24,16 @@ TIMES = {  # parameters that every kind has
 _COMMON = ("kind", *TIMES, "drive", "bus")
 
 
-class Target(NamedTuple):
-    """A node that a fault can act on."""
-
-    node: SensorSettings
-    # class that emulates it; None: it is not known, and the node may have every fault
-    emulated: type[EmulatedNode] | None
-
-    @property
-    def drive(self) -> bool:
-        return isinstance(self.node, DriveSettings)
-
-    def has(self, kind: str) -> bool:
-        """Whether it can have a kind of fault that not every node can have."""
-        return self.emulated is None or kind in self.emulated.special_faults
-
-    def unfit_code(self, code: int) -> str | None:
-        """Why the protocol cannot report an error code as a fault; None if it can."""
-        protocol, status = self.node.protocol, self.node.options.get("status")
-        if self.emulated is None or not issubclass(self.emulated, EmulatedDrive):
-            return None
-        first, last = self.emulated.error_codes(self.node)
-        if first <= code <= last:
-            return None
-        spoken = f"{protocol} with status {status}" if status else protocol
-        return f"expected an error code of {spoken}, {first} to {last}, got {code}"
-
-
-def targets(nodes: Iterable[SensorSettings], classes: Mapping[str, type[EmulatedNode]]) -> dict[str, Target]:
-    """Name of each node -> what a fault script must know of it; `classes`: name -> class that emulates it."""
-    return {node.name: Target(node, classes.get(node.name)) for node in nodes}
-
-
 def read_faults(
     entries: Iterable[Mapping[str, Any]],  # of the config, each `{kind, at, for, since, drive, bus, ...}`
-    nodes: Mapping[str, Target],  # name of each drive and sensor -> its properties, as `targets` lists them
+    nodes: Iterable[SensorSettings],  # drives and sensors
+    classes: Mapping[str, type[EmulatedNode]],  # name -> class that emulates it; without one it has every fault
     buses: Mapping[str, bool],  # name -> whether it carries FD frames
 ) -> tuple[list[Fault], list[Problem]]:
     """Reads a script; returns the faults, and all problems of the entries, each with its position in the script."""
-    faults, problems = [], []
+    faults, problems, named = [], [], {node.name: node for node in nodes}
     for i, entry in enumerate(entries):
-        reader = _Entry(i, entry, nodes, buses)
+        reader = _Entry(i, entry, named, classes, buses)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -78,7 +47,8 @@ class _Entry:
 
     _index: int
     _entry: Mapping[str, Any]
-    _nodes: Mapping[str, Target]
+    _nodes: Mapping[str, SensorSettings]
+    _classes: Mapping[str, type[EmulatedNode]]
     _buses: Mapping[str, bool]
     problems: list[Problem] = field(default_factory=list)
 
@@ -98,7 +68,7 @@ class _Entry:
         self._check_place(name, kind, drive, bus)
         parameters = {key: self._read(key, option) for key, option in kind.options.items()}
         code = parameters["code"] if name == "drive_fault" else None
-        if drive is not None and code is not None and (problem := self._nodes[drive].unfit_code(code)):
+        if drive is not None and code is not None and (problem := self._unfit_code(drive, code)):
             self._wrong("code", problem)
         self._check_frames(parameters, drive, bus)
         if name == "stall" and self._entry.get("for") is None:
@@ -106,24 +76,40 @@ class _Entry:
         return Fault(name, kind.begin, at, duration, since, drive, bus, parameters)
 
     def _check_place(self, name: str, kind: FaultKind, drive: str | None, bus: str | None) -> None:
+        nodes = self._nodes
         if kind.target in ("node", "drive"):
-            fit = [each for each, target in self._nodes.items() if target.drive or kind.target == "node"]
+            fit = [each for each, node in nodes.items() if isinstance(node, DriveSettings) or kind.target == "node"]
             if drive is None and "drive" not in self._entry:
                 what = "drive or sensor" if kind.target == "node" else "drive"
                 self._wrong("drive", f"missing (which {what}: {', '.join(fit)})")
-            target = self._nodes.get(drive or "")
-            if target is not None and drive not in fit:
+            if drive is not None and drive not in fit:
                 self._wrong("drive", f"{drive} is a sensor, and {name} needs a drive ({', '.join(fit)})")
-            elif target is not None and kind.special and not target.has(name):
-                able = [each for each in fit if self._nodes[each].has(name)]
+            elif drive is not None and kind.special and not self._has(drive, name):
+                able = [each for each in fit if self._has(each, name)]
                 remedy = f"nodes that have it: {', '.join(able)}" if able else "no node of this rig has it"
-                self._wrong("drive", f"{drive} speaks {target.node.protocol}, where there is no {name} ({remedy})")
+                self._wrong("drive", f"{drive} speaks {nodes[drive].protocol}, where there is no {name} ({remedy})")
         elif kind.target in ("bus", "host") and "drive" in self._entry:
             self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
         if kind.target in ("node", "drive", "host") and "bus" in self._entry:
             self._wrong("bus", f"a {name} concerns no bus")
         if kind.target == "host_or_node" and drive is None and bus is None and len(self._buses) > 1:
             self._wrong("bus", f"missing (which of {', '.join(self._buses)})")
+
+    def _has(self, drive: str, kind: str) -> bool:
+        """Whether a node can have a kind of fault that not every node can have."""
+        return drive not in self._classes or kind in self._classes[drive].special_faults
+
+    def _unfit_code(self, drive: str, code: int) -> str | None:
+        """Why the protocol of a node cannot report an error code as a fault; None if it can."""
+        node, emulated = self._nodes[drive], self._classes.get(drive)
+        if emulated is None or not issubclass(emulated, EmulatedDrive):
+            return None
+        first, last = emulated.error_codes(node)
+        if first <= code <= last:
+            return None
+        status = node.options.get("status")
+        spoken = f"{node.protocol} with status {status}" if status else node.protocol
+        return f"expected an error code of {spoken}, {first} to {last}, got {code}"
 
     def _check_frames(self, parameters: Mapping[str, Any], drive: str | None, bus: str | None) -> None:
         """FD frames, and payloads that only they have, need a bus that carries them."""
@@ -133,8 +119,7 @@ class _Entry:
                 if fd and not self._buses[name]:
                     self._wrong("fd", f"true, but bus '{name}' is classic (name another bus, or set fd: true there)")
         else:
-            target = self._nodes.get(drive or "")
-            fd = target is not None and target.node.fd
+            fd = drive is not None and self._nodes[drive].fd
         for key in ("size", "length", "data"):
             value = parameters.get(key, 0)
             size = len(bytes.fromhex(value)) if isinstance(value, str) else value

@@ -13,7 +13,7 @@ from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.drives.table import TableDrive
 from hil.emulator.emulator import EmulatedRig, Emulator
-from hil.emulator.fault_script import Target, read_faults, targets
+from hil.emulator.fault_script import read_faults
 from hil.emulator.process import EmulatorServer
 from hil.emulator.wire import EmulatedBus
 from hil.frame import Frame
@@ -72,12 +72,6 @@ def bare_drive(protocol: str, **changes: Any) -> TableDrive:
     return drive
 
 
-def target(protocol: str, **changes: Any) -> Target:
-    """A drive as a fault script sees it."""
-    settings = drive_settings(protocol, **changes)
-    return targets([settings], emulations([settings]))[settings.name]
-
-
 @dataclass
 class Bench:
     """Emulated drives and a host that does what a test tells it."""
@@ -131,7 +125,7 @@ def bench(
     start = start or State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     drives = tuple(replace(drive, options={**drive.options, **(options or {})}) for drive in drives)
     nodes = (*drives, *sensors)
-    read, problems = read_faults(faults, targets(nodes, emulations(nodes)), {"main": False})
+    read, problems = read_faults(faults, nodes, emulations(nodes), {"main": False})
     assert not problems, problems
     rig = EmulatedRig(
         system_of(plant, start),

@@ -10,12 +10,12 @@ import yaml
 
 from hil.drives import Drive, SensorSettings
 from hil.emulator.emulator import Emulator
-from hil.emulator.fault_script import read_faults, targets
+from hil.emulator.fault_script import read_faults
 from hil.frame import Frame
 from hil.protocols.registry import build, emulations
 from hil.safety.plan import Stage
 from tests.hil.command_observer import CommandObserver, MitReader
-from tests.hil.emulation import MILLISECOND, TURN, Bench, bench, drive_settings, target
+from tests.hil.emulation import MILLISECOND, TURN, Bench, bench, drive_settings
 from tests.hil.rigs import RIGS, _setup, play
 from tests.refused import table
 
@@ -46,25 +46,27 @@ def enable(host: Bench, torque: float = 0.0) -> None:
 
 
 SENSOR = SensorSettings("x2", "main", "odrive", 7)
-NODES = {
-    "a": target("odrive"), "b": target("cia402"), "slow": target("mit", options={"status": "damiao"}),
-    "fast": target("mit", options={"status": "damiao"}, fd=True), "cube": target("mit", options={"status": "cubemars"}),
-    **targets([SENSOR], emulations([SENSOR])),
-}  # fmt: skip
+DAMIAO = {"status": "damiao"}
+NODES = [
+    drive_settings("odrive"), drive_settings("cia402", "b"), drive_settings("mit", "slow", options=DAMIAO),
+    drive_settings("mit", "fast", options=DAMIAO, fd=True),
+    drive_settings("mit", "cube", options={"status": "cubemars"}), SENSOR,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("entry", "said"), [(words[0], said) for _, words, said in table("faults")])
 def test_every_mistake_in_a_fault_is_named_with_its_key(entry: str, said: list[str]) -> None:
     read, problems = read_faults(
-        [{"kind": "stall", "for": 1}, yaml.safe_load(f"{{{entry}}}")], NODES, {"main": False, "swift": True}
-    )
+        [{"kind": "stall", "for": 1}, yaml.safe_load(f"{{{entry}}}")], NODES, emulations(NODES),
+        {"main": False, "swift": True},
+    )  # fmt: skip
     found = [f"{'.'.join(map(str, problem.path[1:]))}: {problem.what}" for problem in problems]
     assert {problem.path[0] for problem in problems} <= {1} and len(read) == (1 if said else 2)
     assert len(found) == len(said) and all(map(str.startswith, found, said)), found
 
 
 def test_times_and_ids_may_be_expressions() -> None:
-    (fault,), problems = read_faults([{"kind": "delay", "at": "2*pi", "delay": "5*ms"}], {}, {"main": False})
+    (fault,), problems = read_faults([{"kind": "delay", "at": "2*pi", "delay": "5*ms"}], [], {}, {"main": False})
     assert not problems
     assert (fault.at, fault.parameters["delay"]) == (pytest.approx(2 * math.pi), pytest.approx(0.005))
 

@@ -24,7 +24,7 @@ from hil.loop.clock import SECOND, WallClock
 from hil.protocols.registry import emulations
 from servoctl.types import State
 from tests.hil.canopen_objects import node_dictionary
-from tests.hil.emulation import Axes, Clockwork, drive_settings, served, system_of, target
+from tests.hil.emulation import Axes, Clockwork, drive_settings, served, system_of
 from tests.hil.interfaces import EACH, keys_of
 from tests.hil.wall_clock import wait_until
 
@@ -57,7 +57,7 @@ def test_it_answers_that_it_is_an_emulator() -> None:
 def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -> None:
     """A fault that counts from the beginning of the task: it begins with the frame that says so, in each run anew."""
     jump = {"kind": "encoder_jump", "at": 0.0, "drive": "a", "delta": 0.5}
-    faults, problems = read_faults([jump], {"a": target("odrive")}, {"main": False})
+    faults, problems = read_faults([jump], [drive_settings("odrive")], {}, {"main": False})
     assert not problems
     with keys_of("virtual") as keys, serving(keys, drive_settings("odrive"), faults=faults) as server:
         clock = WallClock()
