@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time as wall
 from collections.abc import Mapping
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +31,48 @@ IGNORED = {*SIGNALS, *SUSPEND}
 """Ctrl-C, Ctrl-Z and the end of the terminal reach all processes; the loop stops the machine, then its children."""
 
 
-def start_child(module: str, there: Connection, *descriptors: int) -> "subprocess.Popen[bytes]":
-    """A process that calls `main(descriptor)` of a module and ignores the signals of the terminal.
+class Child:
+    """A process that runs `main(descriptor)` of a module, with its end of a pipe, and ignores the terminal's signals.
 
-    `module`: name of the module. `there`: its end of a pipe, whose file descriptor `main` gets; closed here.
-    `descriptors`: further file descriptors that it inherits.
+    `module`: name of the module. `descriptors`: further file descriptors that it inherits.
 
     Raises OSError if the system starts no process.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # a child inherits the mask
-    try:
-        with there:
-            return subprocess.Popen(
-                [sys.executable, "-c", PROGRAM.format(module), str(there.fileno()), *sys.path],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(there.fileno(), *descriptors),
-            )  # fmt: skip
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def __init__(self, module: str, *descriptors: int) -> None:
+        self.connection, there = Pipe()  # the pipe to it
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # a child inherits the mask
+        try:
+            with there:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", PROGRAM.format(module), str(there.fileno()), *sys.path],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(there.fileno(), *descriptors),
+                )  # fmt: skip
+        except BaseException:
+            self.connection.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def tell(self, message: object) -> None:
+        """Sends it a message; does nothing if it has ended."""
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
+
+    @property
+    def end(self) -> str | None:
+        """How it has ended; None while it runs. Takes a few microseconds."""
+        code = self.process.poll()
+        return None if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def close(self, patience: float | None = None) -> None:
+        """Closes the pipe and waits for its end, at most so long [s]: then it is killed."""
+        self.connection.close()
+        try:
+            self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 PATIENCE = 0.001  # [s] time between two attempts to find room, in a run that must lose nothing
@@ -83,20 +108,19 @@ class Recorder:
             self._memory.descriptor, capacity, os.path.abspath(folder), dict(columns), plain(metadata), config_text,
             lossless, os.getpid(),
         )  # fmt: skip
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection, there = Pipe()
         self.closed = False  # whether the folder is finished, or was given up
         try:
-            self._process = start_child("hil.recorder.process", there, self._memory.descriptor)
-            with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
-                self._connection.send(settings)
-            self.path = Path(self._answer("ready"))  # the run folder
-        except BaseException as error:
-            self._release()
-            if isinstance(error, RunFolderError) or not isinstance(error, OSError):
-                raise
+            self._child = Child("hil.recorder.process", self._memory.descriptor)
+        except OSError as error:
+            self._memory.close()
             why = error.strerror or error
             raise WriteError(f"{folder}: the recorder cannot be started: {why} (free disk space or memory)") from error
+        self._child.tell(settings)
+        try:
+            self.path = Path(self._answer("ready"))  # the run folder
+        except BaseException:
+            self._release()
+            raise
 
     def row(self, values: Array) -> None:
         """Records a row; `values`: in the order of the columns, shape (columns,)."""
@@ -120,7 +144,7 @@ class Recorder:
         """Puts records where there is room; what may not wait for room is lost, and counted."""
         while not ring.put(data):
             count = len(data) // ring.size
-            if not (self._lossless and count <= ring.capacity and self._alive):
+            if not (self._lossless and count <= ring.capacity and self._child.end is None):
                 ring.lose(1 if ring is self._events else count)
                 return
             wall.sleep(PATIENCE)
@@ -140,7 +164,8 @@ class Recorder:
         """Why the recorder no longer records everything, up to `close`; None while it does. It takes microseconds."""
         if problem := self._memory.problem:
             return problem
-        return None if self._alive else f"the recorder died ({self._end()}): nothing is recorded any more"
+        end = self._child.end
+        return end and f"the recorder died ({end}): nothing is recorded any more"
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
         """Finishes the folder and returns its content.
@@ -155,8 +180,7 @@ class Recorder:
             raise RunFolderError(f"{self.path}: close: the folder is closed")
         end = plain(metadata or {})
         try:
-            with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
-                self._connection.send(end)
+            self._child.tell(end)
             path = self._answer("closed")
         except RunFolderError as error:
             self._release()
@@ -171,30 +195,20 @@ class Recorder:
         word, text = "", ""
         while word != wanted:
             try:
-                word, text = self._connection.recv()
+                word, text = self._child.connection.recv()
             except (EOFError, OSError):
-                raise WriteError(f"the recorder died ({self._end()}): the run folder is not finished") from None
+                self._child.process.wait()
+                raise WriteError(f"the recorder died ({self._child.end}): the run folder is not finished") from None
             if word == "failed":
                 raise WriteError(text)
         return text
 
-    @property
-    def _alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def _end(self) -> str:
-        code = 0 if self._process is None else self._process.wait()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
-
     def _release(self) -> None:
         """Ends the process and frees the memory; further calls do nothing."""
-        if self.closed:
-            return
-        self._connection.close()
-        if self._process is not None:
-            self._process.wait()
-        self.closed = True
-        self._memory.close()
+        if not self.closed:
+            self._child.close()
+            self.closed = True
+            self._memory.close()
 
 
 class InMemory:

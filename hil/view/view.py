@@ -4,16 +4,15 @@ import contextlib
 import os
 import pickle
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Self
 
 from hil.loop import SECOND
 from hil.recorder import Recorder
-from hil.recorder.recorder import start_child
+from hil.recorder.recorder import Child
 from hil.view import LINGER, SIGNAL, STOP, PageSettings, PickledPlant
 from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError
@@ -66,31 +65,31 @@ class LivePage:
         about: Mapping[str, Any],  # further constant values for the page
         plant: Plant,
     ) -> None:
-        self._before = signal.signal(SIGNAL, signal.SIG_IGN)
         memory, capacity = recorder.shared
         settings = PageSettings(
             memory, capacity, list(columns), dict(gains), dict(about), _pickled(plant), os.getpid(),
         )  # fmt: skip
-        self._connection, there = Pipe()
-        self.requests = Requests(self._connection)  # what viewers have asked for
         self._began: float | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        try:
-            self._process = start_child("hil.view.process", there, memory)
-            self._connection.send(settings)
-            word, text = self._connection.recv() if self._connection.poll(START) else ("failed", "it does not answer")
-        except (OSError, EOFError) as error:
-            word, text = "failed", str(error) or "it died"
-        if word != "ready":
-            self._release()
-            raise RigError(f"--view: the page cannot be served: {text} (leave --view out)")
+        with contextlib.ExitStack() as undo:
+            undo.callback(signal.signal, SIGNAL, signal.signal(SIGNAL, signal.SIG_IGN))
+            try:
+                self._child = Child("hil.view.process", memory)
+                undo.callback(self._child.close, 2 * LINGER)
+                page = self._child.connection
+                page.send(settings)
+                word, text = page.recv() if page.poll(START) else ("failed", "it does not answer")
+            except (OSError, EOFError) as error:
+                word, text = "failed", str(error) or "it died"
+            if word != "ready":
+                raise RigError(f"--view: the page cannot be served: {text} (leave --view out)")
+            self._undo = undo.pop_all()
+        self.requests = Requests(page)  # what viewers have asked for
         self.address: str = text  # address of the page with its token
 
     @property
     def gone(self) -> str | None:
         """How the process ended too early; None while it runs. Takes a few microseconds."""
-        code = None if self._process is None else self._process.poll()
-        return None if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+        return self._child.end
 
     def pace(self, now: int) -> None:
         """Waits until the wall clock has reached the virtual time, so that viewers see the run at its real speed.
@@ -105,8 +104,7 @@ class LivePage:
 
     def close(self, ending: Mapping[str, Any]) -> None:
         """Shows how the run ended, and ends the process."""
-        with contextlib.suppress(OSError):  # the process has ended already
-            self._connection.send(dict(ending))
+        self._child.tell(dict(ending))
 
     def __enter__(self) -> Self:
         return self
@@ -114,17 +112,7 @@ class LivePage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._release()
-
-    def _release(self) -> None:
-        self._connection.close()
-        if self._process is not None:
-            try:
-                self._process.wait(2 * LINGER)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        signal.signal(SIGNAL, self._before)
+        self._undo.close()
 
 
 def _pickled(plant: Plant) -> PickledPlant | None:

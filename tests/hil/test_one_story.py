@@ -172,9 +172,9 @@ def test_a_recorder_that_died_leaves_the_whole_story(tmp_path: Path) -> None:
 
     def engaged() -> None:
         emulator.engaged()
-        assert isinstance(run.recorder, Recorder) and run.recorder._process is not None
-        os.kill(run.recorder._process.pid, signal.SIGKILL)
-        run.recorder._process.wait()
+        assert isinstance(run.recorder, Recorder)
+        os.kill(run.recorder._child.process.pid, signal.SIGKILL)
+        run.recorder._child.process.wait()
 
     run = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Stage.FULL)
     with pytest.raises(RunFolderError, match="the recorder died"):

@@ -190,14 +190,14 @@ def test_a_run_without_a_row_has_its_columns(tmp_path: Path) -> None:
 
 def test_on_the_wall_clock_what_finds_no_room_is_counted(tmp_path: Path) -> None:
     with recorded(tmp_path / "run", lossless=False, capacity=Capacity(rows=100, frames=200, events=300)) as made:
-        os.kill(made._process.pid, signal.SIGSTOP)
+        os.kill(made._child.process.pid, signal.SIGSTOP)
         record_all(made, some_rows(150), list(some_frames(220)))
         for k in range(10):
             made.event(as_entry("state", "x" * 20, k, {}))
         lost = made._memory.lost
         assert (lost["rows"], lost["frames"]) == (50, 20)
         assert 0 < lost["events"] < 10
-        os.kill(made._process.pid, signal.SIGCONT)
+        os.kill(made._child.process.pid, signal.SIGCONT)
         run = made.close()
     assert run["t"].tolist() == some_rows(100)[:, 0].tolist()
     assert list(read_frames(tmp_path / "run")) == list(some_frames(220))[:200]
@@ -223,7 +223,7 @@ def test_if_the_recorder_dies_the_loop_continues_and_reports_it(tmp_path: Path) 
     made.row(some_rows(1)[0])
     wait_for(lambda: len(load_run(made.path)) == 1)
     assert made.problem is None
-    os.kill(made._process.pid, signal.SIGKILL)
+    os.kill(made._child.process.pid, signal.SIGKILL)
     wait_for(lambda: made.problem is not None)
     assert made.problem == "the recorder died (signal 9): nothing is recorded any more"
     record_all(made, some_rows(50), list(some_frames(50)))
@@ -238,7 +238,7 @@ def test_if_the_recorder_dies_the_loop_continues_and_reports_it(tmp_path: Path) 
 
 def full_disk(made: Recorder, size: int) -> None:
     """Limits the size of each file of the recorder [byte]."""
-    resource.prlimit(made._process.pid, resource.RLIMIT_FSIZE, (size, size))
+    resource.prlimit(made._child.process.pid, resource.RLIMIT_FSIZE, (size, size))
 
 
 def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
