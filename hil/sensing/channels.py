@@ -41,7 +41,7 @@ class Displacements:
     """The measured displacements h(q), shape (m,), and their Jacobian.
 
     Args:
-        channels: What is measured.
+        channels: What is measured: drives, then encoder nodes.
         around: State at which the motor displacements are checked.
 
     Raises:
@@ -58,9 +58,6 @@ class Displacements:
             raise ConfigError([f"hil: {c.name}: {what} {c.resolution:g}" for c in wrong])
         self._coordinates = [coordinates.index(c.name) for c in channels if c.encoder]
         self._motors = [actuators.index(c.name) for c in channels if not c.encoder]
-        # h is stacked as drives, then encoders; this order brings it back to that of the channels
-        stacked = sorted(range(len(self.channels)), key=lambda i: self.channels[i].encoder)
-        self._order = np.argsort(stacked)
         if self._motors:
             check_motor_positions(plant, around)
         # units of the displacements
@@ -84,7 +81,7 @@ class Displacements:
             linear: Array = self._constant @ q
             return linear
         rho = motor_positions(plant, q) if self._motors else np.zeros(0)
-        return np.concatenate([rho[self._motors], q[self._coordinates]])[self._order]
+        return np.concatenate([rho[self._motors], q[self._coordinates]])
 
     def jacobian(self, plant: Plant, q: Array, t: Any) -> Array:
         """dh/dq, shape (m, n): rows of B^T for drives (displacement conjugate to the input) and of I for encoders."""
@@ -97,7 +94,7 @@ class Displacements:
         return rates
 
     def _stacked(self, B: Array, n: int) -> Array:
-        return np.concatenate([B.T[self._motors], np.eye(n)[self._coordinates]])[self._order]
+        return np.concatenate([B.T[self._motors], np.eye(n)[self._coordinates]])
 
     def _constant_jacobian(self, plant: Plant, around: State) -> Array | None:
         try:

@@ -162,9 +162,9 @@ def test_an_encoder_shows_the_mass_that_no_motor_drives() -> None:
         "hil.drives: TwoMassSpring: 1 of 2 degrees of freedom are measured; not measured: x2 "
         "(add an encoder node under hil.sensors for x2)"
     )
-    eyes = Eyes(plant, q, [Channel("x2", 1e-5, encoder=True), Channel("F", 1e-6)])
+    eyes = Eyes(plant, q, [Channel("F", 1e-6), Channel("x2", 1e-5, encoder=True)])
     require_observability(eyes.model, eyes.find, eyes.start)
-    found = eyes(0.01, q, np.zeros(2), np.array([0.8, 0.3]), np.array([2.0, 1.0]))
+    found = eyes(0.01, q, np.zeros(2), np.array([0.3, 0.8]), np.array([1.0, 2.0]))
     np.testing.assert_allclose(found.q, [0.3, 0.8], atol=1e-15)
     np.testing.assert_allclose(found.v, [1.0, 2.0], atol=1e-15)
     np.testing.assert_allclose(found.redundancy, [0.0, 0.0], atol=1e-15)
@@ -173,7 +173,7 @@ def test_an_encoder_shows_the_mass_that_no_motor_drives() -> None:
 
 def test_a_zero_resolution_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"hil: F: resolution: expected a positive number \[joint unit\], got 0"):
-        Eyes(TwoMassSpring(), np.zeros(2), [Channel("x2", 1e-5, True), Channel("F", 0.0)])
+        Eyes(TwoMassSpring(), np.zeros(2), [Channel("F", 0.0), Channel("x2", 1e-5, True)])
 
 
 def test_one_motor_gives_twelve_coordinates_under_dependent_rows() -> None:
