@@ -456,5 +456,5 @@ def _pulling_feet(plant: Plant) -> Iterator[Finding]:
     fixed = {frame.name for frame in plant.tree.frames if frame.body < 0}
     feet = [loop.name for loop in plant.tree.loops if loop.kind == "point" and fixed & {loop.first, loop.second}]
     if feet:
-        pulls = "a foot can pull on the ground, too, unless a bound holds its reaction"
+        pulls = "a foot may pull on the ground, too, unless a bound holds its reaction"
         yield Finding("", f"loops {', '.join(feet)}: {pulls}")
