@@ -137,9 +137,9 @@ def _grow(poles: Array, period: float | None) -> Array:
     """Whether each pole grows; for a sampled loop `poles` are its eigenvalues z."""
     if period is None:
         return np.asarray(poles.real > neutral(poles))
-    with np.errstate(divide="ignore"):  # z = 0
-        rates = np.log(poles.astype(complex)) / period
-    return np.asarray((rates.real > neutral(rates)) & (np.abs(poles) > 1.0 + CIRCLE))
+    outside = np.abs(poles) > 1.0 + CIRCLE
+    rates = np.log(np.where(outside, poles, 1.0).astype(complex)) / period
+    return np.asarray(outside & (rates.real > neutral(rates)))
 
 
 def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[complex]:
