@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import Announcer, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, note, number, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _least(margins: "Sequence[Margins]") -> list[str]:
 def _row(mode: "Mode") -> list[str]:
     """One line of the table of modes: subject, pole, frequency, damping ratio, decay time."""
     decay = "neutral" if mode.decay is None else f"{mode.decay:.4g}" if mode.decay > 0 else f"grows, {-mode.decay:.4g}"
-    damping = "-" if mode.damping is None else f"{mode.damping:.4g}"
+    damping = number(mode.damping)
     real, imag = (round(part, 9) + 0.0 for part in (mode.pole.real, mode.pole.imag))
     pole = f"{real:.6g}" + (f"{imag:+.6g}j" if imag else "")
     return [mode.mostly or mode.of, pole, f"{mode.frequency:.4g}", damping, decay]

@@ -189,6 +189,11 @@ def say_json(value: Any) -> None:
     say(json.dumps(value, indent=2))
 
 
+def number(value: Any) -> str:
+    """A number with four digits, `-` for None, and whatever else is in a table as it is."""
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> None:
     """Prints a table on stdout, unless it has no rows.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.check import say_imports
-from servoctl.cli.console import Announcer, ExitCode, Phases, heed, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, ExitCode, Phases, heed, note, number, say, say_json, say_table
 from servoctl.cli.options import (
     AsJson,
     Classes,
@@ -25,7 +25,7 @@ from servoctl.cli.options import (
     changes_of,
     fresh_folder,
 )
-from servoctl.cli.run import headline, number, outliers, say_figures
+from servoctl.cli.run import headline, outliers, say_figures
 from servoctl.errors import counted
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import note, say, say_json, say_table
+from servoctl.cli.console import note, number, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, Overrides, RunFolders, SetFiles, changes_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def compare(
         return
     of = units(trajectories, table)
     rows = [
-        [_in_words(name), unit, *map(_shown, values)] for (name, values), unit in zip(table.items(), of, strict=True)
+        [_in_words(name), unit, *map(number, values)] for (name, values), unit in zip(table.items(), of, strict=True)
     ]
     say_table(["", "unit", *trajectories], rows, numbers=len(trajectories))
     say()
@@ -96,10 +96,6 @@ def _in_words(name: str) -> str:
     kind = {"tasks": "task error", "passive": "mechanism constraint", "inputs": "input"}.get(group)
     heads = {metric.name: metric.head.partition(" [")[0] for metric in TASK_METRICS}
     return name.replace("_", " ") if kind is None else f"{row}: {kind}, {heads.get(key, key)}"
-
-
-def _shown(value: Any) -> str:
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def export(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servoctl.cli.console import Announcer, ExitCode, Phases, note, outcome_of_run, say, say_json, say_table
+from servoctl.cli.console import Announcer, ExitCode, Phases, note, number, outcome_of_run, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of, fresh_folder
 from servoctl.errors import counted
 
@@ -169,8 +169,3 @@ def _sentence(status: str) -> str:
     from servoctl.types import Status
 
     return Status[status].value if status in Status.__members__ else f"status {status}"
-
-
-def number(value: float | None) -> str:
-    """A number with four digits, `-` for None."""
-    return "-" if value is None else f"{value:.4g}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from servoctl.cli.console import Announcer, ExitCode, Phases, note, say, say_json, say_table
+from servoctl.cli.console import Announcer, ExitCode, Phases, note, number, say, say_json, say_table
 from servoctl.cli.options import (
     AsJson,
     CommandWithExample,
@@ -22,7 +22,6 @@ from servoctl.cli.options import (
     changes_of,
     fresh_folder,
 )
-from servoctl.cli.run import number
 from servoctl.errors import ConfigError, counted
 
 if TYPE_CHECKING:
@@ -314,7 +313,7 @@ def _say_best_trial(tuning: "Tuning", best: "Trial") -> None:
     problem, baseline, after = tuning.problem, tuning.baseline, best.evaluation
     front = f" of a front of {len(tuning.front)}" if problem.several else ""
     rows = [
-        [path, tuning.unit(path), _number(problem.baseline.get(path)), _number(value), ""]
+        [path, tuning.unit(path), number(problem.baseline.get(path)), number(value), ""]
         for path, value in best.at.items()
     ]
     for i, name in enumerate(problem.objectives):
@@ -350,11 +349,7 @@ def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -
     if name == RESERVES["share"]:  # of the gains that are stable
         unit, bound, before, after = "%", *(None if x is None else 100.0 * x for x in (bound, before)), 100.0 * after
     label = name if bound is None else f"{name} ({side} {bound:g})"
-    return [label, unit, _number(before), _number(after), change]
-
-
-def _number(value: Any) -> str:
-    return str(value) if isinstance(value, str) else number(value)
+    return [label, unit, number(before), number(after), change]
 
 
 def _say_nothing_feasible(tuning: "Tuning") -> None:
@@ -362,7 +357,7 @@ def _say_nothing_feasible(tuning: "Tuning") -> None:
     say("\nno trial is feasible")
     if miss is not None:
         say(f"nearest miss: trial {miss.number}: {miss.evaluation.reason}, at")
-        say_table(["", "unit", "value"], [[p, tuning.unit(p), _number(v)] for p, v in miss.at.items()], numbers=1)
+        say_table(["", "unit", "value"], [[p, tuning.unit(p), number(v)] for p, v in miss.at.items()], numbers=1)
     reasons = [trial.evaluation.reason or "" for trial in tuning.trials if not trial.evaluation.excess]
     for reason in sorted(set(reasons), key=reasons.count, reverse=True)[:3]:
         say(f"{counted(reasons.count(reason), 'trial')}: {reason}")
