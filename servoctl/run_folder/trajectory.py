@@ -163,6 +163,13 @@ class Trajectory:
             tasks.setdefault(row.split(".")[0], []).append(row)
         return tasks
 
+    @property
+    def given_up(self) -> dict[str, list[Array]]:
+        """Task -> its columns `given_up.<row>`, of tasks that have some."""
+        given_up = self.group("given_up")
+        by_task = {task: [given_up[row] for row in rows if row in given_up] for task, rows in self.tasks.items()}
+        return {task: columns for task, columns in by_task.items() if columns}
+
     def violation(self, name: str) -> Array:
         """Size of the error of a task, a task row or a mechanism row, shape (rows,).
 
@@ -239,13 +246,10 @@ class Trajectory:
 
     def _given_up(self) -> dict[str, Any]:
         """Largest acceleration that each task required and did not get."""
-        given_up = self.group("given_up")
-        by_task = {task: [row for row in of if row in given_up] for task, of in self.tasks.items()}
         lost = {
-            task: greatest(np.concatenate([given_up[row][self.during(task)] for row in of]))
-            for task, of in by_task.items() if of
-        }  # fmt: skip
-        return {"given_up": lost} if given_up else {}
+            task: greatest(np.concatenate([x[self.during(task)] for x in rows])) for task, rows in self.given_up.items()
+        }
+        return {"given_up": lost} if self.group("given_up") else {}
 
     def _disturbances(self) -> dict[str, Any]:
         """What an observer found by task row, and an estimator by coordinate."""
@@ -389,11 +393,10 @@ def _outside(trajectory: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _bounds(trajectory: Trajectory) -> Iterator[dict[str, Any]]:
-    given_up, lack = trajectory.group("given_up"), trajectory.group("bound_lack")
-    by_task = {task: [row for row in of if row in given_up] for task, of in trajectory.tasks.items()}
+    given_up, lack = trajectory.given_up, trajectory.group("bound_lack")
     for name, active in trajectory.group("bound_active").items():
         for rows, span, until in _spans(trajectory, active > 0.5):
-            most = {task: max(_largest(given_up[row][rows]) for row in of) for task, of in by_task.items() if of}
+            most = {task: max(_largest(x[rows]) for x in columns) for task, columns in given_up.items()}
             lost = {task: value for task, value in most.items() if value > VIOLATED}
             amounts = [
                 f"{task} by up to {_amount(trajectory, value, *(f'given_up.{row}' for row in trajectory.tasks[task]))}"
