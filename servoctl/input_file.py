@@ -1,10 +1,21 @@
-"""Reads a file that a user names: regular files of a bounded size only, so that no name hangs or fills the memory."""
+"""Files that a user names: regular ones of a bounded size only, so that no name hangs or fills the memory."""
 
 import os
 import stat
 from pathlib import Path
 
 from servoctl.errors import ConfigError
+
+Stamp = tuple[int, int]  # time of the last change [ns] and size of a file
+
+
+def stamp(file: Path) -> Stamp:
+    """The stamp of a file, which tells whether it has changed; zeros where there is none."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):  # ValueError: the path has a null character
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
 
 
 def read_regular(path: Path, largest: int, expected: str, missing: str = "", large: str = "") -> bytes:

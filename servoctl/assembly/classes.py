@@ -20,20 +20,21 @@ from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig, named_files
-from servoctl.engine.parameters import Numbers, annotated, parameter_fields
+from servoctl.engine.parameters import Numbers, annotated, field_of, parameter_fields, parameter_names
 from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy, suggestion
 from servoctl.expression import constant
+from servoctl.input_file import Stamp, stamp
 from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import read_xml
 from servoctl.mechanics.spatial.urdf import mesh_file
 
-Stamp = tuple[int, int]  # time of the last change [ns] and size of a file
 PREFIX = "servoctl_user_"  # prefix of the names of modules that come from files
 _siblings: dict[Path, dict[Path, Stamp]] = {}  # folder -> siblings loaded from it, with their stamps at that time
 
@@ -136,15 +137,6 @@ def _forget_changed(folder: Path) -> None:
         for file in files:
             sys.modules.pop(module_name(file), None)
         files.clear()
-
-
-def stamp(file: Path) -> Stamp:
-    """Time of the last change [ns] and size of a file; zeros where there is none."""
-    try:
-        found = file.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
 
 
 _loaded: dict[Path, tuple[ModuleType, dict[Path, bytes]]] = {}
@@ -322,6 +314,37 @@ def replaced_parameters(thing: T, parameters: Mapping[str, Any], problems: Probl
             given.pop(name, None)
             problems.add(error, *path, "parameters", name)
     return dataclasses.replace(thing, **given)  # type: ignore[type-var]
+
+
+def changed_parameters(
+    plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems, *where: str
+) -> dict[str, Any]:
+    """Parameter -> (1 + e) times its value, for relative errors e of the field at `where`.
+
+    One actuator's share of a parameter may be named alone, as in `armature.u1`.
+    """
+    fields = parameter_fields(plant)
+    single = [name for name in parameter_names(plant) if "." in name]
+    changed: dict[str, Any] = {}
+    for name, error in errors.items():
+        path, field = (*where, name), field_of(name)
+        if name in single and np.ndim(error) == 0:
+            values = list(changed.get(field, getattr(plant, field)))
+            values[list(plant.actuators).index(name.partition(".")[2])] *= 1.0 + float(cast(float, error))
+            changed[field] = tuple(values)
+            continue
+        if name not in fields:
+            kind = type(plant).__name__
+            problems.add(f"{kind} has no such parameter that is a number ({remedy(name, [*fields, *single])})", *path)
+            continue
+        length, value = fields[name], changed.get(name, getattr(plant, name))
+        scale = 1.0 + np.asarray(error, dtype=float)
+        if scale.ndim and len(scale) != length:
+            expected = "one number" if length is None else f"one number, or {length}"
+            problems.add(f"expected {expected}, got {len(scale)}", *path)
+            continue
+        changed[name] = float(value * scale) if length is None else tuple((np.array(value) * scale).tolist())
+    return changed
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

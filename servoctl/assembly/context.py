@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from servoctl.assembly.classes import changed_parameters
 from servoctl.assembly.values import Problems
 from servoctl.config.hil import Hil
 from servoctl.config.plant import FlagOrAuto
@@ -17,6 +18,7 @@ from servoctl.errors import TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.barrier import EstimateErrors
 from servoctl.laws.term import TermTimings
+from servoctl.mechanics.friction import FIELDS, Friction, friction_of
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import Signal
@@ -74,6 +76,26 @@ class Context:
         """Measurement and actuators of a simulated run; None: ideal ones."""
         realism, period = self.values.realism, self.values.run.period
         return None if realism is None or period is None else realism.ready(self.plant, period, self.problems)
+
+    @cached_property
+    def friction(self) -> Friction | None:
+        """Friction at the actuators of a simulated run, unknown to the law; None: there is none."""
+        realism = self.values.realism
+        if realism is None or realism.friction is None or self.channels is None:
+            return None
+        return realism.friction.ready(self.plant, self.problems, "realism")
+
+    @cached_property
+    def simulated_parameters(self) -> dict[str, Any]:
+        """Parameters of the simulated plant that the law takes for others."""
+        if self.values.realism is None or self.channels is None:
+            return {}
+        errors, where = self.values.realism.parameter_error, ("realism", "parameter_error")
+        changed = changed_parameters(self.plant, errors, self.problems, *where)
+        if self.friction is not None and friction_of(self.plant) is not None:
+            # realism.friction is all the friction that the simulated plant has
+            changed |= {FIELDS[part]: (0.0,) * len(self.plant.actuators) for part in ("coulomb", "viscous")}
+        return changed
 
     @cached_property
     def timing(self) -> Timing:

@@ -18,7 +18,7 @@ from servoctl.assembly.build import (
     check_classes,
     place_of,
 )
-from servoctl.assembly.classes import class_stamps, stamp
+from servoctl.assembly.classes import class_stamps
 from servoctl.assembly.context import Context
 from servoctl.assembly.entries import held_at
 from servoctl.assembly.gains import all_gains, passive_gains
@@ -35,6 +35,7 @@ from servoctl.config.plant import Passive
 from servoctl.config.robot import Fixed
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
+from servoctl.input_file import stamp
 from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of, for_passive
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,13 +11,11 @@ from pydantic import TypeAdapter
 
 from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems
-from servoctl.engine.parameters import field_of, parameter_fields, parameter_names
-from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line, remedy
+from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
 from servoctl.finding import Finding
 from servoctl.laws.hold import RK4_LIMIT
-from servoctl.mechanics.friction import FIELDS, friction_of
+from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model, structure_of
-from servoctl.mechanics.plant import Plant
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
@@ -31,17 +29,14 @@ OPEN = 1e-9  # [units of the row] largest violation of the simulated plant's own
 
 def effects_of(system: System, context: Context, folder: Path, start: State) -> dict[str, Any]:
     """Field of `System` -> effect of a real machine; empty without any, or if there are problems."""
-    values, plant, problems = context.values.realism, context.plant, context.problems
-    if values is None:
+    if context.values.realism is None:
         return {}
-    count, model = len(problems), system.model
+    count = len(context.problems)
     effects: dict[str, Any] = {"machine": machine_of(context, folder)}
     if context.channels is not None:  # else only drives run so
-        effects["realism"] = context.channels
-        if values.friction is not None:
-            effects["friction"] = values.friction.ready(plant, problems, "realism")
-        effects["simulated"] = _simulated(model, values, start, problems)
-    return {} if len(problems) > count else effects
+        effects |= {"realism": context.channels, "friction": context.friction}
+        effects["simulated"] = _simulated(system.model, context, start)
+    return {} if len(context.problems) > count else effects
 
 
 def machine_of(context: Context, folder: Path) -> MujocoMachine | None:
@@ -60,25 +55,15 @@ def machine_of(context: Context, folder: Path) -> MujocoMachine | None:
 
 def check_loop(context: Context) -> None:
     """Notes coordinates, actuators and parameters in `realism` and `estimation` that the plant does not have."""
-    channels, _ = context.channels, context.estimator  # each notes its own
-    values, plant, problems = context.values.realism, context.plant, context.problems
-    if values is None or channels is None:
-        return
-    if values.friction is not None:
-        values.friction.ready(plant, problems, "realism")
-    changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
+    _ = context.channels, context.estimator, context.friction, context.simulated_parameters  # each notes its own
 
 
-def _simulated(model: Model, values: Realism, start: State, problems: Problems) -> Model | None:
+def _simulated(model: Model, context: Context, start: State) -> Model | None:
     """The model with the parameters of the simulated plant; None if they are those of the law's model."""
-    plant, before = model.plant, len(problems)
-    changed = changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
-    if values.friction is not None and friction_of(plant) is not None:
-        # realism.friction is all the friction that the simulated plant has
-        changed |= {FIELDS[part]: (0.0,) * model.m for part in ("coulomb", "viscous")}
-    if len(problems) > before or all(changed[name] == getattr(plant, name) for name in changed):
+    changed = context.simulated_parameters
+    if all(value == getattr(model.plant, name) for name, value in changed.items()):
         return None
-    return retuned_model(model, changed, start, problems, "realism", "parameter_error")
+    return retuned_model(model, changed, start, context.problems, "realism", "parameter_error")
 
 
 def retuned_model(
@@ -105,37 +90,6 @@ def retuned_model(
         problems.add("the simulated plant has another structure than the law's model (change only numbers)", *path)
         return None
     return found
-
-
-def changed_parameters(
-    plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems, *where: str
-) -> dict[str, Any]:
-    """Parameter -> (1 + e) times its value, for relative errors e of the field at `where`.
-
-    One actuator's share of a parameter may be named alone, as in `armature.u1`.
-    """
-    fields = parameter_fields(plant)
-    single = [name for name in parameter_names(plant) if "." in name]
-    changed: dict[str, Any] = {}
-    for name, error in errors.items():
-        path, field = (*where, name), field_of(name)
-        if name in single and np.ndim(error) == 0:
-            values = list(changed.get(field, getattr(plant, field)))
-            values[list(plant.actuators).index(name.partition(".")[2])] *= 1.0 + float(cast(float, error))
-            changed[field] = tuple(values)
-            continue
-        if name not in fields:
-            kind = type(plant).__name__
-            problems.add(f"{kind} has no such parameter that is a number ({remedy(name, [*fields, *single])})", *path)
-            continue
-        length, value = fields[name], changed.get(name, getattr(plant, name))
-        scale = 1.0 + np.asarray(error, dtype=float)
-        if scale.ndim and len(scale) != length:
-            expected = "one number" if length is None else f"one number, or {length}"
-            problems.add(f"expected {expected}, got {len(scale)}", *path)
-            continue
-        changed[name] = float(value * scale) if length is None else tuple((np.array(value) * scale).tolist())
-    return changed
 
 
 def facts(system: System, values: Realism) -> dict[str, Any]:

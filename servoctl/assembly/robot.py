@@ -8,12 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from servoctl.assembly.classes import Stamp, replaced_parameters, stamp
+from servoctl.assembly.classes import replaced_parameters
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import GRAVITY, PARTS, PlantConfig
 from servoctl.config.robot import RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
+from servoctl.input_file import Stamp, stamp
 from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant

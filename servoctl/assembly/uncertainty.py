@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from servoctl.assembly.realism import changed_parameters, retuned_model
+from servoctl.assembly.classes import changed_parameters
+from servoctl.assembly.realism import retuned_model
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
@@ -223,19 +224,13 @@ def machines(loaded: LoadedConfig, model: Model, start: State, problems: Problem
 
 def machine_errors(box: Mapping[str, tuple[float, float]]) -> tuple[list[Mapping[str, float]], bool]:
     """Parameter -> relative error, of each machine that stands for a box; whether every corner is among them."""
-    errors = [dict(zip(box, map(float, values), strict=True)) for values in _errors(list(box.values()))]
-    return list(errors), 2 ** len(box) <= CORNERS
-
-
-def _errors(ends: Sequence[tuple[float, float]]) -> list[Iterable[float]]:
-    """Relative errors of each machine, in the order of the box."""
-    random, count = np.random.default_rng(0), len(ends)
-    lower, upper = np.array(ends).T
-    if 2**count <= CORNERS:
-        corners: list[Iterable[float]] = list(itertools.product(*ends))
-    else:
-        corners = list(np.where(random.random((CORNERS, count)) < 0.5, lower, upper))
-    return [*corners, *(lower + (upper - lower) * random.random((INSIDE, count)))]
+    random, count = np.random.default_rng(0), len(box)
+    lower, upper = np.array(list(box.values())).T
+    every = 2**count <= CORNERS
+    chosen = list(itertools.product(*box.values())) if every else random.random((CORNERS, count)) < 0.5
+    corners = np.array(chosen) if every else np.where(chosen, lower, upper)
+    errors = np.vstack([corners, lower + (upper - lower) * random.random((INSIDE, count))])
+    return [dict(zip(box, each, strict=True)) for each in errors.tolist()], every
 
 
 def rests_on_model(law: AttachedConstraintFollowing) -> str | None:

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from servoctl.errors import ConfigError, counted, in_one_line, no_such
-from servoctl.input_file import read_regular
+from servoctl.input_file import Stamp, read_regular, stamp
 from servoctl.reference.curve import Curve, Extrapolation
 from servoctl.types import Array
 
@@ -261,18 +261,13 @@ def file_curve(
     Returns:
         Names of the columns, the curve, what is wrong; there is no curve if anything is.
     """
-    try:
-        status = path.stat()
-        stamp = status.st_mtime_ns, status.st_size
-    except (OSError, ValueError):  # ValueError: the path has a null character
-        stamp = 0, 0
-    return _file_curve(path, stamp, time, None if columns is None else tuple(columns), kind, extrapolate)
+    return _file_curve(path, stamp(path), time, None if columns is None else tuple(columns), kind, extrapolate)
 
 
 @lru_cache(maxsize=64)  # a sweep or a search loads the same file for every run
 def _file_curve(
     path: Path,
-    stamp: tuple[int, int],
+    _: Stamp,
     time: str,
     columns: tuple[str, ...] | None,
     kind: Degree,
