@@ -40,22 +40,12 @@ def _factor(value: Any) -> float | str:
     return number
 
 
-def _scales(value: Any) -> dict[str, float | str]:
-    if not isinstance(value, dict):
-        raise fault(f"expected a mapping of columns to factors or unit words, got {in_words(value)}")
-    return {_column(column): _factor(factor) for column, factor in value.items()}
-
-
 Column = Annotated[str, PlainValidator(_column), WithJsonSchema({"type": ["string", "integer"]})]
 
 Columns = ListOrMapping[Annotated[tuple[Column, ...], Field(min_length=1)], dict[str, Column]]
 """Columns in order, or by name."""
 
-Scales = Annotated[
-    dict[str, float | str],
-    PlainValidator(_scales),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
-]
+Factor = Annotated[float | str, PlainValidator(_factor), WithJsonSchema({"type": ["number", "string"]})]
 
 
 class LogConfig(Ruled):
@@ -69,7 +59,7 @@ class LogConfig(Ruled):
     rate: Positive | None = Field(default=None, description="rows per second [Hz], where there is no column of times")
     q: Columns = Field(description="columns of the positions: in the order of the coordinates, or by coordinate")
     u: Columns = Field(description="columns of the torques: in the order of the actuators, or by actuator")
-    scale: Scales = Field(
+    scale: dict[Column, Factor] = Field(
         default={},
         description="column -> factor, or unit word such as deg, mm, mN m or ms, to the plant's unit; left out: 1",
     )
