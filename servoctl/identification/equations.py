@@ -17,7 +17,6 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs, jacobian
 from servoctl.engine.parameters import field_of, parameter_names, parameter_values, with_parameters
-from servoctl.engine.symbol import to_sx
 from servoctl.errors import PlantError, ServoctlError
 from servoctl.identification.unknowns import Unknowns
 from servoctl.mechanics.constraint_rows import symbolic_plant
@@ -94,18 +93,7 @@ class Equations:
         residual = np.asarray(found.M @ a - found.Q - found.c + found.B @ loss, dtype=object)
         outputs = {"r": residual, "Y": jacobian(residual, x), "B": found.B, "A": found.passive.A}
         self._kernel = Kernel.compile("equations", symbols, outputs)
-        self._x = x
-        self.in_constraints = self._affecting(found.passive.A, found.passive.violation)
         self.freedom = self.n  # degrees of freedom that the passive constraints leave at the first row evaluated
-
-    def _affecting(self, *arrays: Array) -> list[str]:
-        """Names of the unknowns that any entry depends on."""
-        entries = [entry for array in arrays for entry in np.asarray(array, dtype=object).ravel()]
-        if not entries or not len(self._x):
-            return []
-        pattern = ca.jacobian(to_sx(np.array(entries, dtype=object)), to_sx(self._x)).sparsity()
-        used = set(pattern.get_triplet()[1])
-        return [name for i, name in enumerate(self.unknowns.names) if i in used]
 
     def along(self, motion: Motion, x: Array) -> Evaluated:
         """Residual and regressor along a motion, at values of the unknowns."""

@@ -93,7 +93,8 @@ class Evidence:
         self._grams = np.einsum("kbip,kbiq->bipq", self._regressor, self._regressor, optimize=True)
         speeds = [np.einsum("kij,ki->kj", one.actuation, motion.v) for one, motion in zip(found, motions, strict=True)]
         self._speed, self._inertia = _rms(np.concatenate(speeds)), self._typical_inertia(motions, found[0].actuation[0])
-        self._sizes = sizes(self._unknowns, *(x.reshape(-1, *x.shape[2:]) for x in (self._residual, self._regressor)))
+        residual, regressor = (x.reshape(-1, *x.shape[2:]) for x in (self._residual, self._regressor))
+        self._sizes = sizes(self._unknowns, residual - regressor @ self._unknowns.before, regressor)
 
     @property
     def times(self) -> int:
@@ -166,7 +167,8 @@ class Evidence:
         unknowns = self._unknowns
         spread, positive = 0.5 * self._sizes, np.zeros(len(self._sizes), dtype=bool)
         speed, count = np.maximum(self._speed, 1e-3 * self._speed.max()), len(spread)
-        friction = [*torque[list(unknowns.coulomb)], *(torque / np.maximum(speed, 1e-300))[list(unknowns.viscous)]]
+        slopes = torque / np.maximum(speed, 1e-300)
+        friction = [torque[j] if kind == "coulomb" else slopes[j] for kind, j in unknowns.rubbing]
         spread[count - len(friction) :] = 2.0 * np.maximum(friction, 1e-300)
         positive[count - len(friction) :] = True
         for k, j in zip(unknowns.rotors, unknowns.turning, strict=True):

@@ -49,7 +49,7 @@ class MotorLimits:
             position, speed, torque: Of the motors along the motion, shape (rows, m).
         """
         parts = [
-            np.maximum((position - self.middle) / self.half, (self.middle - position) / self.half),
+            np.abs(position - self.middle) / self.half,
             np.abs(speed) / self.speed,
             np.maximum(torque / self.most, torque / self.least),
         ]
@@ -209,11 +209,8 @@ class _Planner:
         torque = np.einsum("kij,kj->ki", np.linalg.pinv(found.actuation, rcond=1e-9), found.residual)
         plant = self.model.plant
         position = np.array([motor_positions(plant, q) for q in motion.q])
-        B = [
-            np.asarray(dense_actuation(plant, q, float(t)), dtype=float)
-            for q, t in zip(motion.q, motion.t, strict=True)
-        ]
-        speed = np.einsum("kij,ki->kj", np.array(B), motion.v)
+        B = [dense_actuation(plant, q, float(t)) for q, t in zip(motion.q, motion.t, strict=True)]
+        speed = np.einsum("kij,ki->kj", np.array(B, dtype=float), motion.v)
         way = np.abs(motion.q - self.start.q)[:, self.moved].max(initial=0.0)
         known = np.isfinite(self.limits.half).all()
         return max(self.limits.share(position, speed, torque) / MARGIN, 0.0 if known else way / RANGE)
@@ -265,14 +262,13 @@ def excite(run: Run, duration: float = 10.0, seed: int = 0) -> Excitation:
     if best is None:
         raise ConfigError("excite: no motion from this start keeps the limits (start further from them, or widen them)")
     W = planner.equations.along(best[3], planner.before).regressor.reshape(-1, len(planner.size))
-    independent = W[:, list(base(W, planner.size).independent)]
-    condition = float(np.linalg.cond(independent / np.linalg.norm(independent, axis=0)))
+    sums = base(W, planner.size)
     names = list(planner.model.plant.coordinates)
     fine = np.linspace(0.0, duration, 1 + round(duration / 0.01))
     q = planner.prescribed(best[2], best[1], fine)[0]
     share = MARGIN * planner.share(best[3])
     return Excitation(
-        tuple(names[i] for i in planner.moved), fine, q, condition, independent.shape[1], share, planner.limits
+        tuple(names[i] for i in planner.moved), fine, q, sums.condition, len(sums.independent), share, planner.limits
     )
 
 

@@ -38,7 +38,7 @@ def pictures(result: Identification) -> Iterator[tuple[str, "Figure"]]:
 def _torques(result: Identification) -> "Figure":
     """Per actuator: torque measured, before and after; and below it what stays unexplained."""
     rows, fit = result.fit.rows, result.fit
-    errors = {"before": result.torque_error(fit.unknowns.before), "after": result.torque_error(fit.x)}
+    errors = {"before": rows.torque_error(fit.unknowns.before), "after": rows.torque_error(fit.x)}
     names = chosen(result.plant.actuators)
     figure = blank(7.2, 0.8 + 2.9 * len(names), f"{result.config}: torques")
     panels = figure.subplots(2 * len(names), 1, sharex=True, height_ratios=[2, 1] * len(names), squeeze=False)[:, 0]

@@ -16,6 +16,7 @@ from servoctl.errors import ConfigError
 from servoctl.identification.equations import Equations
 from servoctl.identification.evidence import Evidence, Score
 from servoctl.identification.log import Log
+from servoctl.identification.rows import FitRows
 from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit
 from servoctl.mechanics.plant import Plant
@@ -40,7 +41,8 @@ ROWS = 500  # rows at which hypotheses are compared, about
 FACTORS = np.linspace(-10.0, 10.0, 21)  # factors on torques that are tried first, their logarithms
 DELAYS = np.linspace(-1.0, 1.0, 17)  # delays that are tried first [periods of the cut-off frequency]
 ZEROS = np.array([-1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0])  # zeros that are tried first [pi rad, or m]
-NEAR = 0.1  # a parabola through three of them whose least value is nearer to the middle is not searched [spacings / 2]
+NEAR = 0.1  # a parabola through 0 and its neighbours whose least value is nearer to 0 is not searched [spacings / 2]
+MOST_STEPS = 8  # of a search between two of these
 
 TIMES = (1e3, 1e-3, 1e6, 1e-6, 1e9, 1e-9, 60.0, 1 / 60, 100.0, 0.01, 10.0, 0.1, 2.0, 0.5)
 """Factors on the times: ms, us, ns and minutes, and rates that are wrong by a factor."""
@@ -137,7 +139,7 @@ def findings_of_files(
 
 def delay_findings(fit: Fit, still: Fit, actuators: Sequence[str]) -> list[Finding]:
     """The delay of all torques that the fit has found, if it explains clearly more than the fit without a delay."""
-    left = [_norm(one.rows.to_torque, one.residual(one.x)) / np.linalg.norm(one.rows.torque) for one in (fit, still)]
+    left = [_norm(one.rows, one.x) / np.linalg.norm(one.rows.torque) for one in (fit, still)]
     cost = float(left[1] - left[0])
     if cost < WORTH or left[0] > LEFT * left[1]:
         return []
@@ -145,13 +147,14 @@ def delay_findings(fit: Fit, still: Fit, actuators: Sequence[str]) -> list[Findi
     return [Finding("delay", name, f"{name}: {text}", min(cost, 1.0)) for name in actuators]
 
 
-def _norm(to_torque: Array, force: Array) -> float:
-    return float(np.linalg.norm(np.einsum("kij,kj->ki", to_torque, force)))
+def _norm(rows: FitRows, x: Array) -> float:
+    """Of the torques that the model does not explain at values of the unknowns."""
+    return float(np.linalg.norm(rows.torque_error(x)))
 
 
-def is_long(delays: Array, logs: Sequence[Log]) -> bool:
-    """Whether a delay that a fit has found would be a finding."""
-    return bool(np.abs(delays).max(initial=0.0) >= max(LATE, 3.0 * logs[0].h))
+def is_long(delay: float, logs: Sequence[Log]) -> bool:
+    """Whether a delay would be a finding."""
+    return abs(delay) >= max(LATE, 3.0 * logs[0].h)
 
 
 def _late_text(delay: float) -> str:
@@ -220,32 +223,26 @@ def _factors(plant: Plant, evidence: Evidence) -> Iterator[Hypothesis]:
     """Factors on one torque, and on all."""
     names = list(plant.actuators)
     for at in _each_and_all(len(names)):
-
-        def factors(exponent: float, at: list[int] = at) -> Array:
-            return np.exp(np.where(np.isin(np.arange(len(names)), at), exponent, 0.0))
-
-        exponent = _least(lambda x, f=factors: evidence.score(np.diag(f(x)), held_out=False).nats, FACTORS)  # type: ignore[misc]
+        share = np.isin(np.arange(len(names)), at).astype(float)
+        found = _least(lambda x, share=share: evidence.score(np.diag(np.exp(x * share)), held_out=False).nats, FACTORS)  # type: ignore[misc]
         # at the ends of the factors no torque at all fits best, or an endless one: no unit explains that
-        if np.log(COMMON if len(at) > 1 else SCALE) < abs(exponent) < 0.99 * FACTORS[-1]:
+        if np.log(COMMON if len(at) > 1 else SCALE) < abs(found) < 0.99 * FACTORS[-1]:
             also = ", or masses of the file that are wrong by it" if len(at) > 1 else ""
             text = (
-                f"the torque is {np.exp(exponent):.3g} times the column (multiply log.scale of the column by it: unit, "
+                f"the torque is {np.exp(found):.3g} times the column (multiply log.scale of the column by it: unit, "
                 f"torque per current, gear{also})"
             )
-            yield Hypothesis("torque_scale", tuple(names[j] for j in at), text, mix=np.diag(factors(exponent)))
+            yield Hypothesis("torque_scale", tuple(names[j] for j in at), text, mix=np.diag(np.exp(found * share)))
 
 
 def _delays(plant: Plant, cutoff: float, logs: Sequence[Log], evidence: Evidence) -> Iterator[Hypothesis]:
     """A delay of all torques, and of one against the others."""
     names = list(plant.actuators)
     for at in _each_and_all(len(names)):
-
-        def delays(delay: float, at: list[int] = at) -> Array:
-            return np.where(np.isin(np.arange(len(names)), at), delay, 0.0)
-
-        delay = _least(lambda x, d=delays: evidence.score(None, d(x), held_out=False).nats, DELAYS / cutoff)  # type: ignore[misc]
-        if abs(delay) > max(LATE, 3.0 * logs[0].h):
-            yield Hypothesis("delay", tuple(names[j] for j in at), _late_text(delay), delays=delays(delay))
+        share = np.isin(np.arange(len(names)), at).astype(float)
+        delay = _least(lambda x, share=share: evidence.score(None, x * share, held_out=False).nats, DELAYS / cutoff)  # type: ignore[misc]
+        if is_long(delay, logs):
+            yield Hypothesis("delay", tuple(names[j] for j in at), _late_text(delay), delays=delay * share)
 
 
 def _each_and_all(count: int) -> list[list[int]]:
@@ -254,11 +251,16 @@ def _each_and_all(count: int) -> list[list[int]]:
 
 
 def _least(function: Callable[[float], float], grid: Array) -> float:
-    """Where a function is least: the best of a grid, and then between its neighbours."""
-    values = [function(float(x)) for x in grid]
+    """Where a function is least: the best of a grid, and then between its neighbours; 0 where that is surely best."""
+    values = np.array([function(float(x)) for x in grid])
     best = int(np.argmin(values))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    done = minimize_scalar(function, bounds=(low, high), method="bounded", options={"maxiter": 10})
+    around = slice(max(best - 1, 0), best + 2)
+    if grid[best] == 0.0 and len(values[around]) == 3:  # a parabola through the three
+        slope, bend = values[best + 1] - values[best - 1], values[best + 1] + values[best - 1] - 2 * values[best]
+        if abs(slope) < NEAR * bend:
+            return 0.0
+    low, *_, high = grid[around]
+    done = minimize_scalar(function, bounds=(low, high), method="bounded", options={"maxiter": MOST_STEPS})
     return float(done.x if done.fun < values[best] else grid[best])
 
 
@@ -303,21 +305,10 @@ def _zeros(plant: Plant, columns: Mapping[str, str], judge: Judge, before: Score
             )
             return Hypothesis("position_zero", (name,), text, change=lambda log: _plus(log, j, offset))
 
-        far = before.shares.max() > FITS
-        grid = (ZEROS if far else ZEROS[2:5]) * (np.pi if unit == "rad" else 1.0)
-        nats = np.array([before.nats if x == 0.0 else judge(moved(float(x))).nats for x in grid])
-        best = int(np.argmin(nats))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        if grid[best] == 0.0 and abs(nats[best + 1] - nats[best - 1]) < NEAR * (
-            nats[best + 1] + nats[best - 1] - 2 * nats[best]
-        ):
-            continue
-        done = minimize_scalar(
-            lambda x, moved=moved: judge(moved(float(x))).nats, bounds=(low, high), method="bounded",
-            options={"maxiter": 8},
-        )  # fmt: skip
-        if abs(done.x) > TURNED:
-            yield moved(float(done.x))
+        grid = (ZEROS if before.shares.max() > FITS else ZEROS[2:5]) * (np.pi if unit == "rad" else 1.0)
+        offset = _least(lambda x, moved=moved: judge(moved(x)).nats, grid)  # type: ignore[misc]
+        if abs(offset) > TURNED:
+            yield moved(offset)
 
 
 def _plus(log: Log, j: int, offset: float) -> Log:

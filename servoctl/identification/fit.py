@@ -60,9 +60,9 @@ def fit(equations: Equations, logs: Sequence[Log], cutoff: float, pruned: bool) 
     raw = raw_rows(equations, logs, at, cutoff)
     linear, freedom = _linear(equations, raw[0], at), equations.freedom
     rows, width = _best_rows(unknowns, raw, delays, cutoff, freedom, free)
-    size = sizes(unknowns, rows.residual, rows.regressor)
+    size = sizes(unknowns, rows.known, rows.regressor)
     for _ in range(ITERATIONS):
-        solved = Solved(unknowns, rows, at, size, free)
+        solved = Solved(unknowns, rows, size, free)
         step = float(np.max(np.abs(solved.x - at) / size, initial=0.0))
         late = float(np.max(np.abs(solved.shift), initial=0.0))
         if linear and late <= LATE:
@@ -77,15 +77,13 @@ def fit(equations: Equations, logs: Sequence[Log], cutoff: float, pruned: bool) 
     # the delay is known by now; its column would only blur the standard deviations of friction
     coarse = _coarser(equations, logs, at, delays, cutoff, width) or rows
     while True:
-        solved, other = (Solved(unknowns, each, at, size, np.zeros_like(free)) for each in (rows, coarse))
+        solved, other = (Solved(unknowns, each, size, np.zeros_like(free)) for each in (rows, coarse))
         solved.moved = other.x - solved.x
         out = _not_significant(unknowns, solved, SIGNIFICANT if pruned else 0.0)
         if out is None:
             return solved.result(delays, width)
-        unknowns = unknowns.without([unknowns.names[out]])
-        rows, coarse = (_without(each, out, at) for each in (rows, coarse))
-        keep = np.setdiff1d(np.arange(len(at)), out)
-        at, size = at[keep], size[keep]
+        unknowns, size = unknowns.without(out), np.delete(size, out)
+        rows, coarse = (replace(each, regressor=np.delete(each.regressor, out, axis=2)) for each in (rows, coarse))
 
 
 def _linear(equations: Equations, raw: Raw, x: Array) -> bool:
@@ -106,12 +104,6 @@ def _coarser(
         return None
 
 
-def _without(rows: FitRows, out: int, at: Array) -> FitRows:
-    """The rows without an unknown, whose effect at its value is taken out too."""
-    residual = rows.residual - rows.regressor[:, :, out] * at[out]
-    return replace(rows, residual=residual, regressor=np.delete(rows.regressor, out, axis=2))
-
-
 def _best_rows(
     unknowns: Unknowns, raw: Sequence[Raw], delays: Array, cutoff: float, freedom: int, free: Array
 ) -> tuple[FitRows, float]:
@@ -126,10 +118,10 @@ def _best_rows(
             break
         if best is not None and rows.fitted.sum() * freedom < PER_UNKNOWN * len(unknowns.names):
             break
-        size = sizes(unknowns, rows.residual, rows.regressor)
+        size = sizes(unknowns, rows.known, rows.regressor)
         if best is None:
             _require_motion(unknowns, rows)
-        solved = Solved(unknowns, rows, unknowns.before, size, free)
+        solved = Solved(unknowns, rows, size, free)
         score = float(np.mean(np.minimum(solved.sigma / size, 1.0) ** 2))
         if best is None or score < best[0]:
             best = score, rows, share * cutoff
@@ -142,7 +134,8 @@ def _require_motion(unknowns: Unknowns, rows: FitRows) -> None:
     count = unknowns.bodies
     moving = rows.regressor[rows.fitted][:, :, :count] * unknowns.before[:count]
     changes = np.sqrt(np.mean((moving - moving.mean(axis=0)) ** 2, axis=(0, 1)))
-    force = np.sqrt(np.mean(moving.sum(axis=2) ** 2)) + np.sqrt(np.mean(rows.residual[rows.fitted] ** 2))
+    left = rows.residual(unknowns.before)[rows.fitted]
+    force = np.sqrt(np.mean(moving.sum(axis=2) ** 2)) + np.sqrt(np.mean(left**2))
     if unknowns.before[:count].any() and changes.max() < STANDSTILL * force:
         raise ConfigError(
             "the log has no excitation: the machine hardly moves, so that torques hardly depend on its parameters "
@@ -228,7 +221,7 @@ def identify(
         raise ServoctlError(f"{paths[0]}: the fit failed: {error}") from error
     # where only some parameters are free, a delay may stand for the others
     judged = columns is not None and parameters is None and all(one.kind != "delay" for one in findings)
-    if judged and is_long(found.delays, logs):
+    if judged and any(is_long(delay, logs) for delay in found.delays):
         still = fit(equations, [replace(log, sure=True) for log in logs], cutoff, pruned=True)
         late = delay_findings(found, still, list(plant.actuators))
         found, findings = found if late else still, findings + late

@@ -139,21 +139,14 @@ def _logs(folder: Path, trajectory: Trajectory, run: Run, problems: list[str]) -
         problems.append(f"{folder}: no torques in the log: every u is 0 (log a run with a law)")
     if len(problems) > before:
         return []
-    on_drives = _on_drives(trajectory)
-    measured = q if on_drives else _as_measured(run, t, q, trajectory.v[rows])
+    h, period, realism = float(np.median(np.diff(t))), run.settings.period, run.system.realism
     clock = trajectory["task_time"][rows] if "task_time" in trajectory.columns else t
-    h = float(np.median(np.diff(t)))
-    period = None if on_drives else run.settings.period
-    realism = run.system.realism
-    delay, sure = (0.5 * h, realism is None or realism.timing.whole) if period is not None else (0.0, True)
-    if on_drives:
-        delay, sure = 1.5 * h, False
-    found = []
-    # a simulated run has no gaps, only steps of any length
-    for part in parts_without_gaps(t, 1.5 * h) if on_drives else [slice(None)]:
-        if len(t[part]) >= SHORTEST:
-            even = evenly(t[part], h, clock[part], measured[part], u[part], smooth=not on_drives and period is None)
-            found.append(Log(str(folder), h, *even, delay, sure))
+    if _on_drives(trajectory):
+        found = parts_without_gaps(str(folder), t, 1.5 * h, clock, q, u, delay=1.5 * h)
+    else:  # a simulated run has no gaps, only steps of any length
+        even = evenly(t, h, clock, _as_measured(run, t, q, trajectory.v[rows]), u, smooth=period is None)
+        delay, sure = (0.0, True) if period is None else (0.5 * h, realism is None or realism.timing.whole)
+        found = [Log(str(folder), h, *even, delay, sure)]
     if not found:
         problems.append(f"{folder}: too short: no {SHORTEST} rows without a gap")
     return found
@@ -191,10 +184,15 @@ def _as_measured(run: Run, t: Array, q: Array, v: Array) -> Array:
     return realism.measured(np.hstack([q, v]), noise)[:, : q.shape[1]]
 
 
-def parts_without_gaps(t: Array, gap: float) -> list[slice]:
-    """The parts of a log between rows that are further apart than this [s]."""
+def parts_without_gaps(name: str, t: Array, gap: float, clock: Array, q: Array, u: Array, delay: float) -> list[Log]:
+    """The parts of a log between rows that are further apart than a gap [s], if they are long enough."""
     cuts = [0, *(np.flatnonzero(np.diff(t) > gap) + 1).tolist(), len(t)]
-    return [slice(begin, end) for begin, end in pairwise(cuts)]
+    h, parts = float(np.median(np.diff(t))), [slice(begin, end) for begin, end in pairwise(cuts)]
+    return [
+        Log(name, h, *evenly(t[part], h, clock[part], q[part], u[part], smooth=False), delay, sure=False)
+        for part in parts
+        if len(t[part]) >= SHORTEST
+    ]
 
 
 def evenly(t: Array, h: float, clock: Array, q: Array, u: Array, smooth: bool) -> tuple[Array, Array, Array]:
@@ -394,11 +392,7 @@ def _of_table(path: Path, values: LogConfig, columns: Mapping[str, Mapping[str, 
         t = factor * (numbers[column] - numbers[column][0])
         _check_order(table, column, t)
     h = float(np.median(np.diff(t)))
-    logs = [
-        Log(str(path), h, *evenly(t[part], h, t[part], q[part], u[part], smooth=False), delay=0.0, sure=False)
-        for part in parts_without_gaps(t, GAP * h)
-        if len(t[part]) >= SHORTEST
-    ]
+    logs = parts_without_gaps(str(path), t, GAP * h, t, q, u, delay=0.0)
     if not logs:
         raise ConfigError(f"too short: no {SHORTEST} rows without a gap of more than {GAP * h:.3g} s")
     return logs

@@ -80,11 +80,8 @@ class Identification:
     def base(self) -> list[dict[str, Any]]:
         """The sums that the logs determine: `sum` as text, `value`, `sigma`, `before`, `unit`."""
         fit = self.fit
-        names = fit.base.named(fit.unknowns.names)
-        values, before = fit.base.values(fit.x), fit.base.values(fit.unknowns.before)
-        sums = np.zeros((len(names), len(fit.x)))
-        sums[np.arange(len(names)), list(fit.base.independent)] = 1.0
-        sums[:, list(fit.base.dependent)] = fit.base.beta
+        names, sums = fit.base.named(fit.unknowns.names), fit.base.sums
+        values, before = sums @ fit.x, sums @ fit.unknowns.before
         sigma = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", sums, fit.covariance, sums), 0.0))
         units = [fit.unknowns.units[i] for i in fit.base.independent]
         keys = ("sum", "value", "sigma", "before", "unit")
@@ -115,19 +112,11 @@ class Identification:
         """Sums whose standard deviation is above 10 % of the value."""
         return [entry["sum"] for entry in self.base if entry["sigma"] > VAGUE * abs(entry["value"])]
 
-    def torque_error(self, x: Array) -> Array:
-        """Torques that the model does not explain at values of the unknowns, shape (times, m) [actuator units].
-
-        The smallest torques that exert the missing force.
-        """
-        found: Array = np.einsum("kij,kj->ki", self.fit.rows.to_torque, self.fit.residual(x))
-        return found
-
     @property
     def torque_figures(self) -> dict[str, dict[str, Any]]:
         """Actuator -> `unit`, rms of the torque, and of its error `before`, `after` and on the `validation` rows."""
         fitted, rows = self.fit.rows.fitted, self.fit.rows
-        before, after = self.torque_error(self.fit.unknowns.before), self.torque_error(self.fit.x)
+        before, after = self.fit.rows.torque_error(self.fit.unknowns.before), self.fit.rows.torque_error(self.fit.x)
         return {
             name: {
                 "unit": unit,
@@ -143,14 +132,11 @@ class Identification:
     def better_balanced(self) -> list[str]:
         """Coordinates without a motor whose forces add up to less of their size than those of the values before."""
         fit, rows = self.fit, self.fit.rows
-        regressor, left = (
-            rows.regressor[~rows.fitted],
-            rows.residual[~rows.fitted] - rows.regressor[~rows.fitted] @ fit.at,
-        )
+        known, regressor = rows.known[~rows.fitted], rows.regressor[~rows.fitted]
 
         def share(x: Array) -> Array:
-            unbalanced: Array = np.sqrt(np.mean((left + regressor @ x) ** 2, axis=0))
-            return unbalanced / np.maximum(forces(left, regressor, x), 1e-300)
+            unbalanced: Array = np.sqrt(np.mean((known + regressor @ x) ** 2, axis=0))
+            return unbalanced / np.maximum(forces(known, regressor, x), 1e-300)
 
         better = (share(fit.x) < BETTER * share(fit.unknowns.before)) & ~rows.to_torque.any(axis=(0, 1))
         return [name for name, yes in zip(self.plant.coordinates, better, strict=True) if yes]
@@ -163,17 +149,17 @@ class Identification:
     @property
     def torque_rms_before(self) -> float:
         """Error of the model as it was, all actuators and rows [actuator units]."""
-        return _rms(self.torque_error(self.fit.unknowns.before))
+        return _rms(self.fit.rows.torque_error(self.fit.unknowns.before))
 
     @property
     def torque_rms_after(self) -> float:
         """Error of the identified model on the rows of the fit [actuator units]."""
-        return _rms(self.torque_error(self.fit.x)[self.fit.rows.fitted])
+        return _rms(self.fit.rows.torque_error(self.fit.x)[self.fit.rows.fitted])
 
     @property
     def validation_rms(self) -> float:
         """Error of the identified model on rows that were not used for the fit [actuator units]."""
-        return _rms(self.torque_error(self.fit.x)[~self.fit.rows.fitted])
+        return _rms(self.fit.rows.torque_error(self.fit.x)[~self.fit.rows.fitted])
 
     @property
     def validation_share(self) -> float:
@@ -200,7 +186,7 @@ class Identification:
     def friction(self) -> dict[str, dict[str, float]] | None:
         """`plant.friction` of a config: `coulomb`, `viscous`, `speed` by actuator; None: it was not estimated."""
         unknowns, actuators = self.fit.unknowns, list(self.plant.actuators)
-        if not (unknowns.coulomb or unknowns.viscous or self.not_significant):
+        if not (unknowns.rubbing or self.not_significant):
             return None
         found = {**unknowns.friction(self.fit.x), "speed": unknowns.speed}
         return {kind: dict(zip(actuators, map(float, values), strict=True)) for kind, values in found.items()}
@@ -290,7 +276,7 @@ class Identification:
             "armature": self.armature, "friction": self.friction,
             "delays": self.fit.delays, "bandwidth": self.bandwidth, "row_bandwidth": self.fit.bandwidth,
             "rows": int(self.fit.rows.fitted.sum()), "validation_rows": int((~self.fit.rows.fitted).sum()),
-            "condition": self.fit.condition, "kept_physical": self.fit.constrained,
+            "condition": self.fit.base.condition, "kept_physical": self.fit.constrained,
         }))  # fmt: skip
 
 

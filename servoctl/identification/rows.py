@@ -17,7 +17,7 @@ from scipy import signal
 from scipy.ndimage import correlate1d, maximum_filter1d, median_filter
 
 from servoctl.errors import ConfigError
-from servoctl.identification.equations import Equations, Evaluated, Motion
+from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.log import Log
 from servoctl.identification.unknowns import FRICTION_SPEED
 from servoctl.types import Array
@@ -143,13 +143,26 @@ class FitRows:
     t: Array  # times of the log [s], shape (times,)
     q: Array  # positions, shape (times, n)
     log: Array  # number of the log, shape (times,)
-    residual: Array  # P r at the values of the evaluation, shape (times, n)
+    known: Array  # P r where every unknown is 0, by the linearised equations, shape (times, n)
     regressor: Array  # P Y, shape (times, n, unknowns)
-    late: Array  # derivative of the residual by the delay of the torques, shape (times, n)
+    late: Array  # derivative of P r by the delay of the torques, shape (times, n)
     to_torque: Array  # generalized force -> smallest torques that exert it, shape (times, m, n)
     torque: Array  # filtered torques, shape (times, m)
     fitted: Array  # whether a time is used for the fit, shape (times,); the others are for the validation
     freedom: int  # independent rows per time
+
+    def residual(self, x: Array) -> Array:
+        """P r at values of the unknowns, linearised, shape (times, n)."""
+        residual: Array = self.known + self.regressor @ x
+        return residual
+
+    def torque_error(self, x: Array) -> Array:
+        """Torques that the model does not explain at values of the unknowns, shape (times, m) [actuator units].
+
+        The smallest torques that exert the missing force.
+        """
+        found: Array = np.einsum("kij,kj->ki", self.to_torque, self.residual(x))
+        return found
 
 
 def cutoff_of(logs: Sequence[Log]) -> float:
@@ -163,7 +176,9 @@ class Raw:
 
     log: Log
     motion: Motion
-    evaluated: Evaluated
+    known: Array  # as of `FitRows`, without the torques
+    regressor: Array  # P Y, shape (rows, n, unknowns)
+    actuation: Array  # P B, shape (rows, n, m)
 
 
 def raw_rows(equations: Equations, logs: Sequence[Log], x: Array, cutoff: float) -> list[Raw]:
@@ -172,11 +187,15 @@ def raw_rows(equations: Equations, logs: Sequence[Log], x: Array, cutoff: float)
     Args:
         equations: The plant's equations.
         logs: The logs.
-        x: Values of the unknowns.
+        x: Values of the unknowns at which they are linearised.
         cutoff: Cut-off frequency of the positions [Hz].
     """
-    motions = [filtered_motion(log, cutoff) for log in logs]
-    return [Raw(log, one, equations.along(one, x)) for log, one in zip(logs, motions, strict=True)]
+    raw = []
+    for log in logs:
+        motion = filtered_motion(log, cutoff)
+        found = equations.along(motion, x)
+        raw.append(Raw(log, motion, found.residual - found.regressor @ x, found.regressor, found.actuation))
+    return raw
 
 
 def thinned(raw: Sequence[Raw], delays: Array, cutoff: float, freedom: int) -> FitRows:
@@ -198,23 +217,23 @@ def thinned(raw: Sequence[Raw], delays: Array, cutoff: float, freedom: int) -> F
 def _thinned(number: int, raw: Raw, delay: float, cutoff: float) -> dict[str, Array]:
     # the filter is the same linear map of all columns, its ends included: what holds before it holds after it
     cutoff = min(cutoff, highest_of(raw.log.h))
-    log, found, stride = raw.log, raw.evaluated, max(1, round(0.5 / (cutoff * raw.log.h)))
+    log, stride = raw.log, max(1, round(0.5 / (cutoff * raw.log.h)))
     at = np.arange(stride // 2, len(raw.motion), stride)
     if len(at) < FEWEST:
         raise too_short(log, cutoff, FEWEST * stride * log.h)
     end, delayed = (len(log.q) - len(raw.motion)) // 2, log.acting(delay)
     u, rate = (array[end : end + len(raw.motion)] for array in (delayed, np.gradient(delayed, log.h, axis=0)))
     columns = {
-        "residual": found.residual - np.einsum("kij,kj->ki", found.actuation, u),
-        "regressor": found.regressor,
-        "late": np.einsum("kij,kj->ki", found.actuation, rate),
+        "known": raw.known - np.einsum("kij,kj->ki", raw.actuation, u),
+        "regressor": raw.regressor,
+        "late": np.einsum("kij,kj->ki", raw.actuation, rate),
         "torque": u,
     }
     return {name: low_pass(array, cutoff, log.h)[at] for name, array in columns.items()} | {
         "t": raw.motion.t[at],
         "q": raw.motion.q[at],
         "log": np.full(len(at), number),
-        "to_torque": np.linalg.pinv(found.actuation[at], rcond=1e-9),
+        "to_torque": np.linalg.pinv(raw.actuation[at], rcond=1e-9),
         "fitted": np.arange(len(at)) < round((1.0 - VALIDATION) * len(at)),
     }
 

@@ -37,7 +37,7 @@ def select(machine: Plant, given: Sequence[str] | None) -> tuple[Unknowns, dict[
         PlantError: The plant's code cannot be traced.
     """
     plant, known = without_friction(machine), friction_of(machine)
-    everything = tuple(range(len(plant.actuators)))
+    everything = tuple((kind, j) for kind in KINDS for j in range(len(plant.actuators)))
     if given is not None:
         if any(field_of(name) == FIELD for name in given) and armature_of(plant) is None and plant.actuators:
             plant = with_armature(plant, [0.0] * len(plant.actuators))
@@ -50,9 +50,9 @@ def select(machine: Plant, given: Sequence[str] | None) -> tuple[Unknowns, dict[
         single += tuple(i for i, name in enumerate(names) if field_of(name) == FIELD)
         left = {f"{name}_com": "the body's size gives its inertia, so its centre is taken as known" for name in sizes}
         left |= {"gravity": "it multiplies every mass"}
-        return Unknowns(plant, single, tuple(links), everything, everything, known), left
+        return Unknowns(plant, single, tuple(links), everything, known), left
     single, left = _linear_together(plant)
-    return Unknowns(plant, single, (), everything, everything, known), left
+    return Unknowns(plant, single, (), everything, known), left
 
 
 def _named(plant: Plant, given: Sequence[str], known: Friction | None) -> Unknowns:
@@ -60,9 +60,8 @@ def _named(plant: Plant, given: Sequence[str], known: Friction | None) -> Unknow
     links, names = whole_links(plant, whole), parameter_names(plant)
     inside = {f"{link}_{part}" for link in links for part in ("m", "com", "I")}
     single = tuple(i for i in indices if names[i].partition("[")[0] not in inside)
-    at = {kind: [j for j, a in enumerate(plant.actuators) if f"friction.{kind}.{a}" in friction] for kind in KINDS}
     _refuse_constrained(plant, single)
-    return Unknowns(plant, single, tuple(links), tuple(at["coulomb"]), tuple(at["viscous"]), known)
+    return Unknowns(plant, single, tuple(links), tuple(friction), known)
 
 
 def _refuse_constrained(plant: Plant, single: Sequence[int]) -> None:

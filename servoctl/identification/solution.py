@@ -143,27 +143,22 @@ class Base:
     """The base parameters of a regressor."""
 
     independent: tuple[int, ...]  # indices of the columns that the others are combinations of
-    dependent: tuple[int, ...]  # indices of the others; those that act on no row come last
-    beta: Array  # columns of the dependent ones in terms of the independent ones, shape (independent, dependent)
+    sums: Array  # the base parameters by the unknowns: 1 at the independent one, beta; shape (independent, unknowns)
     # lists of indices of unknowns that only act together; a list of one acts on no row
     groups: tuple[tuple[int, ...], ...]
+    condition: float  # condition number of the independent columns, of unit length each
 
     def named(self, names: list[str]) -> list[str]:
         """Each base parameter as a sum, such as `m1x + 0.7 m2`."""
-        sums = []
-        for i, row in zip(self.independent, self.beta, strict=True):
+        texts = []
+        for i, row in zip(self.independent, self.sums, strict=True):
             text = names[i]
-            for j, factor in zip(self.dependent, row, strict=True):
-                if factor:
-                    size = "" if abs(abs(factor) - 1.0) < COEFFICIENT else f"{abs(factor):.6g} "
-                    text += f" {'-' if factor < 0 else '+'} {size}{names[j]}"
-            sums.append(text)
-        return sums
-
-    def values(self, x: Array) -> Array:
-        """The base parameters of all unknowns, shape (independent,)."""
-        found: Array = x[list(self.independent)] + self.beta @ x[list(self.dependent)]
-        return found
+            for j in np.flatnonzero(row):
+                if j != i:
+                    size = "" if abs(abs(row[j]) - 1.0) < COEFFICIENT else f"{abs(row[j]):.6g} "
+                    text += f" {'-' if row[j] < 0 else '+'} {size}{names[j]}"
+            texts.append(text)
+        return texts
 
 
 def base(W: Array, scale: Array | None = None) -> Base:
@@ -171,7 +166,7 @@ def base(W: Array, scale: Array | None = None) -> Base:
 
     Args:
         W: Stacked rows, shape (rows, unknowns).
-        scale: Size of each unknown, shape (unknowns,); larger ones are rather taken as independent. None: all alike.
+        scale: Size of each unknown, shape (unknowns,), by which it acts on the rows or not. None: all alike.
     """
     count = W.shape[1]
     length = np.linalg.norm(W, axis=0)
@@ -179,7 +174,7 @@ def base(W: Array, scale: Array | None = None) -> Base:
     acting = [i for i in range(count) if size[i] > RANK_TOLERANCE * size.max(initial=0.0)]
     silent = [i for i in range(count) if i not in acting]
     if not acting:
-        return Base((), tuple(silent), np.zeros((0, count)), tuple((i,) for i in silent))
+        return Base((), np.zeros((0, count)), tuple((i,) for i in silent), np.inf)
     R, order = qr(W[:, acting] / length[acting], mode="r", pivoting=True)[:2]
     R = R[: len(acting)]
     pivots = np.abs(np.diag(R))
@@ -188,15 +183,14 @@ def base(W: Array, scale: Array | None = None) -> Base:
     beta = solve_triangular(R[:rank, :rank], R[:rank, rank:]) * length[rest] / length[first][:, None]
     # compared in columns of unit length, so that units do not matter
     small = np.abs(beta * length[first][:, None] / length[rest]) < COEFFICIENT
-    beta = np.where(small, 0.0, beta)
-    links = np.zeros((count, count), dtype=bool)
-    for j, column in zip(rest, beta.T, strict=True):
-        links[np.ix_([first[i] for i in np.flatnonzero(column)], [j])] = True
-    labels = connected_components(links, directed=False)[1]
+    sums = np.zeros((rank, count))
+    sums[np.arange(rank), first], sums[:, rest] = 1.0, np.where(small, 0.0, beta)
+    labels = connected_components(sums.T @ sums != 0.0, directed=False)[1]
     groups = [tuple(np.flatnonzero(labels == label).tolist()) for label in dict.fromkeys(labels[sorted(rest)].tolist())]
     groups += [(i,) for i in silent]
-    everything = np.hstack([beta, np.zeros((rank, len(silent)))])
-    return Base(tuple(first), (*rest, *silent), everything, tuple(groups))
+    rows = np.argsort(first)  # columns of unit length are pivots in an order that rounding decides
+    condition = float(np.linalg.cond(W[:, first] / length[first]))
+    return Base(tuple(sorted(first)), sums[rows], tuple(groups), condition)
 
 
 ROUNDS = 4  # rounds of least squares, each with weights by what the one before leaves
@@ -216,11 +210,8 @@ class Fit:
     covariance: Array  # of the values, shape (unknowns, unknowns)
     delays: Array  # [s] delay of the torques of each log
     base: Base  # which unknowns the rows tell apart
-    rows: FitRows  # the rows, linearised at `at`
-    at: Array  # values at which `rows` were evaluated
+    rows: FitRows  # the rows, linearised at values near these
     constrained: bool  # whether plain least squares gave inertias that no body has, so that they were kept physical
-    determined: int  # number of combinations that the rows determine
-    condition: float  # condition number of the base regressor, columns of unit length
     bandwidth: float  # [Hz] cut-off frequency of the rows
 
     @property
@@ -228,11 +219,6 @@ class Fit:
         """Standard deviations, shape (unknowns,)."""
         sigma: Array = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         return sigma
-
-    def residual(self, x: Array) -> Array:
-        """P r at values of the unknowns, linearised, shape (times, n)."""
-        found: Array = self.rows.residual + self.rows.regressor @ (x - self.at)
-        return found
 
 
 class Solved:
@@ -242,53 +228,48 @@ class Solved:
         x, sigma: Values and standard deviations.
         moved: How far a coarser filter of the positions moves the values: what the filter itself may cost.
         shift: Change of each log's delay [s].
-        rows, at: As given.
+        rows: As given.
     """
 
-    def __init__(self, unknowns: Unknowns, rows: FitRows, at: Array, size: Array, free: Array) -> None:
-        self.unknowns, self.rows, self.at = unknowns, rows, at
-        fitted, n = rows.fitted, rows.residual.shape[1]
-        used = np.flatnonzero(free)
-        late = np.zeros((*rows.residual.shape, len(used)))
+    def __init__(self, unknowns: Unknowns, rows: FitRows, size: Array, free: Array) -> None:
+        self.unknowns, self.rows, self._used = unknowns, rows, np.flatnonzero(free)
+        fitted, n, used = rows.fitted, rows.known.shape[1], self._used
+        late = np.zeros((*rows.known.shape, len(used)))
         for column, number in enumerate(used):
             late[:, :, column] = np.where((rows.log == number)[:, None], rows.late, 0.0)
         Y = np.concatenate([rows.regressor, late], axis=2)[fitted]
         lengths = np.linalg.norm(late, axis=(0, 1))
         self._size = np.concatenate([size, np.linalg.norm(rows.torque) / np.where(lengths > 0.0, lengths, 1.0)])
-        before = np.concatenate([unknowns.before - at, np.zeros(len(used))])
-        count, residual, regressor = len(at), rows.residual[fitted], rows.regressor[fitted]
-        known, alike = residual - regressor @ at, rows.freedom < n
+        before = np.concatenate([unknowns.before, np.zeros(len(used))])
+        count, known, regressor = len(size), rows.known[fitted], rows.regressor[fitted]
+        alike = rows.freedom < n
         size_before = forces(known, regressor, unknowns.before)
         driven = np.sqrt(np.mean(known**2, axis=0)) > KNOWN * size_before
         if alike or not driven.any():
             driven = np.ones(n, dtype=bool)
         # unknowns that are all 0 meet the rows of the others: these count from the second round on, as shares
-        weight, Z, left = np.ones(residual.shape) * driven, Y, residual
+        weight, Z, left = np.ones(known.shape) * driven, Y, known
         for _ in range(ROUNDS):
             W = (Z * weight[:, :, None]).reshape(weight.size, count + len(used))
             y = -(left * weight).ravel()
-            change, self._covariance, determined, noise = _solve(
-                W, y, self._size, before, rows.freedom / n, rows.log[fitted]
-            )
+            values, self._covariance, noise = _solve(W, y, self._size, before, rows.freedom / n, rows.log[fitted])
             self._weight = weight.max(axis=0)
-            x, left, Z = at + change[:count], residual + Y @ change, Y.copy()
+            x, left, Z = values[:count], known + Y @ values, Y.copy()
             force = np.maximum(forces(known, regressor, x), 1e-300)
             weight = _weights(left * (size_before / force), alike)
             slope = np.mean(regressor**2, axis=0) * x / force[:, None] ** 2  # of the logarithm of the force
             Z[:, ~driven, :count] -= left[:, ~driven, None] * slope[~driven]
-            left = left - Z @ change
-        self.x, self.shift = at + change[:count], np.zeros(len(free))
-        self.shift[used] = change[count:]
+            left = left - Z @ values
+        self.x, self.shift = values[:count], np.zeros(len(free))
+        self.shift[used] = values[count:]
         self.sigma = np.sqrt(np.maximum(np.diag(self._covariance)[:count], 0.0))
         self.moved = np.zeros(count)
-        self._W, self._noise, self._determined, self._change = W, noise, determined, change
-        self._y, self._before = y, before
+        self._W, self._noise, self._y, self._before = W, noise, y, before
 
     def result(self, delays: Array, bandwidth: float) -> Fit:
         """The fit, with physical inertias; arguments as of `Fit`."""
-        x, constrained = self.x, False
-        W = self._W[:, : len(self.at)]
-        found = base(W, self._size[: len(self.at)])
+        x, constrained, count = self.x, False, len(self.x)
+        found = base(self._W[:, :count], self._size[:count])
         silent = [group[0] for group in found.groups if len(group) == 1]
         x[silent] = self.unknowns.before[silent]  # before the inertias are made physical, or these would be wrong again
         links = list(self.unknowns.moments.values())
@@ -297,20 +278,12 @@ class Solved:
             constrained = True
             stacked = np.vstack([self._W, max(self._noise, 1e-12) * np.diag(1.0 / self._size)])
             aim = np.concatenate([self._y, max(self._noise, 1e-12) * self._before / self._size])
-            count = len(self.at)
             Q, R = np.linalg.qr(stacked[:, :count])
-            z = Q.T @ (aim - stacked[:, count:] @ self._change[count:]) + R @ self.at
+            z = Q.T @ (aim - stacked[:, count:] @ self.shift[self._used])
             friction = range(self.unknowns.bodies, count)
             x = physical_fit(R, z, self.unknowns.before, links, [*rotors, *friction])
-        independent = W[:, list(found.independent)]
-        lengths = np.linalg.norm(independent, axis=0)
-        condition = float(np.linalg.cond(independent / lengths)) if len(lengths) else np.inf
-        covariance = self._covariance[: len(self.at), : len(self.at)] * self._surprise(x)
-        covariance = covariance + np.outer(self.moved, self.moved)
-        return Fit(
-            self.unknowns, x, covariance, delays, found, self.rows, self.at, constrained, self._determined, condition,
-            bandwidth,
-        )  # fmt: skip
+        covariance = self._covariance[:count, :count] * self._surprise(x) + np.outer(self.moved, self.moved)
+        return Fit(self.unknowns, x, covariance, delays, found, self.rows, constrained, bandwidth)
 
     def _surprise(self, x: Array) -> float:
         """Factor on the covariance: how much more the rows that were not used leave unexplained; at least 1.
@@ -318,7 +291,7 @@ class Solved:
         The bandwidth was chosen for small standard deviations, so those of the fit alone are too small.
         """
         rows = self.rows
-        left = (rows.residual + rows.regressor @ (x - self.at)) * self._weight
+        left = rows.residual(x) * self._weight
         share = rows.freedom / left.shape[1]
         mean = float(np.mean(_spread(left[~rows.fitted]) ** 2)) / share if (~rows.fitted).any() else 0.0
         return max(1.0, mean / max(self._noise**2, 1e-300))
@@ -375,8 +348,8 @@ def _repeated(left: Array, directions: Array, log: Array) -> Array:
     return np.maximum(factors, 1.0)
 
 
-def _solve(W: Array, y: Array, size: Array, before: Array, share: float, log: Array) -> tuple[Array, Array, int, float]:
-    """The change of the unknowns, its covariance, the number of determined combinations, and the noise of the rows.
+def _solve(W: Array, y: Array, size: Array, before: Array, share: float, log: Array) -> tuple[Array, Array, float]:
+    """The unknowns, their covariance, and the noise of the rows.
 
     Args:
         W: Shape (rows, unknowns).
@@ -399,4 +372,4 @@ def _solve(W: Array, y: Array, size: Array, before: Array, share: float, log: Ar
     times = len(log), len(y) // len(log)
     spread = np.minimum((1.0 - gain) * _repeated(left.reshape(times), U.reshape(*times, len(S)), log), 1.0)
     full = np.eye(len(size)) - V.T @ V + (V.T * spread) @ V
-    return size * weights, size[:, None] * full * size, int(np.sum(gain > 0.9)), noise
+    return size * weights, size[:, None] * full * size, noise

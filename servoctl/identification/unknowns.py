@@ -34,8 +34,7 @@ class Unknowns:
     plant: Plant  # the plant with its values before the estimation
     single: tuple[int, ...] = ()  # indices in `parameter_values(plant)`
     links: tuple[str, ...] = ()  # names of the links whose inertia is unknown
-    coulomb: tuple[int, ...] = ()  # indices of the actuators with unknown Coulomb friction
-    viscous: tuple[int, ...] = ()  # indices of the actuators with unknown viscous friction
+    rubbing: tuple[tuple[str, int], ...] = ()  # kind of each unknown friction, of `KINDS`, and index of its actuator
     known: Friction | None = None  # friction that the plant has; what is not estimated keeps it
 
     @property
@@ -54,19 +53,18 @@ class Unknowns:
         return [
             *(known[i] for i in self.single),
             *(f"{link}_{moment}" for link in self.links for moment in MOMENTS),
-            *(f"friction.{kind}.{actuators[j]}" for kind in KINDS for j in getattr(self, kind)),
+            *(f"friction.{kind}.{actuators[j]}" for kind, j in self.rubbing),
         ]
 
     @property
     def units(self) -> list[str]:
         """Unit of each unknown; `as in class` where only the plant's class can say it."""
-        motors, names = self.plant.actuators, parameter_names(self.plant)
-        viscous = {"N m": "N m s/rad", "N": "N s/m"}
+        motors, names = list(self.plant.actuators.values()), parameter_names(self.plant)
+        viscous = {unit: f"{unit} per speed" for unit in motors} | {"N m": "N m s/rad", "N": "N s/m"}
         return [
             *(_unit(self.plant, names[i]) for i in self.single),
             *("kg" if one == "m" else "kg m^2" if one[0] == "I" else "kg m" for _ in self.links for one in MOMENTS),
-            *(list(motors.values())[j] for j in self.coulomb),
-            *(viscous.get(unit := list(motors.values())[j], f"{unit} per speed") for j in self.viscous),
+            *(motors[j] if kind == "coulomb" else viscous[motors[j]] for kind, j in self.rubbing),
         ]
 
     @property
@@ -98,8 +96,8 @@ class Unknowns:
         """The values that the plant has, shape (unknowns,)."""
         values = parameter_values(self.plant)
         moments = [moments_of(*link_values(self.plant, link)) for link in self.links]
-        friction = [self._known(kind)[list(getattr(self, kind))] for kind in KINDS]
-        return np.concatenate([values[list(self.single)], *moments, *friction])
+        friction = [self._known(kind)[j] for kind, j in self.rubbing]
+        return np.concatenate([values[list(self.single)], *moments, friction])
 
     def parameters(self, p: Array, x: Array) -> Array:
         """All parameters of the plant, with the unknowns in place.
@@ -120,25 +118,18 @@ class Unknowns:
 
     def friction(self, x: Array) -> dict[str, Array]:
         """`coulomb` and `viscous` of every actuator, shape (m,) each, with the unknowns in place."""
-        values, at = {}, self.bodies
-        for kind in KINDS:
-            actuators = getattr(self, kind)
-            array = self._known(kind).astype(x.dtype)
-            for j, value in zip(actuators, x[at : at + len(actuators)], strict=True):
-                array[j] = value
-            values[kind], at = array, at + len(actuators)
+        values = {kind: self._known(kind).astype(x.dtype) for kind in KINDS}
+        for (kind, j), value in zip(self.rubbing, x[self.bodies :], strict=True):
+            values[kind][j] = value
         return values
 
-    def without(self, dropped: Iterable[str]) -> "Unknowns":
-        """The same without some friction, by name, which is 0 then."""
-        names, actuators = set(dropped), list(self.plant.actuators)
-        out = {kind: [j for j, a in enumerate(actuators) if f"friction.{kind}.{a}" in names] for kind in KINDS}
-        kept = {kind: tuple(j for j in getattr(self, kind) if j not in out[kind]) for kind in KINDS}
-        zeroed = {
-            kind: np.where(np.isin(np.arange(len(actuators)), out[kind]), 0.0, self._known(kind)) for kind in KINDS
-        }
+    def without(self, index: int) -> "Unknowns":
+        """The same without the friction of this index, which is 0 then."""
+        out = self.rubbing[index - self.bodies]
+        zeroed = {kind: self._known(kind) for kind in KINDS}
+        zeroed[out[0]][out[1]] = 0.0
         known = Friction(tuple(zeroed["coulomb"]), tuple(zeroed["viscous"]), tuple(self.speed))
-        return replace(self, coulomb=kept["coulomb"], viscous=kept["viscous"], known=known)
+        return replace(self, rubbing=tuple(one for one in self.rubbing if one != out), known=known)
 
 
 def _unit(plant: Plant, name: str) -> str:
@@ -176,16 +167,17 @@ def _steiner(x: Any, y: Any, z: Any) -> Any:
     return np.array([y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z])
 
 
-def sizes(unknowns: Unknowns, residual: Array, regressor: Array) -> Array:
+def sizes(unknowns: Unknowns, known: Array, regressor: Array) -> Array:
     """Size of each unknown, for the prior: its value before, and for zeros the value that would explain all torque.
 
     Args:
         unknowns: What is unknown.
-        residual, regressor: Rows as of `FitRows`.
+        known, regressor: Rows as of `FitRows`.
     """
     before = np.abs(unknowns.before)
     column = np.sqrt(np.mean(regressor**2, axis=(0, 1)))
-    force = np.sqrt(np.mean(residual**2)) + np.sqrt(np.mean(np.einsum("kij,j->ki", regressor, unknowns.before) ** 2))
+    model = regressor @ unknowns.before
+    force = np.sqrt(np.mean((known + model) ** 2)) + np.sqrt(np.mean(model**2))
     explains = np.where(column > 0.0, force / np.where(column > 0.0, column, 1.0), 1.0)
     found = np.where(before > 0.0, before, explains)
     for at in unknowns.moments.values():
@@ -209,7 +201,7 @@ def whole_links(plant: Plant, chosen: Iterable[str]) -> list[str]:
     ]
 
 
-def chosen_indices(plant: Plant, given: Sequence[str]) -> tuple[list[int], list[str], list[str]]:
+def chosen_indices(plant: Plant, given: Sequence[str]) -> tuple[list[int], list[str], list[tuple[str, int]]]:
     """What names of `--parameters` mean.
 
     Args:
@@ -218,13 +210,13 @@ def chosen_indices(plant: Plant, given: Sequence[str]) -> tuple[list[int], list[
             `friction.viscous.u1`.
 
     Returns:
-        Indices of single parameters, names of whole fields, names of friction.
+        Indices of single parameters, names of whole fields, and friction as of `Unknowns.rubbing`.
 
     Raises:
         ConfigError: There is no such parameter; names all that are wrong.
     """
     names, fields = parameter_names(plant), parameter_fields(plant)
-    friction = [f"friction.{kind}.{actuator}" for kind in KINDS for actuator in plant.actuators]
+    friction = {f"friction.{kind}.{name}": (kind, j) for kind in KINDS for j, name in enumerate(plant.actuators)}
     problems, indices, whole, chosen = [], [], [], []
     for name in given:
         if name == "friction" or name.startswith("friction."):
@@ -243,4 +235,4 @@ def chosen_indices(plant: Plant, given: Sequence[str]) -> tuple[list[int], list[
             )
     if problems:
         raise ConfigError(problems)
-    return list(dict.fromkeys(indices)), whole, list(dict.fromkeys(chosen))
+    return list(dict.fromkeys(indices)), whole, [at for name, at in friction.items() if name in chosen]
