@@ -96,6 +96,13 @@ def test_run_writes_into_the_folder_runs_by_default(command: Servoctl, tmp_path:
     assert (folder / "summary.json").exists()
 
 
+def test_json_stands_alone_on_stdout_though_a_plant_prints(command: Servoctl, folder: Path) -> None:
+    (folder / "cart.py").write_text(CART + "\nprint('imported')\n")
+    done = command("check", "cart.yaml", "--json")
+    assert isinstance(json.loads(done.stdout), dict)
+    assert "imported" in done.stderr
+
+
 def test_run_with_json_prints_only_the_summary(command: Servoctl, tmp_path: Path) -> None:
     done = command("run", "cart.yaml", "--out", "first", "--json")
     assert (done.returncode, done.stderr) == (0, "")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from servoctl.cli.console import ExitCode, begin, interruptible, note, outcome_of
+from servoctl.cli.console import ExitCode, begin, interruptible, note, outcome_of, results_alone
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [_in_home(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     debug = "--debug" in words  # typer accepts options of the app only before the command
     try:
-        with interruptible():
+        with interruptible(), results_alone("--json" in words):
             _command()([word for word in words if word != "--debug"], prog_name="servoctl")
     except KeyboardInterrupt:  # before the command began, which handles it from then on
         return ExitCode.INTERRUPTED

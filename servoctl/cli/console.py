@@ -15,13 +15,13 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from enum import IntEnum
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 import typer
 
@@ -153,6 +153,24 @@ def outcome_of_run(status: str) -> ExitCode:
     return {"done": ExitCode.DONE, "interrupted": ExitCode.INTERRUPTED}.get(status, ExitCode.BAD_STATUS)
 
 
+_results: TextIO | None = None  # where results go; None: to stdout
+
+
+@contextmanager
+def results_alone(as_json: bool) -> Iterator[None]:
+    """Keeps stdout free for a result that is JSON: what the user's own plants and laws print goes to stderr."""
+    global _results
+    if not as_json:
+        yield
+        return
+    _results = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _results = None
+
+
 COLLECT_AFTER = 50_000  # new objects after which Python looks for unreachable ones
 
 
@@ -163,7 +181,7 @@ def say(text: str = "", dim: bool = False) -> None:
         WriteError: It cannot be written, as to a file on a full disk.
     """
     try:
-        typer.secho(text, dim=dim or None)
+        typer.secho(text, file=_results, dim=dim or None)
     except BrokenPipeError:  # the reader has seen enough
         raise
     except OSError as error:
