@@ -22,8 +22,7 @@ from servoctl.tree.fields import (
     Section,
     Share,
     Time,
-    fault,
-    in_words,
+    only,
 )
 from servoctl.tree.rules import Broken, Ruled, Rules, rule
 
@@ -31,14 +30,8 @@ NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole
 BitRate = Annotated[int, NumberField("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
 
 
-def _no_flag(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise fault(f"expected 1 or -1, got {in_words(value)}")
-    return value
-
-
 Gear = Annotated[float, NumberField("a positive number", above=0, remedy="the sign of a joint goes under 'sign'")]
-Sign = Annotated[Literal[1, -1], BeforeValidator(_no_flag)]
+Sign = Annotated[Literal[1, -1], BeforeValidator(only(lambda value: not isinstance(value, bool), "1 or -1"))]
 
 
 class Open(Section):

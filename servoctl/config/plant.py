@@ -25,9 +25,8 @@ from servoctl.tree.fields import (
     Section,
     Share,
     Xyz,
-    fault,
-    in_words,
     name_as,
+    only,
 )
 from servoctl.tree.rules import Broken, Ruled, below, known, right, rule
 
@@ -37,13 +36,10 @@ PARTS = ("bodies", "frames", "loops")  # with names; a problem of the builder be
 GRAVITY = (0.0, 0.0, -9.81)  # default of `plant.gravity` [m/s^2]
 
 
-def _flag_or_auto(value: Any) -> Any:
-    if isinstance(value, bool) or value == "auto":
-        return value
-    raise fault(f"expected true, false or auto, got {in_words(value)}")
-
-
-FlagOrAuto = Annotated[StrictBool | Literal["auto"], BeforeValidator(_flag_or_auto)]
+FlagOrAuto = Annotated[
+    StrictBool | Literal["auto"],
+    BeforeValidator(only(lambda value: isinstance(value, bool) or value == "auto", "true, false or auto")),
+]
 
 
 class PassiveLevelConfig(Section):

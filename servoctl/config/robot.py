@@ -22,21 +22,20 @@ from servoctl.tree.fields import (
     Size,
     TwoFrames,
     Xyz,
-    fault,
-    in_words,
+    only,
 )
 from servoctl.tree.rules import Broken, FieldPath, OneKind, OneOf, Ruled, outer_rule, rule
 
 ORIGIN = (0.0, 0.0, 0.0)
 
 
-def _all_or_names(value: Any) -> Any:
-    if value == "all" or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
-        return value
-    raise fault(f"expected all or a list of joints, got {in_words(value)}")
+def _all_or_names(value: Any) -> bool:
+    return value == "all" or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value))
 
 
-AllOrNames = Annotated[Literal["all"] | tuple[str, ...], BeforeValidator(_all_or_names)]
+AllOrNames = Annotated[
+    Literal["all"] | tuple[str, ...], BeforeValidator(only(_all_or_names, "all or a list of joints"))
+]
 
 
 class PlacementConfig(Section):

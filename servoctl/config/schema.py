@@ -44,24 +44,22 @@ from servoctl.tree.fields import (
     ScalarOr,
     Section,
     Share,
-    fault,
-    in_words,
     name_as,
+    only,
 )
 from servoctl.tree.rules import WRONG, Broken, FieldPath, Ruled, below, outer_rule, right, rule
 
 RelativeEnd = Annotated[float, NumberField("a relative error above -1 (0.3 is 30 % more than the model)", above=-1)]
 
 
-def _width(ends: tuple[float, ...]) -> tuple[float, ...]:
-    if len(ends) != 2 or not ends[0] <= 0.0 <= ends[1]:
-        raise fault(f"expected [lower, upper] with lower <= 0 <= upper, got {in_words(list(ends))}")
-    return ends
-
+Ends = Annotated[
+    tuple[RelativeEnd, ...],
+    AfterValidator(only(lambda e: len(e) == 2 and e[0] <= 0.0 <= e[1], "[lower, upper] with lower <= 0 <= upper")),
+]
 
 RelativeRange = ListOr[
     Annotated[float, NumberField("a relative error from 0 to below 1, or [lower, upper]", least=0, below=1)],
-    Annotated[tuple[RelativeEnd, ...], AfterValidator(_width)],
+    Ends,
 ]
 
 

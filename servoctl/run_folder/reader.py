@@ -96,7 +96,8 @@ def _read(path: Path, keep: Keep) -> tuple[dict[str, Array], dict[str, Any], dic
     )
     if "status" in columns and statuses:
         columns["status"] = _current_codes(path, columns["status"], _statuses(path, statuses))
-    return columns, _checked(path, stored), _units(path, units)
+    _check(path, "units", units, {"*": "text"})
+    return columns, _checked(path, stored), units
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -255,12 +256,6 @@ def _checked(path: Path, values: Mapping[str, Any], kinds: Mapping[str, Kind] = 
     for key, value in known.items():
         _check(path, key, value, kinds.get(key))
     return known
-
-
-def _units(path: Path, values: Mapping[str, Any]) -> dict[str, str]:
-    """Column -> unit; errors as of `_checked`."""
-    _check(path, "units", values, {"*": "text"})
-    return dict(values)
 
 
 def _statuses(path: Path, values: Mapping[str, Any]) -> dict[int, str]:

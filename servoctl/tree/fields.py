@@ -56,6 +56,23 @@ def fault(what: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError(FAULT, "{what}", {"what": what, "at": at})
 
 
+def only(fits: Callable[[Any], Any], expected: str, hint: str = "") -> Callable[[Any], Any]:
+    """A validator that the values that fit pass, and no others.
+
+    Args:
+        fits: Whether a value fits.
+        expected: What does, for messages.
+        hint: End of the message.
+    """
+
+    def check(value: Any) -> Any:
+        if not fits(value):
+            raise fault(f"expected {expected}, got {in_words(value)}{hint}")
+        return value
+
+    return check
+
+
 class Section(BaseModel):
     """A mapping of the config: unknown keys are errors, values cannot change after reading."""
 
@@ -162,29 +179,19 @@ class DotMark:
     """Marks a mapping whose keys may have dots."""
 
 
-def _class_path(value: str) -> str:
+def _is_class_path(value: str) -> bool:
     module, colon, name = value.rpartition(":")
     dotted = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module) and not module.endswith(".py")
-    if not (colon and name.isidentifier() and (dotted or re.fullmatch(r".*[^/\\]\.py", module))):
-        raise fault(f"expected package.module:ClassName or file.py:ClassName, got {value!r}")
-    return value
+    return bool(colon and name.isidentifier() and (dotted or re.fullmatch(r".*[^/\\]\.py", module)))
 
 
 def name_as(example: str) -> AfterValidator:
     """A check of a name; the message shows the example."""
-
-    def check(value: str) -> str:
-        if not value.isidentifier():
-            raise fault(f"expected a name of letters, digits and _, got {value!r} (as in {example})")
-        return value
-
-    return AfterValidator(check)
+    return AfterValidator(only(str.isidentifier, "a name of letters, digits and _", f" (as in {example})"))
 
 
-def _unit(value: str) -> str:
-    if not 0 < len(value) <= LONGEST_UNIT or not value.isprintable() or value != value.strip():
-        raise fault(f"expected a unit such as m, rad or N m, got {value!r}")
-    return value
+def _is_unit(value: str) -> bool:
+    return 0 < len(value) <= LONGEST_UNIT and value.isprintable() and value == value.strip()
 
 
 def _parameter(value: Any) -> Any:
@@ -214,22 +221,9 @@ def shape(value: Any) -> str:
     return MAPPING if isinstance(value, Mapping | BaseModel) or is_dataclass(value) else SCALAR
 
 
-def _mapping_or_not(value: Any) -> str:
-    return MAPPING if shape(value) == MAPPING else SCALAR
-
-
-def _list_or_not(value: Any) -> str:
-    return LIST if shape(value) == LIST else SCALAR
-
-
-def _list_or_mapping(value: Any) -> str:
-    return LIST if shape(value) == LIST else MAPPING
-
-
-def _interval(value: tuple[float, ...]) -> tuple[float, ...]:
-    if len(value) != 2 or not value[0] < value[1]:
-        raise fault(f"expected [lower, upper] with lower < upper, got {in_words(value)}")
-    return value
+def _either(branch: str, other: str) -> Discriminator:
+    """Tells values of the shape of one branch from all others."""
+    return Discriminator(lambda value: branch if shape(value) == branch else other)
 
 
 S = TypeVar("S")
@@ -246,10 +240,12 @@ Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 Natural = Annotated[int, NumberField("an integer >= 0", least=0, whole=True)]
 Share = Annotated[float, NumberField("a number between 0 and 1", above=0, below=1)]
 EquationText = Annotated[str, Equation()]
-ClassPath = Annotated[str, AfterValidator(_class_path), PathMark()]
+ClassPath = Annotated[
+    str, AfterValidator(only(_is_class_path, "package.module:ClassName or file.py:ClassName")), PathMark()
+]
 FileName = Annotated[str, PathMark()]
 Name = Annotated[str, name_as("object_x")]
-UnitText = Annotated[str, AfterValidator(_unit)]
+UnitText = Annotated[str, AfterValidator(only(_is_unit, "a unit such as m, rad or N m"))]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
 Option = Annotated[Any, PlainValidator(_option)]
 ClassParameters = Annotated[
@@ -258,8 +254,11 @@ ClassParameters = Annotated[
 ]
 LawKind = Literal["constraint_following", "input_output"]
 AutoPositive = Annotated[Positive | None, BeforeValidator(lambda value: None if value == "auto" else value)]
-Interval = Annotated[tuple[Real, ...], AfterValidator(_interval)]
-ListOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(LIST)], Discriminator(_list_or_not)]
+Interval = Annotated[
+    tuple[Real, ...],
+    AfterValidator(only(lambda ends: len(ends) == 2 and ends[0] < ends[1], "[lower, upper] with lower < upper")),
+]
+ListOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(LIST)], _either(LIST, SCALAR)]
 """One value of the first type, or a list of the second type."""
 
 Limit = ListOr[Annotated[float, NumberField("a positive number or [lower, upper]", above=0)], Interval]
@@ -272,10 +271,10 @@ PoleSet = OneOrEach[Pole]
 ByPath = Annotated[dict[str, S], DotMark()]
 """A mapping by paths in the config, by metrics, or by parameters such as `armature.u1`, whose keys may have dots."""
 
-ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], Discriminator(_mapping_or_not)]
+ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], _either(MAPPING, SCALAR)]
 """One value of the first type, or a mapping of the second type."""
 
-ListOrMapping = Annotated[Annotated[S, Tag(LIST)] | Annotated[M, Tag(MAPPING)], Discriminator(_list_or_mapping)]
+ListOrMapping = Annotated[Annotated[S, Tag(LIST)] | Annotated[M, Tag(MAPPING)], _either(LIST, MAPPING)]
 """A list of the first type, or a mapping of the second type."""
 
 PerName = Annotated[
@@ -373,43 +372,24 @@ AXES = ("x", "y", "z")
 
 def exactly(count: int, expected: str) -> AfterValidator:
     """A check of the length of a list."""
-
-    def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(values) != count:
-            raise fault(f"expected {expected}, got {in_words(list(values))}")
-        return values
-
-    return AfterValidator(check)
-
-
-def _not_zero(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not any(values):
-        raise fault(f"expected a direction, got {in_words(list(values))}")
-    return values
+    return AfterValidator(only(lambda values: len(values) == count, expected))
 
 
 def _frame_and(read: Callable[[Any], Any], expected: str) -> PlainValidator:
     """A list of a frame and something else."""
-
-    def check(values: Any) -> tuple[Any, ...]:
-        if not isinstance(values, list | tuple) or len(values) != 2 or not isinstance(values[0], str):
-            raise fault(f"expected {expected}, got {in_words(values)}")
-        return (values[0], read(values[1]))
-
-    return PlainValidator(check)
+    pair = only(lambda values: shape(values) == LIST and len(values) == 2 and isinstance(values[0], str), expected)
+    return PlainValidator(lambda values: (pair(values)[0], read(values[1])))
 
 
 def _three(values: Any, expected: str) -> tuple[Any, ...]:
-    if not isinstance(values, list | tuple) or len(values) != 3:
-        raise fault(f"expected {expected}, got {in_words(values)}")
-    return tuple(values)
+    return tuple(only(lambda values: shape(values) == LIST and len(values) == 3, expected)(values))
 
 
 def _axis(value: Any) -> Any:
     if isinstance(value, str) and value.removeprefix("-") in AXES:
         return value
     numbers = _three(value, "x, y, z, -x, -y, -z or three numbers in the frame's axes")
-    return _not_zero(tuple(NumberField("a number").read(number) for number in numbers))
+    return only(any, "a direction")(tuple(NumberField("a number").read(number) for number in numbers))
 
 
 def _frame_or_point(value: Any) -> Any:
