@@ -21,7 +21,8 @@ from hil.drives.settings import GAUGES, DriveSettings, Quantity
 from hil.drives.wire import HAIR, Expects, Message, Operation, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, Section
+from servoctl.tree.fields import NumberField
+from servoctl.tree.rules import Section
 
 
 class MonitoredObject(NamedTuple):

@@ -29,7 +29,8 @@ from hil.drives.wire import (
 )
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, Section, fault, in_words
+from servoctl.tree.fields import NumberField, fault, in_words
+from servoctl.tree.rules import Section
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")
 Positive = Annotated[float, NumberField("a number above 0", above=0.0)]

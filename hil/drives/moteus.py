@@ -26,7 +26,8 @@ from hil.drives.wire import TURN, Encoding, Expects, Message, Reads, Rounding, j
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, Section, fault, in_words
+from servoctl.tree.fields import NumberField, fault, in_words
+from servoctl.tree.rules import Section
 
 COASTS = 0, 12
 """Values of `servo.timeout_mode` with which the shaft coasts; with 10 and 15 the drive stops it by itself.

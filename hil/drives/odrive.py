@@ -22,7 +22,8 @@ from hil.drives.wire import LARGEST_SINGLE, TURN, Encoding, Expects, Message, Re
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, Section
+from servoctl.tree.fields import NumberField
+from servoctl.tree.rules import Section
 
 INTERVALS = 40  # number of encoder periods over which the rate of the drive is measured
 RATE_TOLERANCE = 0.25  # largest relative difference between the measured period and `feedback_period`

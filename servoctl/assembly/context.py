@@ -26,7 +26,7 @@ from servoctl.simulation.realism import Channels, Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.tree.fields import Real, Share
-from servoctl.tree.rules import Ruled
+from servoctl.tree.rules import Section
 from servoctl.types import State
 
 FILTERED = 2.0  # [periods] default time constant of the velocity filter on drives
@@ -48,7 +48,7 @@ def drives_timing(hil: Hil, plant: Plant) -> Timing:
     return Timing.of(hil.period, plant.actuators, late, lag=lag, velocity_filter=filtered, on_drives=True)
 
 
-class Call(Ruled):
+class Call(Section):
     """The sections of a config in a call from Python."""
 
     run: Settings

@@ -28,11 +28,10 @@ from servoctl.tree.fields import (
     Positive,
     Real,
     ScalarOr,
-    Section,
     Xyz,
     exactly,
 )
-from servoctl.tree.rules import WRONG, Broken, FieldPath, OneKind, OneOf, known, outer_rule, right, rule
+from servoctl.tree.rules import WRONG, Broken, FieldPath, OneKind, OneOf, Section, known, outer_rule, right, rule
 
 Radius = Annotated[float, NumberField("a radius >= 0 [m]", least=0)]
 

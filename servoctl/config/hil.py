@@ -19,12 +19,11 @@ from servoctl.tree.fields import (
     Positive,
     PositiveTime,
     Real,
-    Section,
     Share,
     Time,
     only,
 )
-from servoctl.tree.rules import Broken, Ruled, Rules, rule
+from servoctl.tree.rules import Broken, Section, rule
 
 NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole=True)]
 BitRate = Annotated[int, NumberField("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
@@ -116,7 +115,7 @@ class WarnAt(Section):
     load: Positive = Field(default=0.9, description="load (I2t), 1 is what the drive allows for long [-]")
 
 
-class DriveConfig(NodeConfig, Rules):
+class DriveConfig(NodeConfig):
     """A drive and its limits, all at the joint."""
 
     actuator: Name = Field(description="name of the plant's actuator")
@@ -210,7 +209,7 @@ class TrueNode(Open):
     rated_torque: Positive | None = Field(default=None, description="its rated torque; left out: that of the config")
 
 
-class SupplyConfig(Ruled):
+class SupplyConfig(Section):
     """A supply that all emulated drives share: braking raises its voltage."""
 
     voltage: Positive = Field(default=48.0, description="voltage; it takes no current back [V]")

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from servoctl.errors import ExpressionError, remedy
 from servoctl.expression import constant
 from servoctl.tree.fields import ListOrMapping, Positive, fault, in_words
-from servoctl.tree.rules import Broken, Ruled, rule
+from servoctl.tree.rules import Broken, Section, rule
 
 UNITS: dict[str, tuple[str, float]] = {
     "rad": ("rad", 1.0), "mrad": ("rad", 1e-3), "deg": ("rad", math.pi / 180), "rev": ("rad", 2 * math.pi),
@@ -48,7 +48,7 @@ Columns = ListOrMapping[Annotated[tuple[Column, ...], Field(min_length=1)], dict
 Factor = Annotated[float | str, PlainValidator(_factor), WithJsonSchema({"type": ["number", "string"]})]
 
 
-class LogConfig(Ruled):
+class LogConfig(Section):
     """Columns of a table of a machine that another program moved, for `servoctl identify TABLE --config CONFIG`.
 
     The table is CSV, with columns separated by `,`, `;`, a tab or blanks, or Parquet. Without a header its columns

@@ -22,15 +22,13 @@ from servoctl.tree.fields import (
     Parameter,
     PerName,
     ScalarOr,
-    Section,
     Share,
     Xyz,
     name_as,
     only,
 )
-from servoctl.tree.rules import Broken, Ruled, below, known, right, rule
+from servoctl.tree.rules import Broken, OneKind, OneOf, Section, below, known, right, rule
 
-PLANT_KINDS = ("class", "robot", "robots")
 PARTS = ("bodies", "frames", "loops")  # with names; a problem of the builder begins with one of these and the name
 
 GRAVITY = (0.0, 0.0, -9.81)  # default of `plant.gravity` [m/s^2]
@@ -64,7 +62,7 @@ after each step instead (`tests/reference/test_dependent_rows.py`).
 """
 
 
-class Passive(Ruled):
+class Passive(Section):
     """How a simulation enforces the plant's own constraints."""
 
     correction: CorrectionConfig = Field(
@@ -118,14 +116,20 @@ class Passive(Ruled):
         return given
 
 
-class PlantConfig(Ruled):
+IN_A_PACKAGE_OR_FILE = "package.module:ClassName, or file.py:ClassName relative to the config's folder"
+
+
+class PlantConfig(OneKind):
     """The machine: exactly one of class, robot, robots."""
 
-    class_: ClassPath | None = Field(
-        default=None,
-        alias="class",
-        description="package.module:ClassName, or file.py:ClassName relative to the config's folder",
+    one_of = OneOf(
+        ("class", "robot", "robots"),
+        "a plant has exactly one of class, robot, robots",
+        f"missing ({IN_A_PACKAGE_OR_FILE}; or robot, or robots)",
+        ("class",),
     )
+
+    class_: ClassPath | None = Field(default=None, alias="class", description=IN_A_PACKAGE_OR_FILE)
     robot: RobotConfig | None = Field(
         default=None, description="one robot from a file; links and joints keep the file's names"
     )
@@ -174,17 +178,6 @@ class PlantConfig(Ruled):
     def is_robot(self) -> bool:
         """Whether it is made of robots from files."""
         return self.robot is not None or self.robots is not None
-
-    @rule
-    def _one_kind_of_plant(self) -> Broken:
-        kinds = self.given(PLANT_KINDS)
-        for other in kinds[1:]:
-            yield (other,), f"cannot be used with {kinds[0]} (a plant has exactly one of {', '.join(PLANT_KINDS)})"
-        if not kinds and "class_" not in self.model_fields_set:
-            what = "package.module:ClassName, or file.py:ClassName relative to the config's folder; or robot, or robots"
-            yield ("class",), f"missing ({what})"
-        elif not kinds:
-            yield ("class",), "expected text, got nothing"
 
     @rule
     def _parts_belong_to_robots(self) -> Broken:

@@ -12,9 +12,9 @@ from servoctl.config.document import Problem
 from servoctl.config.schema import Config
 from servoctl.errors import remedy, suggestion
 from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, in_words, numbers_of
-from servoctl.tree.rules import FieldPath, Ruled, alternatives, at_path, below, fields_of, rough_section, sections_in
+from servoctl.tree.rules import FieldPath, Section, alternatives, at_path, below, fields_of, rough_section, sections_in
 
-S = TypeVar("S", bound=Ruled)
+S = TypeVar("S", bound=Section)
 
 _EXPECTED = {
     "model_type": "a mapping",

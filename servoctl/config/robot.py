@@ -18,13 +18,12 @@ from servoctl.tree.fields import (
     Real,
     Rpy,
     ScalarOr,
-    Section,
     Size,
     TwoFrames,
     Xyz,
     only,
 )
-from servoctl.tree.rules import Broken, FieldPath, OneKind, OneOf, Ruled, outer_rule, rule
+from servoctl.tree.rules import Broken, FieldPath, OneKind, OneOf, Section, outer_rule, rule
 
 ORIGIN = (0.0, 0.0, 0.0)
 
@@ -68,7 +67,7 @@ class RobotConfig(OneKind):
     )
 
 
-class BodyConfig(Ruled):
+class BodyConfig(Section):
     """A rigid body on a link or frame, such as a payload; without size and inertia it is a point mass."""
 
     m: Positive = Field(description="mass [kg]")
@@ -122,7 +121,7 @@ class Fixed(Section):
     fix: tuple[str, ...] = Field(description="names of the coordinates that keep their value")
 
 
-class PoseConfig(Ruled):
+class PoseConfig(Section):
     """Where a frame is at the start, in the world; a part that is left out is free."""
 
     xyz: Xyz | None = Field(default=None, description="position of its origin [m]")
@@ -134,7 +133,7 @@ class PoseConfig(Ruled):
             yield (), "no pose (give xyz, rpy or both)"
 
 
-class Initial(Ruled):
+class Initial(Section):
     """Initial state of a run."""
 
     q: PerName[Real] = Field(

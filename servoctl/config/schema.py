@@ -42,12 +42,11 @@ from servoctl.tree.fields import (
     Positive,
     Real,
     ScalarOr,
-    Section,
     Share,
     name_as,
     only,
 )
-from servoctl.tree.rules import WRONG, Broken, FieldPath, Ruled, below, outer_rule, right, rule
+from servoctl.tree.rules import WRONG, Broken, FieldPath, Section, below, outer_rule, right, rule
 
 RelativeEnd = Annotated[float, NumberField("a relative error above -1 (0.3 is 30 % more than the model)", above=-1)]
 
@@ -69,7 +68,7 @@ class Weighted(Section):
     weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
 
 
-class ReactionConfig(Ruled):
+class ReactionConfig(Section):
     """Prescribed components of a loop's reaction: the wrench on the second frame, in axes of the first."""
 
     x: Real | None = Field(default=None, description="force along x [N]; left out: free")
@@ -115,7 +114,7 @@ NOT_INPUT_OUTPUT = dict.fromkeys(("observer", "robust", "adaptive"), _FROM_MODEL
 """Field of a law that does not fit the kind input_output -> why, and what to do."""
 
 
-class LawConfig(Ruled):
+class LawConfig(Section):
     """The control law: that of constraint following, or a class of one's own."""
 
     class_: ClassPath | None = Field(
@@ -266,7 +265,7 @@ class LawConfig(Ruled):
                 yield from below(place, _by_row(gain, config.task, each_has_several=path == ("poles",)))
 
 
-class Config(Ruled):
+class Config(Section):
     """A complete run: plant, initial state, task, law, and how to run."""
 
     plant: PlantConfig = Field(description="the physics: a class and its parameters, or robots from files")

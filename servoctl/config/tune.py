@@ -16,13 +16,12 @@ from servoctl.tree.fields import (
     Parameter,
     Positive,
     Real,
-    Section,
     shape,
 )
-from servoctl.tree.rules import Broken, Ruled, rule
+from servoctl.tree.rules import Broken, Section, rule
 
 
-class Range(Ruled):
+class Range(Section):
     """Search range of a number."""
 
     low: Real = Field(description="smallest value [unit of the path]")
@@ -77,7 +76,7 @@ class Objective(Section):
     )
 
 
-class Tune(Ruled):
+class Tune(Section):
     """A search for the best numbers of a config on simulated runs."""
 
     search: Annotated[ByPath[Choices], Field(min_length=1)] = Field(

@@ -13,7 +13,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     GetCoreSchemaHandler,
@@ -71,12 +70,6 @@ def only(fits: Callable[[Any], Any], expected: str, hint: str = "") -> Callable[
         return value
 
     return check
-
-
-class Section(BaseModel):
-    """A mapping of the config: unknown keys are errors, values cannot change after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def described(default: Any, description: str) -> Any:

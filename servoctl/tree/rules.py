@@ -12,10 +12,10 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, Union, cast, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from servoctl.tree.fields import PerRow, Section
+from servoctl.tree.fields import PerRow
 
 FieldPath = tuple[str | int, ...]
 """Keys and list indices from a section, or from the top of a config, to a value, such as ("task", 0, "holonomic")."""
@@ -68,6 +68,7 @@ class OneOf(NamedTuple):
     kinds: tuple[str, ...]
     rule: str  # the rule in words: `a loop has exactly one kind`
     none: str  # what is wrong without any of them
+    at: FieldPath = ()  # where that is said
 
 
 def rule(method: Callable[[Any], Broken]) -> Callable[[Any], Broken]:
@@ -86,7 +87,7 @@ def outer_rule(method: Callable[[Any, Any, FieldPath], Broken]) -> Callable[[Any
 
 
 class Rules:
-    """A section whose fields have to fit each other; a dataclass, or a `Ruled`."""
+    """What a section has whose fields fit each other: a dataclass, or a `Section`."""
 
     misspelt: ClassVar[bool] = False  # whether it was written with an unknown key, most likely a misspelt one
 
@@ -109,11 +110,13 @@ class Rules:
         return [key for key in keys if getattr(self, own[key][0]) is not None]
 
 
-class Ruled(Section, Rules):
-    """A section that is no class of its own elsewhere, with rules."""
+class Section(BaseModel, Rules):
+    """A mapping of the config: unknown keys are errors, values cannot change after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class OneKind(Ruled):
+class OneKind(Section):
     """A section that has exactly one of some keys."""
 
     one_of: ClassVar[OneOf]
@@ -130,7 +133,7 @@ class OneKind(Ruled):
         for other in kinds[1:]:
             yield (other,), f"cannot be used with {kinds[0]} ({self.one_of.rule})"
         if not kinds and not self.misspelt:
-            yield (), self.one_of.none
+            yield self.one_of.at, self.one_of.none
 
 
 @cache
@@ -138,6 +141,10 @@ def _marked(kind: type, mark: str) -> list[Callable[..., Broken]]:
     """The rules of a class with a mark, those of its bases first."""
     found = {name: each for base in reversed(kind.__mro__) for name, each in vars(base).items()}
     return [each for each in found.values() if getattr(each, mark, False)]
+
+
+def _has_rules(kind: type) -> bool:
+    return bool(_marked(kind, "is_rule") or _marked(kind, "is_outer_rule"))
 
 
 @cache
@@ -173,7 +180,7 @@ def _with_rules_inside(kind: Any) -> list[tuple[str, str]]:
     return [
         (key, name)
         for key, (name, field) in fields_of(kind).items()
-        if any(issubclass(each, Rules) or _with_rules_inside(each) for each in _classes_in(field.annotation))
+        if any(_has_rules(each) or _with_rules_inside(each) for each in _classes_in(field.annotation))
     ]
 
 
