@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
+from math import inf
 from struct import Struct, pack_into, unpack_from
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,11 @@ class Field(NamedTuple):
     def mask(self) -> int:
         """Its bits, after the shift."""
         return (1 << (self.bits or 8 * self.size - self.shift)) - 1
+
+    @property
+    def most(self) -> float:
+        """The largest number below its end, which all larger ones look like; infinite for a float."""
+        return inf if self.kind == "float" else (self.mask >> (self.kind == "signed")) - 1
 
     @property
     def _form(self) -> str:

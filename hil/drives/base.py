@@ -243,9 +243,9 @@ class Drive(Node):
         """Temperatures, supply and load that its frames bring in this config."""
         return frozenset()
 
-    @staticmethod
-    def ends(settings: DriveSettings) -> FrameEnds:
-        """The largest numbers in the frames of a drive with these settings, which have no problems."""
+    @property
+    def ends(self) -> FrameEnds:
+        """The largest numbers in its frames."""
         return FrameEnds()
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, begin_enabling, refuse_fault, silent
 from hil.drives.options import address_problems, options_of
@@ -200,13 +200,6 @@ class Cia402Drive(Cia402Encoder, TableDrive):
         assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
         addresses = address_problems(settings, codec.NODES, master=options.master)
         return addresses + drive_problems(settings, options, period)
-
-    @staticmethod
-    def ends(settings: DriveSettings) -> FrameEnds:
-        options, most = options_of(Cia402Options, settings), setup.MOST_COUNTS - 1
-        rated = settings.rated_torque or 0.0  # without it the settings have a problem
-        position, speed = most * setup.TURN / options.counts_per_turn, most * options.velocity_unit
-        return FrameEnds(position, speed, 0x7FFF * rated / 1000)
 
     @staticmethod
     def reserved_ids(settings: SensorSettings) -> Ids:

@@ -216,7 +216,6 @@ def set_heartbeats(objects: Objects, options: "Cia402Options", watchdog: float) 
 
 
 TURN = 2 * pi
-MOST_COUNTS = 2**31
 SLOWEST_STATUS = 0.1  # longest time between statuses [s]: a handshake step waits 0.5 s for a few of them
 LONGEST_WATCHDOG = 65.0  # [s] 0x1016 has 16 bits of milliseconds
 

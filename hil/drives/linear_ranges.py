@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, TypeAdapter
 from pydantic import Field as PydanticField
 
 from hil.codecs.field import Field, LinearFields
-from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Steps
+from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Steps
 from hil.drives.guard import outlasted, refuse_fault, silent
-from hil.drives.options import Word, options_of
+from hil.drives.options import Word
 from hil.drives.settings import DriveSettings, Quantity
 from hil.drives.table import TableDrive
 from hil.drives.wire import (
@@ -139,12 +139,6 @@ class LinearDrive(TableDrive):
         zero = settings.frame(command, no_motion)
         encoding = Encoding(zero, field, motor_torque(settings), Rounding.MIDDLE, 0, field.mask, back, steps)
         self.encoding = encoding._replace(frame=encoding.frame_of(0.0))
-
-    @classmethod
-    def ends(cls, settings: DriveSettings) -> FrameEnds:
-        """A position is followed over the ends of its range."""
-        ranges = options_of(cls.Options, settings).table
-        return FrameEnds(speed=ranges.velocity * (1.0 - 2.0 / cls.fields.velocity.mask), torque=ranges.torque)
 
     def set_watchdog(self, seconds: float) -> Steps:
         """Sets the time of its watchdog [s], where its protocol can."""

@@ -17,7 +17,7 @@ from pydantic import Field, PlainValidator
 
 from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
-from hil.drives.base import Condition, DriveError, Feedback, FrameEnds, HandshakeStep, Ids, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
 from hil.drives.guard import after, silent, tested_time
 from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
@@ -166,10 +166,6 @@ class MoteusDrive(TurnNode, TableDrive):
             remedy = f"a command of a moteus holds multiples of {step:g} s up to {longest:g} s"
             problems.append(Problem(("protocol",), f"{what} ({remedy})"))
         return problems
-
-    @staticmethod
-    def ends(settings: DriveSettings) -> FrameEnds:
-        return FrameEnds(torque=codec.LARGEST_TORQUE)
 
     def _on_reply(self, frame: Frame) -> bool:
         data = frame.data

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from math import ceil, isfinite, isnan, nan
+from math import ceil, inf, isfinite, isnan, nan
 from typing import Any
 
 from hil.bus.load import FrameTraffic
 from hil.codecs.field import Field
-from hil.drives.base import Condition, Drive, HandshakeStep, Ids, Node, Sample, Steps
+from hil.drives.base import Condition, Drive, FrameEnds, HandshakeStep, Ids, Node, Sample, Steps
 from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault
 from hil.drives.options import options_of
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
@@ -23,6 +23,7 @@ from hil.drives.wire import (
     Reads,
     Rounding,
     Wire,
+    chained,
     single_step,
     step_of,
 )
@@ -255,6 +256,17 @@ class TableDrive(TableNode, Drive):
         if encoding.rounding is Rounding.SINGLE:
             return position, velocity, settings.gear * single_step(settings.motor_torque(settings.torque_limit))
         return position, velocity, 1.0 / step_of((*encoding.chain, *encoding.steps))
+
+    @property
+    def ends(self) -> FrameEnds:
+        """By its table; a position that is followed over the ends of its range has none."""
+        settings, encoding = self.settings, self.encoding
+        ends = {reads.quantity: chained(reads.chain, reads.field.most) for reads in self.motion.reads}
+        position = settings.motor(ends[Quantity.POSITION]) if self.unwrapping is None else inf
+        speed, torque = settings.motor_rate(ends[Quantity.VELOCITY]), encoding.highest
+        if encoding.back is not None:
+            torque = settings.motor_torque(chained(encoding.back, torque))
+        return FrameEnds(abs(position), abs(speed), abs(torque))
 
     def alive_frames(self) -> Sequence[Frame]:
         """Zero torque while the drive is not enabled, its first torque while it is being enabled."""

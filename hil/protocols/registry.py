@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from math import floor, log10
 from typing import NamedTuple, TypeVar, cast
 
-from hil.drives.base import Drive, FrameEnds, Node
+from hil.drives.base import Drive, Node
 from hil.drives.options import in_sentences, read_options
 from hil.drives.settings import RUNAWAY, DriveSettings, SensorSettings
 from hil.emulator.node import EmulatedNode
@@ -140,11 +140,12 @@ def problems(settings: SensorSettings, period: float | None) -> list[Problem]:
     wrong = wrong if options is None else kind.problems(settings, options, period)
     if wrong or not isinstance(settings, DriveSettings):
         return wrong
-    return list(_beyond_frames(settings, cast(type[Drive], kind).ends(settings)))
+    return list(_beyond_frames(cast(Drive, kind(settings, period))))
 
 
-def _beyond_frames(settings: DriveSettings, ends: FrameEnds) -> Iterator[Problem]:
+def _beyond_frames(drive: Drive) -> Iterator[Problem]:
     """Limits that the frames of a drive cannot say: whatever is beyond them would look like the end of the range."""
+    settings, ends = drive.settings, drive.ends
     gear, limit = settings.gear, settings.speed_limit
     position = max(abs(settings.motor(each)) for each in settings.position_limits)
     if position > ends.position:

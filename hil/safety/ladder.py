@@ -171,7 +171,7 @@ class Ladder:
         if sample.time == began.judged:
             return False
         # speeds from here on look alike: a brake, where there is one, stops such a joint sooner
-        end = END * abs(limits.joint_rate(drive.ends(limits).speed)) if limits.brake else inf
+        end = END * abs(limits.joint_rate(drive.ends.speed)) if limits.brake else inf
         # one that a neighbour has thrown, whose brake has closed, is faster too, but slows down
         faster = abs(speed) > min(began.speed + GROWTH * limits.speed_limit, end) and abs(speed) >= min(began.last, end)
         began.judged, began.last, began.faster = sample.time, abs(speed), began.faster + 1 if faster else 0

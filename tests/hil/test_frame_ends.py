@@ -35,7 +35,7 @@ def test_the_range_of_the_frames_is_that_of_the_maker_and_its_end_counts_as_beyo
     assert isinstance(drive, Drive)
     drive.accept(frame)
     assert drive.sample is not None and abs(drive.sample.velocity) * GEAR == pytest.approx(speed, rel=1e-12)
-    ends = drive.ends(settings)
+    ends = drive.ends
     assert speed * (1 - 1 / 2000) < ends.speed < np.nextafter(speed, inf)
     assert ends.torque == pytest.approx(torque, rel=1e-12)
 
@@ -44,7 +44,7 @@ def test_the_range_of_the_frames_is_that_of_the_maker_and_its_end_counts_as_beyo
 def test_single_precision_has_no_end_that_a_speed_could_reach(protocol: str) -> None:
     settings = drive_settings(protocol)
     drive = build(settings, 0.002)
-    assert isinstance(drive, Drive) and drive.ends(settings).speed == inf
+    assert isinstance(drive, Drive) and drive.ends.speed == inf
 
 
 @pytest.mark.parametrize("protocol", ["odrive", "moteus"])
