@@ -12,7 +12,7 @@ from hil.assembly.emulation import environment_of, make_emulator
 from hil.assembly.setup import RigSetup
 from hil.emulator.emulator import Emulator
 from hil.recorder import InMemory
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun, RunResult
 from hil.session.start import Request, start
 from servoctl.cli import main
@@ -93,7 +93,7 @@ def frames_of(run: Callable[[], RunResult]) -> tuple[RunResult, list[Any]]:
 def on_rig(
     setup: RigSetup,
     emulator: Emulator | None = None,
-    stage: Stage = Stage.FULL,
+    stage: Phase = Phase.FULL,
     duration: float | None = None,
     out: Path | None = None,
     engaged: Callable[[], Any] = lambda: None,

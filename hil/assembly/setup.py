@@ -11,7 +11,7 @@ from hil.assembly.settings import HilSettings
 from hil.core.controller import Controller
 from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
-from hil.safety.plan import RunPlan, Stage
+from hil.safety.plan import Phase, RunPlan
 from hil.safety.pose_hold import FASTEST_POLE, Guiding
 from hil.safety.proof import ProofPlan
 from hil.safety.rules import Rule
@@ -304,13 +304,13 @@ class RigSetup:
         grip = np.fmax(GRIP * self.torque_limits, 2.0 * steps)
         return Guiding(safety.float_damping, np.minimum(self.torque_limits, limits).tolist(), grip.tolist())
 
-    def plan(self, stage: Stage, duration: float | None) -> RunPlan:
+    def plan(self, stage: Phase, duration: float | None) -> RunPlan:
         """The plan for the stages of a run.
 
         `stage`: last stage. `duration`: time in the last stage [s]; None: that of the config.
         """
         safety, law = self.settings.values.safety, self.loop.system.acting
-        guided = stage is Stage.FLOAT
+        guided = stage is Phase.FLOAT
         return RunPlan(
             stage,
             duration=self.run.settings.duration if duration is None else duration,

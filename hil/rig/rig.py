@@ -23,7 +23,7 @@ from hil.rig.ticks_in_c import TicksInC
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder, Rung
 from hil.safety.monitor import Monitor
-from hil.safety.plan import UNPOWERED, Stage
+from hil.safety.plan import WATCHING, Phase
 from hil.sensing.sensing import NO_SAMPLE
 from servoctl.types import Array
 
@@ -54,13 +54,13 @@ class CanRig(DriveRig):
     in_c: TicksInC
 
     def __init__(
-        self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Stage, evenly: bool
+        self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Phase, evenly: bool
     ) -> None:
         values, start = setup.settings.values, setup.start
         self.drives, self._dispatch = list(setup.drives), dispatch
         self._sensing, self._start, self._period = setup.sensing, start, values.period
         self.wait = round(WAIT_SHARE * nanoseconds(values.period))
-        self.sends = stage not in UNPOWERED
+        self.sends = stage not in WATCHING
         self._asks = stage.asks
         dispatch.commands = self.sends
         self.off = not self.sends

@@ -217,7 +217,7 @@ class DriveTest:
         return other if CLEARER * rest < least else None
 
     def end(self) -> None:
-        """Stage zero has ended: the limits of the test hold only if it was cut short."""
+        """Phase zero has ended: the limits of the test hold only if it was cut short."""
         if self.proof.over:
             self._limits.confine([drive.settings.torque_limit for drive in self._rig.drives])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from math import isfinite
 
 import numpy as np
@@ -14,44 +14,34 @@ from servoctl.config.hil import Safety
 from servoctl.types import Array
 
 
-class Stage(IntEnum):
-    """Last stage of a run, as the operator chooses it."""
-
-    SHADOW = 0  # nothing is sent; the law only computes what it would send
-    ZERO = 1  # drives enabled, no task: the pose is held, and the drives are tested
-    RAMP = 2  # torques blend from those of `ZERO` to those of the law; task time stands still
-    FULL = 3  # the task runs
-    FLOAT = 4  # after `ZERO` a hand guides the machine, which is held against gravity alone, damped and torque-limited
-    CALIBRATE = 5  # a hand moves the machine; nodes are started and asked for samples, no drive is enabled
-
-    @property
-    def asks(self) -> bool:
-        """Whether nodes are asked for samples."""
-        return self is not Stage.SHADOW
-
-
 class Phase(Enum):
-    """Present state of a run; the value is shown to the operator and recorded."""
+    """Present state of a run; the value is shown to the operator and recorded.
 
-    SHADOW = "shadow"
+    The operator chooses one of those with a comment as the last stage of a run, before it stops.
+    """
+
+    SHADOW = "shadow"  # nothing is sent; the law only computes what it would send
     WAITING = "waiting for samples"
     ENABLING = "enabling"
-    ZERO = "zero"
-    RAMP = "ramp"
-    FULL = "full"
+    ZERO = "zero"  # drives enabled, no task: the pose is held, and the drives are tested
+    RAMP = "ramp"  # torques blend from those of `ZERO` to those of the law; task time stands still
+    FULL = "full"  # the task runs
     STOPPING = "stopping"
     DISABLING = "disabling"
     OVER = "over"
-    FLOAT = "float"
-    CALIBRATE = "calibrate"
+    FLOAT = "float"  # after `ZERO` a hand guides the machine, held against gravity alone, damped and torque-limited
+    CALIBRATE = "calibrate"  # a hand moves the machine; nodes are started and asked for samples, no drive is enabled
     QUICK_STOP = "quick stop"
     BRAKING = "braking"  # the place in this list is the number in the column `stage` of every log: add at the end
 
     def __init__(self, shown: str) -> None:
         self.number = len(type(self).__members__)  # in that column
 
+    @property
+    def asks(self) -> bool:
+        """Whether nodes are asked for samples in a run with this last stage."""
+        return self is not Phase.SHADOW
 
-UNPOWERED = (Stage.SHADOW, Stage.CALIBRATE)  # stages in which no drive is commanded
 
 WATCHING = (Phase.SHADOW, Phase.CALIBRATE)  # phases in which no drive is commanded
 
@@ -75,7 +65,7 @@ START_AT_REST = "let it start at rest, as 1 - cos(t) does, or set hil.safety.eng
 class RunPlan:
     """Stages, times and auxiliary torques of a run."""
 
-    stage: Stage  # last stage
+    stage: Phase  # last stage
     duration: float  # time in the last stage [s]; in `FULL` it is task time
     safety: Safety  # its times, and the tolerance with which the task starts
     stop_rate: float  # [1/s] rate at which speeds decay in a controlled stop
@@ -92,10 +82,10 @@ class RunPlan:
     @property
     def time_in_zero(self) -> float:
         """Time in `ZERO` [s]; before `FLOAT` long enough to learn what the pose needs beyond the model."""
-        if self.stage is Stage.ZERO:
+        if self.stage is Phase.ZERO:
             return self.duration
         zero_time = self.safety.zero_time
-        return max(zero_time, LEARNING) if self.stage is Stage.FLOAT else zero_time
+        return max(zero_time, LEARNING) if self.stage is Phase.FLOAT else zero_time
 
     def too_large(self, errors: Mapping[str, tuple[float, float]]) -> list[str]:
         """The task rows whose violation or rate forbids the start of the task."""

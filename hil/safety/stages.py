@@ -19,7 +19,7 @@ from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction
 from hil.safety.monitor import Monitor
-from hil.safety.plan import ENDING, WATCHING, Phase, RunPlan, Stage
+from hil.safety.plan import ENDING, WATCHING, Phase, RunPlan
 from hil.safety.pose_hold import PoseHold
 from hil.safety.torques import Limits, Source, TorqueSource
 from hil.safety.watch import FIRST_SAMPLES, Watch
@@ -56,7 +56,7 @@ class Stages:
         self.test = DriveTest(plan.proof, rig, monitor, limits, self.pose)  # test of the drives in stage zero
         self.torques = TorqueSource(self.pose, limits, self.test.proof, rig.carried)  # makes the torques of every tick
         # present phase
-        self.mode = {Stage.SHADOW: Phase.SHADOW, Stage.CALIBRATE: Phase.CALIBRATE}.get(plan.stage, Phase.WAITING)
+        self.mode = plan.stage if plan.stage in WATCHING else Phase.WAITING
         # task_time: [s] task time of the law's last state
         self.task_time, self._task = 0.0, 0
         # last command of the law itself, shape (m,); NaN while it has none
@@ -98,7 +98,7 @@ class Stages:
                 return Source(Torques.HOLD, end, learns=plan.stands, tests=not tested, moves=not opens)
             case Phase.RAMP:
                 time = plan.safety.ramp_time
-                return Source(Torques.BLEND, time + plan.duration if plan.stage is Stage.RAMP else time, ramp_time=time)
+                return Source(Torques.BLEND, time + plan.duration if plan.stage is Phase.RAMP else time, ramp_time=time)
             case Phase.FULL:
                 return Source(Torques.LAW)
             case Phase.FLOAT:
@@ -294,11 +294,11 @@ class Stages:
     def _after_zero(self, tick: Tick, reading: Reading) -> None:
         if self._since(tick.began) < self.plan.time_in_zero or not self.test.proof.over:
             return
-        if self.plan.stage is Stage.FLOAT:
+        if self.plan.stage is Phase.FLOAT:
             self._rig.let_guide()
         else:
             self._rig.watch_unproved(self.test.unproved)
-        following = {Stage.ZERO: Phase.STOPPING, Stage.FLOAT: Phase.FLOAT}.get(self.plan.stage, Phase.RAMP)
+        following = {Phase.ZERO: Phase.STOPPING, Phase.FLOAT: Phase.FLOAT}.get(self.plan.stage, Phase.RAMP)
         self._enter(following, tick.began)
 
     def _after_float(self, tick: Tick, reading: Reading) -> None:
@@ -308,7 +308,7 @@ class Stages:
     def _after_ramp(self, tick: Tick, reading: Reading) -> None:
         plan, now = self.plan, tick.began
         self._check_status(now)
-        if plan.stage is Stage.RAMP:
+        if plan.stage is Phase.RAMP:
             if self._since(now) >= plan.safety.ramp_time + plan.duration:
                 self._enter(Phase.STOPPING, now)
         elif self._since(now) >= plan.safety.ramp_time and self._engaged(now, reading):

@@ -18,7 +18,7 @@ from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
 from hil.loop.clock import VirtualClock, World
 from hil.recorder import read_frames
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun
 from servoctl.config.overrides import Override
 from servoctl.engine import compiler
@@ -69,7 +69,7 @@ def first_difference(overrides: tuple[Override, ...] = (), engine: str = "auto")
     bus = PlayedBus(name, world, [frame for _, sent, frame, _ in recorded if not sent])
     environment = Environment({name: bus}, VirtualClock(world), emulated=True, lockstep=True)
     environment.clock.sleep_until(nanoseconds(POWER_UP))
-    HilRun(setup, environment, Stage.FULL, DURATION).run(None, lambda event: None)
+    HilRun(setup, environment, Phase.FULL, DURATION).run(None, lambda event: None)
     expected = [frame.at(time) for _, sent, frame, time in recorded if sent]
     pairs = enumerate(zip_longest(expected, bus.sent), start=1)
     return next(

@@ -14,7 +14,7 @@ from hil.drives import Feedback
 from hil.drives.base import Drive
 from hil.drives.settings import GAUGES, Gauge, Quantity
 from hil.emulator.process import check_fault
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.safety.proof import MARGIN, SHARE, zero_limits
 from hil.session.by_hand import FILE
 from servoctl.config.overrides import Override
@@ -22,9 +22,9 @@ from servoctl.config.overrides import Override
 ORDER = "--calibrate, then --stage zero, float, ramp, full: each with --armed, each longer than the one before"
 
 
-def preflight(setup: RigSetup, stage: Stage, overrides: Sequence[Override]) -> list[str]:
+def preflight(setup: RigSetup, stage: Phase, overrides: Sequence[Override]) -> list[str]:
     """Lines for the operator; `stage`: last stage of the run; `overrides`: what was laid over the config."""
-    lines = [f"pre-flight list for --stage {stage.name.lower()} (the way to the first motion: {ORDER})", "tested:"]
+    lines = [f"pre-flight list for --stage {stage.value} (the way to the first motion: {ORDER})", "tested:"]
     lines += [f"  [x] {each}" for each in _tested(setup)]
     lines += ["not tested, only the machine can show it:"]
     return lines + [f"  [ ] {each}" for each in _only_machine(setup, overrides)]

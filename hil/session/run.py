@@ -31,7 +31,7 @@ from hil.rig.rig import CanRig
 from hil.rig.ticks_in_c import TicksInC
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
-from hil.safety.plan import Phase, Stage
+from hil.safety.plan import Phase
 from hil.safety.rules import gauge_rules, hidden_gauges
 from hil.safety.stages import Stages
 from hil.session.by_hand import write_calibration
@@ -78,7 +78,7 @@ class HilRun:
         self,
         setup: RigSetup,
         environment: Environment,
-        stage: Stage,
+        stage: Phase,
         duration: float | None = None,  # time in the last stage [s]; None: that of the config
         notes: Sequence[str] = (),  # what the operator should know before it begins
         cpu: int | None = None,  # CPU on which the loop runs in real time; None: any
@@ -101,7 +101,7 @@ class HilRun:
         faults = environment.faults
         self.controller = Controller(setup.loop) if faults is None else TamperedController(setup.loop, faults)
         self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
-        self._hand = Calibration(setup) if stage is Stage.CALIBRATE else None
+        self._hand = Calibration(setup) if stage is Phase.CALIBRATE else None
 
     # Run.
 
@@ -193,7 +193,7 @@ class HilRun:
             "position_limits": {drive.name: drive.position_limits for drive in settings.drives},
             "position_units": dict(zip(model.plant.actuators, setup.units, strict=False)),
             "units": dict(self.logbook.units), "period": values.period,
-            "ramp": values.live_ramp, "stage": self.stage.name.lower(),
+            "ramp": values.live_ramp, "stage": self.stage.value,
             "statuses": {status.code: status.value for status in Status},
             "frames": task_frames(model.task), "shapes": placed_shapes(model.bounds),
         }  # fmt: skip
@@ -380,7 +380,7 @@ class HilRun:
             "realtime_factor": duration / wall if wall else None,
             "task_span": self._task_span if len(self._task_span) == 2 else [],
             **outcome(self.monitor),
-            "stage": self.stage.name.lower(),
+            "stage": self.stage.value,
             "bus": buses,
             "drives": drive_states(self.setup.drives, self.rig.sends, self.stages.test.proof),
             "ticks_in_c": in_c.count,
@@ -447,7 +447,7 @@ class HilRun:
                 reporter.report(EventKind.EXCEPTION, "", detail)
             with suppress(Exception):  # the first failure is the one to report; the folder still gets its events
                 reporter.pass_on()
-            facts = {**self.facts, **outcome(self.monitor), "stage": self.stage.name.lower()}
+            facts = {**self.facts, **outcome(self.monitor), "stage": self.stage.value}
             if facts["status"] != "interrupted":
                 facts["status"] = "failed"
             with suppress(RunFolderError):

@@ -19,7 +19,7 @@ from hil.bus.open import (
     open_buses,
 )
 from hil.loop import WallClock
-from hil.safety.plan import UNPOWERED, Stage
+from hil.safety.plan import WATCHING, Phase
 from hil.session.by_hand import DURATION, check_recording, instructions, refuse_unreadable
 from hil.session.golden import require_equal
 from hil.session.notes import faults_elsewhere, in_shadow, preflight, zero_torques
@@ -87,21 +87,21 @@ def start(request: Request) -> HilRun:
         raise
 
 
-def _stage(request: Request, setup: RigSetup, emulated: bool, notes: list[str]) -> Stage:
+def _stage(request: Request, setup: RigSetup, emulated: bool, notes: list[str]) -> Phase:
     """The last stage of the run on emulated or real drives; adds notes on it.
 
     Raises ConfigError if real drives need `--armed` or `drive_watchdog`, or faults are scripted for real drives.
     """
-    default = Stage.FULL if emulated else Stage.SHADOW
-    stage = default if request.stage is None else Stage[request.stage.upper()]
-    if stage not in UNPOWERED:
+    default = Phase.FULL if emulated else Phase.SHADOW
+    stage = default if request.stage is None else Phase(request.stage)
+    if stage not in WATCHING:
         notes += [zero_torques(setup), *describe_drops(setup)]
-    if request.armed and stage not in UNPOWERED:
+    if request.armed and stage not in WATCHING:
         notes += preflight(setup, stage, request.overrides)
-    if stage is Stage.FLOAT:
+    if stage is Phase.FLOAT:
         refuse_shaking(setup)
         refuse_fall(setup, states_within_limits(setup), "a hand may lead it in stage float")
-    if stage is Stage.CALIBRATE:
+    if stage is Phase.CALIBRATE:
         notes += instructions(setup, request.duration or DURATION, emulated)
     if emulated:
         if not setup.settings.lockstep:
@@ -110,10 +110,10 @@ def _stage(request: Request, setup: RigSetup, emulated: bool, notes: list[str]) 
     buses = ", ".join(setup.settings.buses)
     if setup.settings.values.faults:
         raise ConfigError(f"hil.faults: scripted faults are for emulated drives, and {buses} is real (remove them)")
-    if stage is Stage.SHADOW:
+    if stage is Phase.SHADOW:
         notes += in_shadow(setup)
         return stage
-    if stage is Stage.CALIBRATE:
+    if stage is Phase.CALIBRATE:
         if not request.armed:
             raise ConfigError(
                 f"--calibrate: {buses} counts as real: frames that start nodes and ask for samples would be sent, none "
@@ -122,7 +122,7 @@ def _stage(request: Request, setup: RigSetup, emulated: bool, notes: list[str]) 
         return stage
     if not request.armed:
         raise ConfigError(
-            f"--stage {stage.name.lower()}: {buses} counts as real: drives would make torque "
+            f"--stage {stage.value}: {buses} counts as real: drives would make torque "
             "(add --armed when nobody is in reach and the emergency stop is at hand)"
         )
     undeclared = [drive.settings.name for drive in setup.drives if not drive.watchdog_known]

@@ -15,7 +15,7 @@ from hil.core.compiled import library
 from hil.loop import Tick, WallClock, nanoseconds
 from hil.loop.realtime import PRIORITY, prepare
 from hil.loop.timing import COUNTS, figures
-from hil.safety.plan import Phase, Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun, RunResult
 from servoctl.errors import RigError
 from tests.benchmarks.contest import Entry, Line, Results, Table
@@ -58,12 +58,12 @@ class TimedRun(HilRun):
         return (end - begin) / self.ticks(phase)
 
 
-LAST = {Stage.FLOAT: Phase.FLOAT, Stage.FULL: Phase.FULL, Stage.CALIBRATE: Phase.CALIBRATE}
+LAST = {Phase.FLOAT: Phase.FLOAT, Phase.FULL: Phase.FULL, Phase.CALIBRATE: Phase.CALIBRATE}
 """Last stage of a run -> the phase that lasts as long as is asked for."""
 
 
 def timed_run(
-    setup: RigSetup, environment: Environment, duration: float, folder: Path | None, stage: Stage = Stage.FULL
+    setup: RigSetup, environment: Environment, duration: float, folder: Path | None, stage: Phase = Phase.FULL
 ) -> TimedRun:
     """A run after its end.
 
@@ -104,11 +104,11 @@ def tick_c(quick: bool) -> Results:
 
 
 PHASES = {
-    Stage.FLOAT: (Phase.FLOAT,),
-    Stage.FULL: (
+    Phase.FLOAT: (Phase.FLOAT,),
+    Phase.FULL: (
         Phase.ENABLING, Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING, Phase.BRAKING, Phase.DISABLING,
     ),
-    Stage.CALIBRATE: (Phase.CALIBRATE,),
+    Phase.CALIBRATE: (Phase.CALIBRATE,),
 }  # fmt: skip
 """Last stage of a run -> the phases that are measured in it."""
 
@@ -174,7 +174,7 @@ def fd_at_1khz(quick: bool) -> Results:
     yield Table(f"six moteus at 1 kHz for {duration:g} s, drives in another process; {used}", header, rows)
 
 
-def _on_wall_clock(tick: str, duration: float, stage: Stage = Stage.FULL) -> TimedRun:
+def _on_wall_clock(tick: str, duration: float, stage: Phase = Phase.FULL) -> TimedRun:
     """As `timed_run`, on a pair of sockets; a run that another program held up is repeated."""
     for _ in range(TRIES - 1):
         with suppress(RigError):
@@ -182,8 +182,8 @@ def _on_wall_clock(tick: str, duration: float, stage: Stage = Stage.FULL) -> Tim
     return _on_pair(tick, duration, stage)
 
 
-def _on_pair(tick: str, duration: float, stage: Stage) -> TimedRun:
-    times = [f"hil.safety.{name}={duration}" for name in ("zero_time", "ramp_time")] if stage is Stage.FULL else []
+def _on_pair(tick: str, duration: float, stage: Phase) -> TimedRun:
+    times = [f"hil.safety.{name}={duration}" for name in ("zero_time", "ramp_time")] if stage is Phase.FULL else []
     setup = load(CONFIG, [*PATIENT, *times])
     with tempfile.TemporaryDirectory() as folder, on_pair(setup, CONFIG) as environment, ticks(tick):
         return timed_run(setup, environment, duration, Path(folder) / "run", stage)

@@ -1,4 +1,4 @@
-"""Stage zero on random machines that differ from their model: `python -m tests.hil.mismatch --count 250 --seed 1`."""
+"""Phase zero on random machines that differ from their model: `python -m tests.hil.mismatch --count 250 --seed 1`."""
 
 import argparse
 import random
@@ -10,7 +10,7 @@ import yaml
 
 from hil.assembly.prepare import load
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from servoctl.config.load import load_config
 from tests.hil.rigs import Played, Rig, play
 
@@ -66,8 +66,8 @@ def machines(count: int, seed: int, noise: bool = True) -> Iterator[Machine]:
 
 
 def tried(machine: Machine) -> Played:
-    """Stage zero of a machine."""
-    return play(Rig(machine.config, machine.sets), stage=Stage.ZERO, duration=0.02)
+    """Phase zero of a machine."""
+    return play(Rig(machine.config, machine.sets), stage=Phase.ZERO, duration=0.02)
 
 
 def main() -> None:

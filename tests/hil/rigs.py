@@ -19,7 +19,7 @@ from hil.emulator.plant import SimulatedPlant
 from hil.loop import nanoseconds
 from hil.rig.logbook import STAGES
 from hil.safety import Event
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun
 from servoctl.types import Array
 
@@ -162,7 +162,7 @@ def play(
     faults: Sequence[Mapping[str, Any]] = (),
     stop_at: float | None = None,
     since: str = "engaged",
-    stage: Stage = Stage.FULL,
+    stage: Phase = Phase.FULL,
     duration: float | None = None,
     out: Path | None = None,
     begin: Callable[[Emulator], None] = lambda emulator: None,

@@ -14,7 +14,7 @@ from hil.assembly.setup import RigSetup
 from hil.drives.base import Sample
 from hil.recorder.files import read_frames
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.by_hand import instructions
 from hil.session.calibration import CalibratedAxis, Calibration, fitting_signs, zero_by_stops
 from hil.session.run import RunResult
@@ -184,7 +184,7 @@ def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> RunRes
     believed = renewed(setup_of("coordinated_robots"), ())
     emulator = make_emulator(truth, "vm")
     observer = CommandObserver(emulator, truth.settings.drives)
-    result = on_rig(believed, emulator, Stage.CALIBRATE, 2.0, out)
+    result = on_rig(believed, emulator, Phase.CALIBRATE, 2.0, out)
     assert not any(motor.enabled for motor in emulator.motors)
     assert set(observer.findings.largest.values()) == {0.0}
     return result
@@ -267,7 +267,7 @@ def test_every_protocol_that_can_be_read_without_torque_is_calibrated(protocol: 
         {"kind": "encoder_jump", "drive": "b", "delta": 0.25, "since": "power_on"},
     ]
     setup = renewed(machine(protocol, "standstill"), faults)
-    first, second = on_rig(setup, None, Stage.CALIBRATE, 3.0, tmp_path / "run").calibration
+    first, second = on_rig(setup, None, Phase.CALIBRATE, 3.0, tmp_path / "run").calibration
     assert (first.sign, first.evidence, first.problem) == (-1, "the other encoders", "")
     assert first.residual < 3.0
     assert (second.sign, second.evidence, second.problem) == (1, "the first move, counted as positive", "")
@@ -375,7 +375,7 @@ def test_limits_beyond_a_stop_are_refused() -> None:
 
 def test_a_calibration_against_stops_over_the_wire_writes_a_patch(tmp_path: Path) -> None:
     setup = renewed(carts(*STOPS, "hil.drives.b.stops={upper: 3}"), [])
-    result = on_rig(setup, None, Stage.CALIBRATE, 1.5, tmp_path / "run")
+    result = on_rig(setup, None, Phase.CALIBRATE, 1.5, tmp_path / "run")
     assert [axis.problem for axis in result.calibration] == ["", ""]
     assert max(axis.residual for axis in result.calibration) < 3.0
     assert result.patch is not None and "zero from its stops; residual" in result.patch.read_text()

@@ -13,7 +13,7 @@ from hil.emulator.emulator import Emulator
 from hil.emulator.fault_script import read_faults
 from hil.frame import Frame
 from hil.protocols.registry import build, emulations
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from tests.hil.command_observer import CommandObserver, MitReader
 from tests.hil.emulation import MILLISECOND, TURN, Bench, bench, drive_settings
 from tests.hil.rigs import RIGS, _setup, play
@@ -296,7 +296,7 @@ def test_a_reader_of_a_protocol_that_reads_no_command_of_a_drive_that_worked_is_
     def begin(emulator: Emulator) -> None:
         observers.append(CommandObserver(emulator, drives))
 
-    play("V rack mit", stage=Stage.ZERO, duration=0.1, begin=begin)
+    play("V rack mit", stage=Phase.ZERO, duration=0.1, begin=begin)
     assert [(v.drive, v.what) for v in observers[0].report()] == [
         ("F", "nothing, though the drive was enabled: its reader reads no command")
     ]

@@ -14,7 +14,7 @@ from hil.frame import Frame
 from hil.loop import nanoseconds
 from hil.protocols.registry import build
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun, RunResult
 from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.carts.run import SETTLING
@@ -33,7 +33,7 @@ def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[RunResul
     emulator = make_emulator(prepared, "vm")
     observer = CommandObserver(emulator, prepared.settings.drives)
     place = replace(environment_of(prepared, emulator), engaged=lambda: disturb(emulator))
-    run = HilRun(prepared, place, Stage.FULL)
+    run = HilRun(prepared, place, Phase.FULL)
     return run.run(None, lambda event: None), run, observer, prepared
 
 

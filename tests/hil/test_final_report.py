@@ -8,7 +8,7 @@ import pytest
 from hil.assembly.emulation import environment_of, make_emulator
 from hil.frame import Frame
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun, RunResult
 from tests.faces import on_rig
 from tests.hil.faults.carts.scenario import machine
@@ -110,7 +110,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
 def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait(lockstep: bool, handled: bool) -> None:
     prepared, seen = renewed(machine("odrive", "at speed"), ()), list[object]()
     place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
-    HilRun(prepared, place, Stage.ZERO).run(None, lambda event: seen.append(signal.getsignal(signal.SIGTSTP)))
+    HilRun(prepared, place, Phase.ZERO).run(None, lambda event: seen.append(signal.getsignal(signal.SIGTSTP)))
     assert seen and all((handler is not signal.SIG_DFL) is handled for handler in seen)
     assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
 

@@ -13,7 +13,7 @@ from hil.drives.settings import GAUGES, Quantity
 from hil.frame import Frame
 from hil.protocols.registry import build
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.notes import describe, preflight
 from servoctl.config import load_config
 from tests.hil.by_drivers import compare
@@ -44,7 +44,7 @@ def test_the_warning_of_a_cia402_drive_comes_before_it_switches_off() -> None:
 
 
 def test_the_pre_flight_list_says_what_is_not_seen() -> None:
-    lines = preflight(load("scara_robstride", engine="vm"), Stage.RAMP, ())
+    lines = preflight(load("scara_robstride", engine="vm"), Phase.RAMP, ())
     assert any("[x] read from the drives" in line for line in lines)
     assert any(
         "[ ] not seen" in line and "bus voltage of all drives (shown with monitor_period)" in line for line in lines

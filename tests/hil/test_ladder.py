@@ -14,7 +14,7 @@ from hil.loop import SECOND
 from hil.protocols.registry import build
 from hil.safety import EventKind
 from hil.safety.ladder import Ladder, Rung, longest_ramp
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.notes import preflight
 from tests.hil.command_observer import observed
 from tests.hil.emulation import MILLISECOND, drive_settings
@@ -87,7 +87,7 @@ def test_a_drive_that_a_dead_master_has_left_enabled_is_refused_and_brakes_befor
             frame = Frame(int(identity, 16), bytes.fromhex(data))
             emulator.world.after((50 + 5 * number) * MILLISECOND, partial(master.send, frame))
 
-    played = play(lift(RACK, protocol), stage=Stage.ZERO, begin=leave)
+    played = play(lift(RACK, protocol), stage=Phase.ZERO, begin=leave)
     assert before == [True] and played.exit_code == 3 and not played.unconfirmed
     assert ["already" in str(event) for event in played.events if event.kind is EventKind.HANDSHAKE] == [True]
     assert not played.emulator.drive("F").motor.enabled
@@ -266,8 +266,8 @@ def test_commands_that_wait_on_a_dead_bus_enable_no_drive_when_all_restart(at: f
 
 
 def test_the_pre_flight_list_says_how_an_axis_stops_without_the_loop() -> None:
-    setup = play(lift(RACK, "mit"), stage=Stage.ZERO, duration=0.01).run.setup
-    lines = "\n".join(preflight(setup, Stage.FULL, ()))
+    setup = play(lift(RACK, "mit"), stage=Phase.ZERO, duration=0.01).run.setup
+    lines = "\n".join(preflight(setup, Phase.FULL, ()))
     assert "F (mit), own ramp: damping in the motor" in lines and "F (mit), without the loop or its bus" in lines
 
 

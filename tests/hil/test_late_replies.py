@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from tests.hil.by_drivers import compare
 from tests.hil.rigs import Played, play
 
@@ -63,7 +63,7 @@ def test_samples_that_are_late_from_the_start_are_refused_before_a_drive_is_enab
 ) -> None:
     """In the loop they come at the pace of the questions, so that each looks like the answer to the last one."""
     held = {"kind": "late", "drive": "F", "delay": late, "since": "power_on", "at": 0.0}
-    played = play(rig, faults=[held], stage=Stage.ZERO)
+    played = play(rig, faults=[held], stage=Phase.ZERO)
     assert (played.exit_code, played.unconfirmed) == (3 if refused else 0, ())
     assert played.emulator.drive("F").motor.has_worked is not refused
     if refused:
@@ -75,7 +75,7 @@ def test_samples_that_are_late_from_the_start_are_refused_before_a_drive_is_enab
 def test_a_master_that_asks_for_samples_from_the_bring_up_on_does_not_hold_it_up() -> None:
     """The pause that times the first sample waits for silence, which never comes."""
     sync = {"kind": "foreign_frames", "id": 0x80, "data": "", "period": 0.003, "since": "power_on", "at": 0.15}
-    played = play("V screw", faults=[sync], stage=Stage.ZERO)
+    played = play("V screw", faults=[sync], stage=Phase.ZERO)
     assert (played.exit_code, played.unconfirmed) == (3, ()) and played.events[0].kind is EventKind.FOREIGN
     assert not played.emulator.drive("F").motor.has_worked
 

@@ -23,7 +23,7 @@ from hil.frame import Frame
 from hil.loop.realtime import RealtimeError
 from hil.recorder import Recorder, read_events
 from hil.safety import Event
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun
 from hil.session.start import Request, start
 from servoctl.errors import RunFolderError
@@ -88,7 +88,7 @@ def test_a_plant_that_ends_the_program_has_failed(tmp_path: Path) -> None:
 def test_a_run_that_fails_while_it_writes_its_summary_is_not_completed(tmp_path: Path) -> None:
     """Even an exception that leaves the run itself: the listener of its events, here."""
     prepared, emulator, place = rig()
-    run = HilRun(prepared, place, Stage.FULL)
+    run = HilRun(prepared, place, Phase.FULL)
 
     def listen(event: Event) -> None:
         if event.detail == "over":
@@ -106,7 +106,7 @@ def test_an_emulator_that_cannot_say_how_it_went_has_failed(tmp_path: Path) -> N
     def facts() -> dict[str, Any]:
         raise LookupError("no such wire")
 
-    assert on_rig(rig()[0], None, Stage.ZERO, out=tmp_path / "run", facts=facts).exit_code == 3
+    assert on_rig(rig()[0], None, Phase.ZERO, out=tmp_path / "run", facts=facts).exit_code == 3
     status, error, events = story(tmp_path / "run")
     assert (status, events) == ("stopped", ["exception"])
     assert error is not None and "LookupError: no such wire" in error
@@ -123,7 +123,7 @@ def test_a_signal_before_the_first_frame_sends_nothing_and_is_an_interrupted_run
             signal.raise_signal(signal.SIGINT)
             super().open(out)
 
-    ended = Early(prepared, place, Stage.FULL).run(tmp_path / "run", lambda event: None)
+    ended = Early(prepared, place, Phase.FULL).run(tmp_path / "run", lambda event: None)
     assert (ended.exit_code, ended.unconfirmed, sent) == (130, (), [])
     said = "the operator stops the run (SIGINT, before the first frame)"
     assert story(tmp_path / "run") == ("interrupted", said, ["interrupted"])
@@ -155,13 +155,13 @@ def test_signals_while_the_folder_is_finished_change_nothing(tmp_path: Path) -> 
     ended = on_rig(rig()[0], out=tmp_path / "run", facts=facts, engaged=engaged)
     assert (ended.exit_code, ended.trajectory.metadata["status"]) == (130, "interrupted")
     assert (tmp_path / "run" / "trajectory.parquet").exists()
-    ended = on_rig(rig()[0], None, Stage.ZERO, out=tmp_path / "two", facts=facts)
+    ended = on_rig(rig()[0], None, Phase.ZERO, out=tmp_path / "two", facts=facts)
     assert (ended.exit_code, ended.trajectory.metadata["status"]) == (0, "done"), "it was over before"
 
 
 def test_a_run_that_never_began_reports_the_reason(tmp_path: Path) -> None:
     prepared, _, place = rig()
-    run = HilRun(prepared, place, Stage.FULL)
+    run = HilRun(prepared, place, Phase.FULL)
     run.open(tmp_path / "run")
     run.abandon(RealtimeError("real time: not granted"))
     assert story(tmp_path / "run") == ("failed", "the loop has failed (real time: not granted)", ["exception"])
@@ -176,7 +176,7 @@ def test_a_recorder_that_died_leaves_the_whole_story(tmp_path: Path) -> None:
         os.kill(run.recorder._child.process.pid, signal.SIGKILL)
         run.recorder._child.process.wait()
 
-    run = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Stage.FULL)
+    run = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Phase.FULL)
     with pytest.raises(RunFolderError, match="the recorder died"):
         run.run(folder, lambda event: None)
     status, error, events = story(folder)

@@ -16,7 +16,7 @@ from hil.core.constants import Torques
 from hil.loop import Reading
 from hil.rig.logbook import STAGES
 from hil.safety import Limits
-from hil.safety.plan import Phase, Stage
+from hil.safety.plan import Phase
 from hil.safety.pose_hold import ANCHOR, FASTEST_POLE, LARGEST_BIAS, POLE_SHARE, WALL, Guiding, PoseHold
 from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import Hold
@@ -191,7 +191,7 @@ def robots() -> RigSetup:
 
 
 def run(
-    stage: Stage, duration: float, faults: Sequence[dict[str, Any]] = (), **emulation: Any
+    stage: Phase, duration: float, faults: Sequence[dict[str, Any]] = (), **emulation: Any
 ) -> tuple[Trajectory, int]:
     setup = renewed(robots(), faults)
     values = setup.settings.values
@@ -211,7 +211,7 @@ def true_motion(done: Trajectory, phase: Phase) -> tuple[Array, Array, Array]:
 
 
 def test_a_pose_that_is_held_stays_within_a_third_of_a_milliradian_while_brakes_open_and_after_the_test() -> None:
-    done, code = run(Stage.ZERO, 1.5)
+    done, code = run(Phase.ZERO, 1.5)
     q0 = np.array(robots().start.q)
     t, q, _ = true_motion(done, Phase.ZERO)
     for held in (true_motion(done, Phase.ENABLING)[1], q[t < 0.1], q[t > 1.0]):
@@ -221,7 +221,7 @@ def test_a_pose_that_is_held_stays_within_a_third_of_a_milliradian_while_brakes_
 
 
 def test_a_pose_is_held_by_a_machine_a_tenth_heavier_than_its_model() -> None:
-    done, _ = run(Stage.ZERO, 1.0, parameters={"m": 1.1})
+    done, _ = run(Phase.ZERO, 1.0, parameters={"m": 1.1})
     _, q, v = true_motion(done, Phase.ZERO)
     assert np.abs(q - robots().start.q).max() < 3e-3
     assert np.abs(q[-1] - robots().start.q).max() < 1e-4  # the integral has found the missing torque
@@ -229,20 +229,20 @@ def test_a_pose_is_held_by_a_machine_a_tenth_heavier_than_its_model() -> None:
 
 
 def test_a_floating_machine_drifts_by_less_than_a_milliradian_in_five_seconds() -> None:
-    done, code = run(Stage.FLOAT, 5.0)
+    done, code = run(Phase.FLOAT, 5.0)
     t, q, _ = true_motion(done, Phase.FLOAT)
     assert t[-1] > 4.99 and code == 0
     assert np.ptp(q, axis=0).max() < 1e-3
 
 
 def test_a_floating_machine_with_friction_stands_still_although_its_links_are_a_tenth_heavier() -> None:
-    done, _ = run(Stage.FLOAT, 1.5, parameters={"m": 1.1}, coulomb_friction=1.0)
+    done, _ = run(Phase.FLOAT, 1.5, parameters={"m": 1.1}, coulomb_friction=1.0)
     assert np.ptp(true_motion(done, Phase.FLOAT)[1], axis=0).max() < 1e-3
 
 
 def test_a_push_moves_a_floating_machine_and_it_stops_within_half_a_second_when_let_go() -> None:
     push = {"kind": "push", "drive": "u1", "torque": 1.0, "at": 0.1, "for": 1.0}
-    done, code = run(Stage.FLOAT, 1.7, [push])
+    done, code = run(Phase.FLOAT, 1.7, [push])
     t, q, v = true_motion(done, Phase.FLOAT)
     pushed = q[np.searchsorted(t, 1.1)] - q[0]
     assert np.abs(pushed).max() > 0.02
@@ -254,8 +254,8 @@ def test_a_push_moves_a_floating_machine_and_it_stops_within_half_a_second_when_
 
 def test_a_floating_machine_never_gets_more_than_its_lowered_torque() -> None:
     push = {"kind": "push", "drive": "u1", "torque": 60.0, "at": 0.2, "for": 0.4}
-    done, _ = run(Stage.FLOAT, 1.0, [push])
-    guiding = robots().plan(Stage.FLOAT, 1.0).guiding
+    done, _ = run(Phase.FLOAT, 1.0, [push])
+    guiding = robots().plan(Phase.FLOAT, 1.0).guiding
     assert guiding is not None
     rows = done.columns["stage"] == STAGES.index(Phase.FLOAT.value)
     for name, limit in zip(robots().loop.system.model.plant.actuators, guiding.limits, strict=True):
@@ -269,7 +269,7 @@ def test_walls_turn_a_guided_joint_before_its_position_limit() -> None:
     near = [replace(drive, position_limits=(-3.0, float(q0) + 0.1)) for drive in setup.settings.drives[:1]]
     narrow = replace(setup, settings=replace(setup.settings, drives=(*near, *setup.settings.drives[1:])))
     setup = renewed(narrow, [{"kind": "push", "drive": "u1", "torque": 8.0, "at": 0.1, "for": 1.0}])
-    done = on_rig(setup, None, Stage.FLOAT, 1.2)
+    done = on_rig(setup, None, Phase.FLOAT, 1.2)
     _, q, _ = true_motion(done.trajectory, Phase.FLOAT)
     assert 0.01 < (q[:, 0] - q[0, 0]).max() < 0.05  # without a wall 0.2, and the limit ends the run
     assert done.exit_code == 0
@@ -277,7 +277,7 @@ def test_walls_turn_a_guided_joint_before_its_position_limit() -> None:
 
 def test_the_guided_motion_is_a_reference_file_with_the_names_of_the_coordinates(tmp_path: Path) -> None:
     push = {"kind": "push", "drive": "u1", "torque": 2.0, "at": 0.1, "for": 0.4}
-    done, _ = run(Stage.FLOAT, 1.0, [push])
+    done, _ = run(Phase.FLOAT, 1.0, [push])
     file, names = tmp_path / "guided.csv", list(robots().loop.system.model.plant.coordinates)
     said = write_guided_motion(file, done, names)
     assert "guided motion of 1.00 s" in said and re.search(rf"moved: {names[0]} [\d.e-]+ (rad|m), ", said)
@@ -309,7 +309,7 @@ def test_a_damping_that_would_shake_the_machine_in_the_hand_is_refused() -> None
 
     def moving(damping: float) -> float:
         setup = load("coordinated_robots", (f"hil.safety.float_damping={damping}",), "vm")
-        t, _, v = true_motion(on_rig(setup, None, Stage.FLOAT, 0.8).trajectory, Phase.FLOAT)
+        t, _, v = true_motion(on_rig(setup, None, Phase.FLOAT, 0.8).trajectory, Phase.FLOAT)
         return float(np.abs(v[t > 0.4]).max())
 
     with pytest.raises(ConfigError, match="400 1/s would shake the machine in the hand at a period of") as found:

@@ -19,7 +19,7 @@ from hil.bus import BusError
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import WallClock
 from hil.rig.logbook import STAGES
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.cli import main
@@ -59,7 +59,7 @@ def test_the_default_is_shadow_which_sends_nothing(keys: dict[str, Any], tmp_pat
     config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
     with served(rig_of(config)) as server:
         begun = start(Request(config, engine="vm"))
-        assert begun.stage is Stage.SHADOW
+        assert begun.stage is Phase.SHADOW
         assert "shadow: nothing is sent on main; the next step is --stage zero --armed" in begun.notes
         ended = begun.run(tmp_path / "run", lambda event: None)
         assert heard(server) == 0
@@ -168,7 +168,7 @@ def test_a_drive_without_a_watchdog_gets_torque_on_a_real_bus_only_if_the_config
             with pytest.raises(ConfigError, match=r"hil\.drives: F: drive_watchdog is missing: without a watchdog "):
                 start(Request(config, stage="zero", armed=True, engine="vm"))
             shadow = start(Request(config, engine="vm"))
-            assert shadow.stage is Stage.SHADOW
+            assert shadow.stage is Phase.SHADOW
             shadow.close()
 
 
@@ -189,7 +189,7 @@ def test_a_loopback_bus_without_an_emulator_is_real_and_says_how_to_get_one(tmp_
     with keys_of("virtual") as keys:
         config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
         begun = start(Request(config, engine="vm"))
-        assert begun.stage is Stage.SHADOW
+        assert begun.stage is Phase.SHADOW
         assert any("servoctl emulate cart" in note for note in begun.notes)
         with pytest.raises(ConfigError, match="add --armed"):
             start(Request(config, stage="full", engine="vm"))

@@ -1,4 +1,4 @@
-"""Stage zero: low torque, and what each drive must show before the task."""
+"""Phase zero: low torque, and what each drive must show before the task."""
 
 import json
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.emulator import Emulator
 from hil.loop import Reading
 from hil.safety import EventKind, Limits, Reaction
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import ProofPlan, State, TorqueProof
 from hil.safety.torques import Source, TorqueSource
@@ -29,7 +29,7 @@ from tests.hil.rigs import RACK, RIGS, STAGES, Played, Rig, lift, play
 def zero(rig: str | Rig, *sets: str, **factors: float) -> Played:
     """A run of stage zero in which drives make so many times the torque that they are commanded."""
     faults = [{"kind": "torque_constant", "drive": d, "factor": f, "since": "power_on"} for d, f in factors.items()]
-    return play(rig, *sets, faults=faults, stage=Stage.ZERO, duration=0.3)
+    return play(rig, *sets, faults=faults, stage=Phase.ZERO, duration=0.3)
 
 
 def moved(played: Played, last: str = "stopping") -> np.ndarray:
@@ -60,7 +60,7 @@ def test_a_vertical_axis_whose_positions_count_the_wrong_way_is_named_and_held_w
     """By its samples it moves like one of too much torque; with that mended, gravity would drive it away."""
     sets = ('hil.emulation.drives={"F": {"sign": -1}}',) if wrong == "sign" else ()
     faults = [] if sets else [{"kind": "encoder_flip", "drive": "F", "since": "power_on"}]
-    played = play(name, *sets, faults=faults, stage=Stage.ZERO, duration=0.3)
+    played = play(name, *sets, faults=faults, stage=Phase.ZERO, duration=0.3)
     assert named(played) == [("response", "F"), ("backwards", "F")] and played.exit_code == 3
     said = next(event.detail for event in played.events if event.kind is EventKind.BACKWARDS)
     assert ("sign is wrong" if wrong == "sign" else "its encoder is wrong") in said
@@ -130,7 +130,7 @@ def test_a_weak_wrist_gets_more_torque_until_its_brake_is_closed(share: float, l
 @pytest.mark.parametrize("joint", [1, 2, 3])
 def test_a_joint_whose_brake_does_not_open_is_not_proved_by_the_motion_of_the_others(joint: int) -> None:
     stuck = [{"kind": "brake_stuck", "drive": f"joint{joint}", "since": "power_on"}]
-    assert named(play("A", faults=stuck, stage=Stage.ZERO, duration=0.3)) == [("unproved", f"joint{joint}")]
+    assert named(play("A", faults=stuck, stage=Phase.ZERO, duration=0.3)) == [("unproved", f"joint{joint}")]
 
 
 @pytest.mark.parametrize("drive", ["tau1", "tau3", "F4"])
@@ -153,7 +153,7 @@ def test_one_of_redundant_motors_that_drives_the_machine_away_is_named_before_ra
     push = {"kind": "push", "drive": drive, "torque": 1.2, "at": 0.28, "since": "power_on", "for": 2.0}
     alone, pushed, harder = (
         zero("two arms", **{drive: -1.0}),
-        *(play("two arms", faults=[push | more], stage=Stage.ZERO, duration=0.5) for more in ({}, {"torque": 1.8})),
+        *(play("two arms", faults=[push | more], stage=Phase.ZERO, duration=0.5) for more in ({}, {"torque": 1.8})),
     )
     for played in (alone, pushed):
         first = next(event for event in played.events if event.kind.reaction >= Reaction.STOP)
@@ -356,7 +356,7 @@ def test_torques_in_stage_zero_are_those_that_hold_the_pose_and_little_more() ->
 
 def test_a_joint_that_does_not_move_under_the_torque_of_the_test_is_not_proved_and_this_is_said() -> None:
     fault = [{"kind": "blocked", "drive": "tau", "since": "power_on"}]
-    played = play("L", "hil.safety.tracking=0.9", faults=fault, stage=Stage.ZERO, duration=0.3)
+    played = play("L", "hil.safety.tracking=0.9", faults=fault, stage=Phase.ZERO, duration=0.3)
     assert named(played) == [("unproved", "tau")] and played.exit_code == 0
     assert any("it does not move visibly under" in str(event) for event in played.events)
 
@@ -406,7 +406,7 @@ def test_the_start_prints_the_limits_of_stage_zero_and_the_summary_has_the_proof
 
 @pytest.mark.parametrize("protocol", ["moteus", "robstride", "mit"])
 def test_an_axis_that_would_fall_is_not_let_go_to_test_its_watchdog(protocol: str) -> None:
-    played = play(lift(RACK, protocol), stage=Stage.ZERO, duration=0.1)
+    played = play(lift(RACK, protocol), stage=Phase.ZERO, duration=0.1)
     assert moved(played) < 0.001
     rig = lift(RACK, protocol)
     notes = start(Request(rig.config, rig.overrides, stage="zero", armed=True, engine="vm")).notes
@@ -422,7 +422,7 @@ def begun_limit(rig: Rig) -> float:
 def test_a_push_that_looks_like_the_wrong_polarity_gets_no_torque_on_top_once_it_is_a_runaway() -> None:
     """The drive would keep the torque of its last order, which then acts with the push, until its brake is closed."""
     push = [{"kind": "push", "drive": "joint4", "torque": 3.0, "at": 1.12, "since": "power_on", "for": 0.02}]
-    played = play("A", faults=push, stage=Stage.ZERO, duration=0.3)
+    played = play("A", faults=push, stage=Phase.ZERO, duration=0.3)
     assert named(played)[0] == ("reversed", "joint4") and played.exit_code == 3
     assert moved(played, "over")[3] < 1.0  # 2.0 by that torque
     assert np.abs(played.group("true_v")[:, 3]).max() < 12.0  # 24
@@ -437,7 +437,7 @@ def test_an_axis_that_is_let_go_and_falls_ends_the_test_of_its_watchdog() -> Non
     ]  # fmt: skip
     rig = Rig(RIGS["mixed"].config, (f"hil.drives={json.dumps(slides)}",))
     push = [{"kind": "push", "drive": "b", "torque": -20, "since": "power_on"}]
-    played = play(rig, faults=push, stage=Stage.ZERO, duration=0.1)
+    played = play(rig, faults=push, stage=Phase.ZERO, duration=0.1)
     assert played.exit_code == 3 and not played.rows_in("enabling").any()
     assert "moves while watchdogs are tested: by -0.00" in str(played.events[0]) and played.events[0].subject == "b"
 
@@ -461,7 +461,7 @@ def test_no_drive_is_enabled_to_test_its_watchdog_where_the_encoders_contradict_
         emulator.wires["main"].taps.append(lambda frame, sender: enabled.append(any(each.enabled for each in motors)))
 
     sets = [f"hil.emulation.drives.{name}.offset=0.1" for name in drives]
-    played = play(Rig(config), *sets, stage=Stage.ZERO, duration=0.1, begin=begin)
+    played = play(Rig(config), *sets, stage=Phase.ZERO, duration=0.1, begin=begin)
     assert played.exit_code == 3 and len(enabled) > 10 and not any(enabled)
     contradict = [event.subject for event in played.events if event.kind is EventKind.START_POSE]
     assert contradict == list(drives)

@@ -11,7 +11,7 @@ from hil.loop import Reading, Tick
 from hil.safety import EventKind, Limits, Monitor, Reaction, SafetyBounds
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder
-from hil.safety.plan import ENDING, Phase, RunPlan, Stage
+from hil.safety.plan import ENDING, Phase, RunPlan
 from hil.safety.proof import ProofPlan
 from hil.safety.rules import rules_of
 from hil.safety.stages import Stages
@@ -118,7 +118,7 @@ class Level:
 class Run:
     """Stages on that machine, tick by tick."""
 
-    def __init__(self, stage: Stage = Stage.FULL, hold: float = 0.0, **plan: Any) -> None:
+    def __init__(self, stage: Phase = Phase.FULL, hold: float = 0.0, **plan: Any) -> None:
         self.machine, self.law, self.error = Bench(), Law(), 0.0
         bounds = SafetyBounds(0.0025, Safety())
         self.monitor = Monitor(self.machine.drives, [], bounds, rules_of(self.machine.drives, [], bounds))

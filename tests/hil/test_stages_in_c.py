@@ -18,7 +18,7 @@ from hil.assembly.setup import RigSetup
 from hil.loop import SECOND, Tick, nanoseconds
 from hil.loop.tick import TickTimes
 from hil.safety import EventKind
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun, RunResult
 from tests.hil.by_drivers import compared, left_by
 from tests.hil.rigs import RIGS, Rig, renewed
@@ -70,7 +70,7 @@ class Played:
     def __init__(
         self,
         machine: str,
-        stage: Stage,
+        stage: Phase,
         faults: Sequence[Mapping[str, Any]] = (),
         duration: float = 0.2,
         stop_at: float | None = None,
@@ -88,7 +88,7 @@ class Played:
         return run.run(None, lambda event: None)
 
 
-def compare(machine: str, stage: Stage, *faults: Mapping[str, Any], **more: Any) -> tuple[dict[str, Any], Counted]:
+def compare(machine: str, stage: Phase, *faults: Mapping[str, Any], **more: Any) -> tuple[dict[str, Any], Counted]:
     """What both runs leave, after a comparison, and that in C."""
     play = Played(machine, stage, faults, **more)
     return compared(play), play.run
@@ -98,31 +98,31 @@ def compare(machine: str, stage: Stage, *faults: Mapping[str, Any], **more: Any)
 @pytest.mark.parametrize(
     ("machine", "stage", "name"),
     [
-        ("robots", Stage.ZERO, "zero"),
-        ("V rack mit", Stage.ZERO, "zero"),
-        ("robots, estimated", Stage.RAMP, "ramp"),
-        ("robots", Stage.FLOAT, "float"),
-        ("V rack moteus", Stage.FULL, "stopping"),
-        ("robots, estimated", Stage.FULL, "stopping"),
+        ("robots", Phase.ZERO, "zero"),
+        ("V rack mit", Phase.ZERO, "zero"),
+        ("robots, estimated", Phase.RAMP, "ramp"),
+        ("robots", Phase.FLOAT, "float"),
+        ("V rack moteus", Phase.FULL, "stopping"),
+        ("robots, estimated", Phase.FULL, "stopping"),
     ],
 )
-def test_each_stage_is_equal_to_the_bit(machine: str, stage: Stage, name: str) -> None:
+def test_each_stage_is_equal_to_the_bit(machine: str, stage: Phase, name: str) -> None:
     """Drives that answer SYNC, commands, or nothing; with gravity and brakes; with an encoder node."""
-    left, counted = compare(machine, stage, duration=0.6 if stage is Stage.ZERO else 0.2)
+    left, counted = compare(machine, stage, duration=0.6 if stage is Phase.ZERO else 0.2)
     assert left["code"] == 0 and counted.decided[name] > 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("machine", "phase"), [("V rack mit", "zero"), ("L", "ramp"), ("robots", "full")])
 def test_the_stop_that_the_operator_asks_for_is_equal_to_the_bit_in_each_stage(machine: str, phase: str) -> None:
-    left, counted = compare(machine, Stage.FULL, stop_at=_phases(machine)[phase] + 0.051)
+    left, counted = compare(machine, Phase.FULL, stop_at=_phases(machine)[phase] + 0.051)
     assert left["code"] == 130 and left["counts"]["interrupted"] == 1 and counted.decided["stopping"] > 1
 
 
 @pytest.mark.slow
 def test_a_stop_whose_torques_the_limits_scale_is_equal_to_the_bit() -> None:
     """Some torques stay within their limits: those are changed too, with the same share."""
-    _, counted = compare("weak robots", Stage.FULL, duration=0.8)
+    _, counted = compare("weak robots", Phase.FULL, duration=0.8)
     assert counted.limited > 5
 
 
@@ -130,7 +130,7 @@ def test_a_stop_whose_torques_the_limits_scale_is_equal_to_the_bit() -> None:
 def test_a_limit_of_whole_steps_ends_no_stop_and_saturates_no_drive() -> None:
     """8.2 N m are 328 steps, but 1000 * (8.2 / 50) / 0.5 is 327.99999999999994, and the way back 8.200000000000001."""
     push = {"kind": "push", "drive": "u1", "torque": 8.0, "at": 0.1, "since": "engaged"}
-    left = left_by("c", Played("tight robots", Stage.FULL, [push], duration=0.3))
+    left = left_by("c", Played("tight robots", Phase.FULL, [push], duration=0.3))
     assert left["counts"].keys() == {"stage", "proved", "tracking"}
     assert abs(np.frombuffer(left["columns"]["sent.u3"])).max() == pytest.approx(8.2, abs=1e-12)
 
@@ -138,7 +138,7 @@ def test_a_limit_of_whole_steps_ends_no_stop_and_saturates_no_drive() -> None:
 @cache
 def _phases(machine: str) -> dict[str, float]:
     """Name of a phase of a run without faults -> when it begins, since the loop began [s]."""
-    left = left_by("c", Played(machine, Stage.FULL))
+    left = left_by("c", Played(machine, Phase.FULL))
     begins = {event.detail: event.time / SECOND for event in left["events"] if event.kind is EventKind.STAGE}
     return {**begins, "standing": begins.get("braking", np.nan) - 0.025}  # the last ticks of the stop
 
@@ -161,7 +161,7 @@ def test_a_fault_in_each_stage_has_its_reaction_at_the_same_instant(machine: str
     values, whole = dict(fault), ("stall", "bus_off", "lost", "cut")
     if fault["kind"] not in whole:
         values["drive"] = _setup(machine).drives[0].settings.name
-    compare(machine, Stage.FULL, {**values, "at": _phases(machine)[phase] + POWER_UP + 0.0113, "since": "power_on"})
+    compare(machine, Phase.FULL, {**values, "at": _phases(machine)[phase] + POWER_UP + 0.0113, "since": "power_on"})
 
 
 @pytest.mark.slow
@@ -176,4 +176,4 @@ def test_what_the_test_of_the_drives_finds_is_found_at_the_same_instant(
     begins = _phases(machine)
     at = POWER_UP + ((1 - when) * begins["zero"] + when * begins["ramp"] if when else 0.0)
     fault = {"kind": "torque_constant", "factor": factor, "drive": _setup(machine).drives[-1].settings.name}
-    compare(machine, Stage.FULL, {**fault, "at": at, "since": "power_on"})
+    compare(machine, Phase.FULL, {**fault, "at": at, "since": "power_on"})

@@ -15,7 +15,7 @@ from hil.loop.clock import VirtualClock, World
 from hil.protocols.registry import build
 from hil.rig.handshake import Handshake
 from hil.safety import EventKind, stages
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.notes import preflight
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError
@@ -67,7 +67,7 @@ def test_a_duration_beyond_that_of_the_config_is_looked_through_to_its_end() -> 
 def test_the_task_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     through, usual = [], RigSetup._later_states
     monkeypatch.setattr(RigSetup, "_later_states", lambda setup: through.append(setup) or usual(setup))
-    preflight(start(Request(BELT, engine="vm")).setup, Stage.FULL, ())
+    preflight(start(Request(BELT, engine="vm")).setup, Phase.FULL, ())
     assert len(through) == 1
 
 
@@ -190,7 +190,7 @@ def test_a_task_that_starts_in_motion_is_named_before_the_start_and_does_not_beg
 def test_the_steps_of_a_row_are_those_of_its_encoders() -> None:
     """x2 - x1 - l, each measured in 2^14 steps a turn behind 50 rad/m; ODrives give speeds by themselves, in floats."""
     prepared = load("two_mass_spring_drive", (), "vm")
-    values, found = prepared.settings.values, prepared.plan(Stage.FULL, None).resolved
+    values, found = prepared.settings.values, prepared.plan(Phase.FULL, None).resolved
     quanta = [node.quantum()[:2] for node in prepared.nodes]
     assert quanta[0][0] <= 2 * math.pi / 2**14 / 50 * 1.001
     assert list(found) == ["distance"]
@@ -236,7 +236,7 @@ def test_a_time_out_at_start_names_what_the_drive_said_last(
 
 def test_shadow_says_why_it_hears_nothing() -> None:
     setup = load("coordinated_robots", engine="vm")
-    done = on_rig(setup, None, Stage.SHADOW, 0.3)
+    done = on_rig(setup, None, Phase.SHADOW, 0.3)
     (lost,) = [event for event in done.events if event.kind is EventKind.LOST]
     assert "these nodes send only when they are started and asked" in lost.detail
     assert "--calibrate, which enables nothing" in lost.detail
@@ -267,7 +267,7 @@ def test_the_pre_flight_list_says_what_is_tested_and_what_only_the_machine_shows
 
 def test_the_pre_flight_list_has_the_start_tolerances_of_encoder_nodes_too() -> None:
     setup = load(BELT, ("hil.safety.start_tolerance=null", "hil.sensors.0.gear=200"), engine="vm")
-    (line,) = [line for line in preflight(setup, Stage.ZERO, ()) if "start pose" in line]
+    (line,) = [line for line in preflight(setup, Phase.ZERO, ()) if "start pose" in line]
     assert line.endswith("the encoders show the start pose within 0.0141 to 0.02")
 
 

@@ -27,7 +27,7 @@ from hil.recorder import read_frames
 from hil.recorder.memory import FRAME, unpacked
 from hil.rig.logbook import STAGES
 from hil.safety import EventKind
-from hil.safety.plan import Phase, Stage
+from hil.safety.plan import Phase
 from hil.session.replay import replay
 from hil.session.run import HilRun
 from tests.hil.interfaces import keys_of
@@ -139,7 +139,7 @@ def run_on_sockets(
     kind: type[HilRun],
     duration: float = 0.5,
     sets: Sequence[str] = (),
-    stage: Stage = Stage.FULL,
+    stage: Phase = Phase.FULL,
     **hil: Any,
 ) -> tuple[Any, Any]:
     keys = {"interface": "emulated", "bitrate": 1_000_000}
@@ -242,9 +242,9 @@ def test_ticks_of_one_call_ask_for_the_bus_voltage_at_its_pace(tmp_path: Path) -
     assert answered >= len(asked) - 1
 
 
-@pytest.mark.parametrize(("stage", "phase"), [(Stage.ZERO, Phase.ZERO), (Stage.FLOAT, Phase.FLOAT)])
+@pytest.mark.parametrize(("stage", "phase"), [(Phase.ZERO, Phase.ZERO), (Phase.FLOAT, Phase.FLOAT)])
 def test_stages_before_the_task_run_in_c_and_their_log_replays_to_the_bit(
-    tmp_path: Path, stage: Stage, phase: Phase
+    tmp_path: Path, stage: Phase, phase: Phase
 ) -> None:
     run, ended = run_on_sockets(tmp_path / "run", HilRun, 1.0, stage=stage)
     again, columns = replay(tmp_path / "run"), ended.trajectory.columns

@@ -11,7 +11,7 @@ from hil.assembly.emulation import environment_of, make_emulator
 from hil.drives.base import Drive
 from hil.loop import SECOND, nanoseconds
 from hil.safety import Event, Reaction
-from hil.safety.plan import ENDING, Stage
+from hil.safety.plan import ENDING, Phase
 from hil.session.run import HilRun
 from servoctl.config.hil import Emulation
 from servoctl.types import Array
@@ -85,7 +85,7 @@ def play(scenario: Scenario) -> Verdict:
             emulator.world.after(nanoseconds(scenario.stop_at), stop)
 
     environment = replace(environment_of(setup, emulator), engaged=engaged)
-    run = HilRun(setup, environment, Stage.FULL, scenario.duration)
+    run = HilRun(setup, environment, Phase.FULL, scenario.duration)
     result = run.run(None, lambda event: None)
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     kinds = tuple(event.kind.name.lower() for event in result.events if event.kind.name != "STAGE")

@@ -15,7 +15,7 @@ from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
 from hil.rig.logbook import STAGES
 from hil.safety import EventKind, Reaction
-from hil.safety.plan import Stage
+from hil.safety.plan import Phase
 from hil.session.run import HilRun, RunResult
 from servoctl.types import Array
 from tests.hil.by_drivers import ticks
@@ -152,7 +152,7 @@ def play(scenario: Scenario, tick: str = "c", engine: str = "vm") -> FaultResult
             host.at = truth.onset if scenario.host else None
 
     environment = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
-    stage = Stage.FLOAT if scenario.motion == "floating" else Stage.FULL
+    stage = Phase.FLOAT if scenario.motion == "floating" else Phase.FULL
     run = HilRun(prepared, environment, stage)
     with ticks(tick):
         ended = run.run(None, lambda event: None)
