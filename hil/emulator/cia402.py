@@ -69,7 +69,6 @@ RAMPS = {Cia402State.SWITCHED_ON: (0x605C, 0), Cia402State.READY: (0x605B, 0)}
 VOLTAGE_ENABLED, WARNS, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 7, 1 << 9, 1 << 11, 1 << 12
 
 COMMUNICATION_ERROR = 0x8100  # emergency code of a loss of communication without a code of its own
-RAMP_TIME = 1.0  # [s] longest time for which a drive brakes by itself
 
 
 class CiA402Encoder(CanOpenNode):
@@ -123,7 +122,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
         moving = self.motor.enabled
         self._enter(Cia402State.FAULT_REACTION)
         if moving and values[FAULT_OPTION] > 0:
-            self.brake_down(partial(self._close_brake, Cia402State.FAULT), RAMP_TIME)
+            self.brake_down(partial(self._close_brake, Cia402State.FAULT))
         else:
             self._off(Cia402State.FAULT)
 
@@ -196,7 +195,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
             return
         elif was is Cia402State.ENABLED:
             if values[RAMPS[after]] == 1:
-                self.brake_down(partial(self._close_brake, None), RAMP_TIME)
+                self.brake_down(partial(self._close_brake, None))
             else:
                 self.motor.command(self._target())
                 self._close_brake(None)
@@ -218,7 +217,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
             return
         self._enter(Cia402State.QUICK_STOP)
         ended = None if option >= 5 else partial(self._close_brake, Cia402State.SWITCH_ON_DISABLED)
-        self.brake_down(ended, RAMP_TIME, self._deceleration)
+        self.brake_down(ended, self._deceleration)
 
     @property
     def _deceleration(self) -> float | None:

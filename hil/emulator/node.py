@@ -26,6 +26,7 @@ PERIOD = 0.001  # [s] period of a drive's own control
 BANDWIDTH = 100.0  # K [1/s]: a tenth of what period and current loop allow
 INTEGRAL = 25.0  # I [1/s]: a quarter of K, so that the loop has two equal poles
 RAMP_TIME = 0.25  # [s] time of the ramp from the speed limit of the joint, where the drive is told no other
+LONGEST_RAMP = 1.0  # [s] longest time for which a drive brakes by itself
 
 
 class Ramp:
@@ -185,17 +186,15 @@ class EmulatedDrive(EmulatedNode):
     def clear_fault(self) -> None:
         """Clears the fault; the drive is disabled then."""
 
-    def brake_down(
-        self, ended: Callable[[], None] | None, limit: float = 0.0, deceleration: float | None = None
-    ) -> None:
+    def brake_down(self, ended: Callable[[], None] | None, deceleration: float | None = None) -> None:
         """Brakes by its own control: see `hil.emulator.node`. It then holds its position until `stop_control`.
 
-        `ended` is called when it stands still, or after `limit` [s]; None: never. `deceleration` of the motor
-        [rad/s^2]; None: that from the speed limit in `RAMP_TIME`.
+        `ended` is called when it stands still, or after `LONGEST_RAMP`. `deceleration` of the motor [rad/s^2]; None:
+        that from the speed limit in `RAMP_TIME`.
         """
         self.stop_control()
         self.motor.told("brakes")
-        end = self.world.now + nanoseconds(limit)
+        end = self.world.now + nanoseconds(LONGEST_RAMP)
         fastest = abs(self.settings.motor_rate(self.settings.speed_limit))
         largest = abs(self.settings.motor_torque(self.settings.torque_limit))
         steepest = fastest / RAMP_TIME if deceleration is None else deceleration

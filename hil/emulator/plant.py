@@ -260,10 +260,6 @@ class SimulatedPlant:
         if self._contacts.active:  # what never slides stops at once
             self._x, _ = self._contacts(self._x, self._x, self._time(now), 0.0)
 
-    @property
-    def held(self) -> bool:
-        return self._asleep is not None
-
     def _time(self, now: int) -> float:
         return self._origin + now / SECOND
 

@@ -122,11 +122,11 @@ def test_brakes_on_every_motor_hold_a_falling_machine_exactly() -> None:
     for index in range(6):
         plant.brake(index, True, 0)
     q, v = plant.state(10_000 * MILLISECOND)
-    assert plant.held
+    assert plant._asleep
     assert np.array_equal(q, START.q) and not v.any()
     plant.brake(0, False, 10_000 * MILLISECOND)
     q, v = plant.state(10_100 * MILLISECOND)  # five motors hold three freedoms as well
-    assert plant.held
+    assert plant._asleep
     assert np.array_equal(q, START.q) and not v.any()
 
 
@@ -136,7 +136,7 @@ def test_a_machine_with_a_memory_of_its_own_goes_on_while_it_rests() -> None:
     for index in range(2):
         plant.brake(index, True, 0)
     plant.advance(100 * MILLISECOND)
-    assert plant.held and machine.elapsed == pytest.approx(0.1)
+    assert plant._asleep and machine.elapsed == pytest.approx(0.1)
 
 
 def test_brakes_hold_as_many_freedoms_as_they_can() -> None:
