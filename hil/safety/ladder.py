@@ -98,10 +98,6 @@ class Ladder:
         """A drive has switched itself off for a fault: it gets no torque any more, even if its fault goes away."""
         self._lower(number, Rung.OFF, now)
 
-    def distrust(self, number: int) -> None:
-        """The encoder of a drive is not trusted from now on."""
-        self.distrusted.add(number)
-
     def ramp(self, number: int, now: int, must: bool) -> None:
         """Lets a drive brake by itself.
 

@@ -105,7 +105,7 @@ class Watch:
         ladder = self._rig.ladder
         match doubt:
             case Doubt.ENCODER:
-                ladder.distrust(number)
+                ladder.distrusted.add(number)
                 self._pose.distrust(number)
             case Doubt.TORQUE:
                 ladder.brake(number, now, must=True)

@@ -137,7 +137,7 @@ def test_a_drive_that_brakes_by_itself_is_told_no_more_than_to_be_off_once_it_is
 def test_a_drive_whose_encoder_is_in_doubt_does_not_brake_by_it() -> None:
     ladder, drives = bench()
     drives[0].ramps = drives[1].ramps = True  # type: ignore[misc]
-    ladder.distrust(0)
+    ladder.distrusted.add(0)
     ladder.ramp_all(0)
     assert ladder.rungs == [Rung.OFF, Rung.RAMP]
 
