@@ -9,6 +9,7 @@ lanes, while the other threads integrate in C. Rows are yielded in order, so mem
 there are. A run that does not fit into the batch, or that stops early, is simulated alone, with its usual messages.
 """
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -318,6 +319,7 @@ _series: Series | None = None  # the series of a worker process
 def _begin(loaded: LoadedConfig, requested: str, engine: Backend) -> None:
     global _series
     signal(SIGINT, SIG_IGN)  # Ctrl-C reaches the parent too, which ends the workers
+    os.dup2(2, 1)  # stdout is for the result alone: what a user's plant prints goes to stderr
     _series = Series(loaded, requested, engine)
 
 

@@ -204,6 +204,19 @@ def test_equalities_of_a_file_are_loops_and_mimic_joints(tmp_path: Path) -> None
     assert robot.tree.friction("drive") == pytest.approx(0.4 + 2 * 0.1, rel=1e-15)
 
 
+def test_a_chain_of_equalities_follows_the_joint_with_the_motor(tmp_path: Path) -> None:
+    belts = """<joint name="belt" joint1="follower" joint2="knee" polycoef="0.1 -2 0 0 0"/>
+    <joint name="chain" joint1="swing" joint2="drive" polycoef="0 3 0 0 0"/>
+    <joint name="shaft" joint1="drive" joint2="follower" polycoef="0 4 0 0 0"/>
+    <joint name="twice" joint1="swing" joint2="knee" polycoef="0 1 0 0 0"/>"""
+    before, after = LINKED.index("<connect"), LINKED.index("</equality>")
+    description = read_mjcf(written(tmp_path, LINKED[:before] + belts + LINKED[after:]))
+    found = {j.name: (j.multiplier, round(j.offset, 14)) for j in description.joints if j.mimic == "drive"}
+    # 3 q_drive = q_swing - 0.1,   q_drive = 4 (q_follower - 0.3),   q_follower - 0.3 = 0.1 - 2 q_knee
+    assert found == {"swing": (3.0, 0.1), "follower": (0.25, 0.3), "knee": (-0.125, 0.05)}
+    assert description.notes == ("twice: equality of joints is left out: one of them follows the other already",)
+
+
 def test_limits_of_a_robot_keep_both_ends_of_the_range_of_a_motor(tmp_path: Path) -> None:
     written(tmp_path, LINKED)
     (tmp_path / "c.yaml").write_text(

@@ -201,7 +201,7 @@ TORQUE_SCALE = 10
 
 
 class Mimic(NamedTuple):
-    """A joint that follows another one, `q = multiplier q_leader + offset`; both are indices."""
+    """The joint that one follows, `q = multiplier q_leader + offset`; it follows no other."""
 
     leader: int
     multiplier: float
@@ -214,7 +214,7 @@ class Equalities:
     def __init__(self, model: Any, mujoco: Any, findings: Findings, actuators: Actuators) -> None:
         """Reads them all; what cannot be followed becomes a note."""
         self._model, self._mujoco, self._findings, self._actuators = model, mujoco, findings, actuators
-        self.mimics: dict[int, Mimic] = {}  # joint -> what it follows
+        self.mimics: dict[int, Mimic] = {}  # joint -> the joint that it follows
         self.loops: list[LoopDescription] = []  # what closes loops
         kinds = mujoco.mjtEq
         for i in range(model.neq):
@@ -241,19 +241,20 @@ class Equalities:
         multiplier = float(data[1])
         start, leads = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, leader))
         offset = start + float(data[0]) - multiplier * leads
-        if (self._actuators.on(follower) and not self._actuators.on(leader)) or follower in self.mimics:
-            # the joint with a motor keeps its coordinate
-            follower, leader, multiplier, offset = leader, follower, 1.0 / multiplier, -offset / multiplier
-        if follower in self.mimics or self._ends_at(leader) == follower:
-            self._findings.note(name, "equality of joints is left out: one of them follows others already")
+        first, second = (self.mimics.get(joint, Mimic(joint, 1.0, 0.0)) for joint in (follower, leader))
+        if first.leader == second.leader:
+            self._findings.note(name, "equality of joints is left out: one of them follows the other already")
             return
+        # with all joints in terms of those that they follow: q_follower = multiplier q_leader + offset
+        offset = (multiplier * second.offset + offset - first.offset) / first.multiplier
+        multiplier *= second.multiplier / first.multiplier
+        follower, leader = first.leader, second.leader
+        if self._actuators.on(follower) and not self._actuators.on(leader):  # one with a motor keeps its coordinate
+            follower, leader, multiplier, offset = leader, follower, 1.0 / multiplier, -offset / multiplier
+        for joint, of in self.mimics.items():
+            if of.leader == follower:
+                self.mimics[joint] = Mimic(leader, of.multiplier * multiplier, of.multiplier * offset + of.offset)
         self.mimics[follower] = Mimic(leader, multiplier, offset)
-
-    def _ends_at(self, joint: int) -> int:
-        """The joint at the end of a chain of mimics."""
-        while joint in self.mimics:
-            joint = self.mimics[joint].leader
-        return joint
 
     def _add_loop(self, i: int, name: str, is_weld: bool) -> None:
         model, data = self._model, self._model.eq_data[i]
