@@ -12,7 +12,7 @@ include/uapi/linux/can/error.h.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 from hil.bus.base import (
     BUS_OFF,
@@ -46,6 +46,12 @@ SEQUENCE = 11  # bits of a sequence of recessive bits that counts for the end of
 RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 
 
+@cache
+def _frame_time(rates: BusRates, size: int, extended: bool, fd: bool, brs: bool) -> int:
+    bits = frame_bits(size, extended, fd, brs)
+    return bits.nominal * SECOND // rates.nominal + bits.data * SECOND // rates.data
+
+
 class EmulatedWire(Medium):
     def __init__(self, world: World, name: str, rates: BusRates) -> None:
         super().__init__(world)
@@ -61,14 +67,14 @@ class EmulatedWire(Medium):
         self.errors = 0  # number of error frames
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
+        self._began: Sequence[Station] = ()  # those that send the frame on the wire
 
     def _duration(self, bits: int) -> int:
         return bits * SECOND // self.rates.nominal
 
     def frame_time(self, frame: Frame) -> int:
         """Duration of a frame with the most stuff bits there can be and the interframe space [ns]."""
-        bits = frame_bits(0 if frame.remote else len(frame.data), frame.extended, frame.fd, frame.brs)
-        return self._duration(bits.nominal) + bits.data * SECOND // self.rates.data
+        return _frame_time(self.rates, 0 if frame.remote else len(frame.data), frame.extended, frame.fd, frame.brs)
 
     def disturb(self, disturbance: Disturbance) -> Callable[[], None]:
         """Adds a disturbance; returns what ends it."""
@@ -126,17 +132,19 @@ class EmulatedWire(Medium):
             self.busy += length
             for station in senders:
                 station.sending = station.queue[0]
-            self.world.at(self._free - self._interframe, partial(self._finish, senders))
+            self._began = senders
+            self.world.at(self._free - self._interframe, self._finish)
 
-    def _finish(self, began: Sequence[Station]) -> None:
+    def _finish(self) -> None:
         """Ends the frame on the wire; the next one follows the interframe space, whatever a station raises."""
         try:
-            self._end_frame(began)
+            self._end_frame()
         finally:
             self._arbitrate()
 
-    def _end_frame(self, began: Sequence[Station]) -> None:
-        """Ends a frame that these stations began: all others receive it, or an error flag destroys it."""
+    def _end_frame(self) -> None:
+        """Ends the frame on the wire: all others receive it, or an error flag destroys it."""
+        began = self._began
         senders = [each for each in began if each.connected and each.queue and each.queue[0] is each.sending]
         if not senders:
             return
