@@ -14,8 +14,8 @@ from PIL import Image
 import servoctl as sc
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report import DPI, FIGURES, PRINTED, figure, gives, plot, report
-from servoctl.report.film import RATE, _Machine, _scene, film
-from servoctl.report.path import frames, view
+from servoctl.report.film import RATE, _scene, film
+from servoctl.report.path import Mechanism, view
 from servoctl.report.source import Thinner
 from servoctl.report.style import NAMED, chosen, colours, envelope, spread
 from servoctl.report.timing import stage_spans
@@ -217,7 +217,8 @@ def test_directions_of_space_are_labelled_with_their_length(tmp_path):
 def test_frames_that_are_not_finite_are_skipped(tmp_path):
     run = two_arms()
     run.drawing["left"][-50:] = np.nan
-    t, kept = frames(run)
+    machine = Mechanism(run)
+    t, kept = machine.t, machine.lines
     assert len(t) == 150
     assert np.isfinite(kept["right"]).all()
     run.drawing["left"][:] = np.nan
@@ -512,7 +513,7 @@ def test_a_spring_has_no_joints_and_one_row_is_singular() -> None:
 def test_a_film_in_space_has_directions_and_a_length() -> None:
     run = swinging(0.1)
     run.drawing["arm"] = np.random.default_rng(0).normal(size=(len(run.drawing["t"]), 3, 3))
-    _, axes = _scene(run, _Machine(run))
+    _, axes = _scene(run, Mechanism(run))
     assert [text.get_text() for text in axes.texts] == ["x", "y", "z", "each 1 m"]
     assert all(
         axes.get_xlim()[0] < text.xy[0] < axes.get_xlim()[1] and axes.get_ylim()[0] < text.xy[1] for text in axes.texts
@@ -524,7 +525,7 @@ def test_the_name_of_a_film_stands_in_its_corner_however_narrow_the_machine_is()
     run = swinging(0.1)
     run.metadata["config"] = "a_machine_that_is_high"
     run.drawing["rod"] = run.drawing["rod"] * [0.01, 1.0]
-    canvas, axes = _scene(run, _Machine(run))
+    canvas, axes = _scene(run, Mechanism(run))
     canvas.draw()
     (name,) = canvas.figure.texts
     assert (name.get_text(), name.get_window_extent().x0) == ("a_machine_that_is_high", pytest.approx(14.08))

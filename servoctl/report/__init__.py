@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from servoctl.errors import RunFolderError
 from servoctl.report.panels import by_unit, draw_bounds, draw_group, draw_violations, violation_rows
-from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
+from servoctl.report.path import Mechanism, draw_mechanism, draw_phase, name_beside
 from servoctl.report.shapes import draw_last_pose, draw_shapes
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
 from servoctl.report.timing import draw_timing, first_stop, timing_groups
@@ -152,15 +152,16 @@ def _timing(drawn: "Figure", trajectory: Trajectory) -> None:
     draw_timing(drawn, trajectory)
 
 
-def _draw_machine(axes: "Axes", trajectory: Trajectory) -> None:
-    draw_mechanism(axes, trajectory, draw_last_pose(axes, trajectory))
-    draw_shapes(axes, trajectory)
+def _draw_machine(axes: "Axes", machine: Mechanism) -> None:
+    draw_mechanism(axes, machine, draw_last_pose(axes, machine))
+    draw_shapes(axes, machine)
 
 
 def _path(drawn: "Figure", trajectory: Trajectory) -> None:
-    if len(frames(trajectory)[0]):
+    machine = Mechanism(trajectory)
+    if len(machine.t):
         drawn.set_size_inches(8, 6.4)
-        _draw_machine(drawn.add_subplot(), trajectory)
+        _draw_machine(drawn.add_subplot(), machine)
         return
     names = trajectory.coordinates[:SMALL_MULTIPLES]
     across = min(len(names), 4 if len(names) > 6 else 3)
@@ -174,9 +175,9 @@ def _path(drawn: "Figure", trajectory: Trajectory) -> None:
 
 
 def _path_panel(drawn: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
-    axes = drawn.add_subplot(cell)
-    if len(frames(trajectory)[0]):
-        _draw_machine(axes, trajectory)
+    axes, machine = drawn.add_subplot(cell), Mechanism(trajectory)
+    if len(machine.t):
+        _draw_machine(axes, machine)
         return
     shades = colours(trajectory.coordinates)
     alike = next(iter(by_unit(trajectory, "q").values()))  # all names on an axis must have one unit

@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
-from servoctl.report.path import calm_frames, draw_directions, draw_supports, draw_task, frames, line_style, view
+from servoctl.report.path import Mechanism, draw_directions, draw_supports, draw_task, line_style
 from servoctl.report.shapes import (
     OWN,
     STRONG,
     FacePainter,
     draw_fixed,
     fixed_outlines,
-    frame_axes,
-    moving_shapes,
     outline,
     patch,
-    solids,
 )
 from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.run_folder.files import unwritable
-from servoctl.run_folder.trajectory import Trajectory, traced
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -53,7 +50,7 @@ def film(trajectory: Trajectory, path: Path) -> Path:
         RunFolderError: The run has no drawing, or the file cannot be written.
         MissingPackageError: The file is an MP4 film, and ffmpeg is not installed or fails.
     """
-    t, _ = frames(trajectory)
+    t = Mechanism(trajectory).t
     if not len(t):
         raise RunFolderError(f"{path}: the run has no drawing to animate (give the plant `links`, and run it again)")
     encode = _encode_gif if path.suffix == ".gif" else _encode_mp4
@@ -75,12 +72,12 @@ def film(trajectory: Trajectory, path: Path) -> Path:
 
 def images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     """Yields one image per instant, shape (height, width, 4); the background is drawn only once."""
-    t, _ = frames(trajectory)
+    machine = _MovingPicture(Mechanism(trajectory), trajectory)
+    t = machine.of.t
     speed = (t[-1] - t[0]) * RATE / len(shown)
     faster = f"   {speed:.3g}×" if speed and abs(speed - 1) > 0.05 else ""
     with drawing_style():
-        machine = _Machine(trajectory)
-        canvas, axes = _scene(trajectory, machine)
+        canvas, axes = _scene(trajectory, machine.of)
         canvas.draw()
         background, before = canvas.copy_from_bbox(canvas.figure.bbox), -np.inf
         for instant in shown:
@@ -119,33 +116,26 @@ def _encode_mp4(images: Iterator[Array], path: Path) -> None:
         raise MissingPackageError(f"ffmpeg: {said} (install a complete ffmpeg, or use --gif)")
 
 
-class _Machine:
+class _MovingPicture:
     """What moves in the pictures of a run, on paper."""
 
-    def __init__(self, trajectory: Trajectory) -> None:
-        self.t, lines = frames(trajectory)
-        self.view = view(lines)
-        matrix = self.view.matrix
-        self.lines = {name: points @ matrix[:, : points.shape[-1]].T for name, points in lines.items()}
-        self.solids, self.shapes = solids(trajectory), list(moving_shapes(trajectory).values())
-        self.fixed = fixed_outlines(trajectory, matrix)
-        self._painter = FacePainter(self.solids, matrix) if self.solids else None
-        self._traces = {name: traced(points) for name, points in self.lines.items()}
-        if self.solids and (axes := frame_axes(trajectory)):
-            self._traces = {name: pose[:, 9:] @ matrix.T for name, pose in axes.items()}
+    def __init__(self, machine: Mechanism, trajectory: Trajectory) -> None:
+        self.of, self._fixed = machine, fixed_outlines(machine)
+        self._painter = FacePainter(machine.solids, machine.view.matrix) if machine.solids else None
+        self._traces = {name: machine.view.of(path) for name, path in machine.traces.items()}
         self._shades = colours(self._traces)
         self._rows, active = trajectory.t, trajectory.group("bound_active")
         self._held = [
-            np.any([active[name] > 0.5 for name in each.bounds if name in active], axis=0) for each in self.fixed
+            np.any([active[name] > 0.5 for name in each.bounds if name in active], axis=0) for each in self._fixed
         ]
 
     def drawn(self, axes: "Axes", before: float, instant: float) -> list["Artist"]:
         """The artists in the frame nearest to an instant; bounds that held since the one before are drawn strong."""
-        i, shades = int(np.argmin(np.abs(self.t - instant))), self._shades
+        i, shades = int(np.argmin(np.abs(self.of.t - instant))), self._shades
         first, end = np.searchsorted(self._rows, (before, instant), "right")
         artists: list[Artist] = [
             axes.add_patch(each.patch(STRONG))
-            for each, held in zip(self.fixed, self._held, strict=True)
+            for each, held in zip(self._fixed, self._held, strict=True)
             if np.any(held) and held[max(first, 0) : end].any()
         ]
         if self._painter is not None:
@@ -153,34 +143,34 @@ class _Machine:
         for name, path in self._traces.items():
             alpha = 0.6 if self._painter is None else 0.8
             artists += axes.plot(*path[: i + 1].T, color=shades[name], linewidth=0.9, alpha=alpha)
-        for name, points in {} if self._painter else self.lines.items():
+        for name, points in {} if self._painter else self.of.paper.items():
             several = points.shape[1] > 1
             artists += axes.plot(
                 *points[i].T, line_style(points), color=shades[name], linewidth=2.2, markersize=4.5,
                 markerfacecolor="white" if several else shades[name], markeredgewidth=1.2,
             )  # fmt: skip
-        return artists + [axes.add_patch(patch(shape[i], self.view.matrix, OWN, 3.2)) for shape in self.shapes]
+        matrix, shapes = self.of.view.matrix, self.of.shapes.values()
+        return artists + [axes.add_patch(patch(shape[i], matrix, OWN, 3.2)) for shape in shapes]
 
 
-def _scene(trajectory: Trajectory, machine: _Machine) -> tuple[Any, "Axes"]:
+def _scene(trajectory: Trajectory, machine: Mechanism) -> tuple[Any, "Axes"]:
     """The background on a canvas: supports, the path of the task, and axes wide enough for all instants."""
     drawn = blank(*SIZE, dpi=DPI)
     axes = drawn.add_subplot()
     name = str(trajectory.metadata.get("config") or "")
     drawn.suptitle(name, x=0.02, ha="left", fontsize=11, fontweight="bold", parse_math=False)
-    paper, (matrix, labels) = machine.lines, machine.view
+    paper, (matrix, labels), count = machine.paper, machine.view, machine.calm
     if not machine.solids:
         draw_supports(axes, paper.values())
-    draw_task(axes, trajectory, matrix)
-    draw_fixed(axes, trajectory, matrix)
-    count = calm_frames(paper)
+    draw_task(axes, machine)
+    draw_fixed(axes, machine)
     instants = range(0, count, -(-count // 20))
     corners = np.concatenate(
         [
             *(points[:count].reshape(-1, 2) for points in paper.values()),
-            *(part.at(i) @ matrix.T for part in machine.solids.values() for i in instants),
-            *(each.corners for each in machine.fixed),
-            *(outline(shape[i], matrix) for shape in machine.shapes for i in instants),
+            *(machine.view.of(part.at(i)) for part in machine.solids.values() for i in instants),
+            *(each.corners for each in fixed_outlines(machine)),
+            *(outline(shape[i], matrix) for shape in machine.shapes.values() for i in instants),
         ]
     )
     if labels is None:

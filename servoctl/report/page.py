@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.report.path import calm_frames, frames, supports, task_paths
-from servoctl.report.shapes import frame_axes, moving_shapes, solids
+from servoctl.report.path import Mechanism, calm_frames, supports
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.timing import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import write_files
 from servoctl.run_folder.metrics import TASK_METRICS
-from servoctl.run_folder.trajectory import funnel_curves, group, traced
+from servoctl.run_folder.trajectory import funnel_curves, group
 from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
@@ -123,24 +122,22 @@ def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
 
 def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None:
     """The frames, thinned evenly if there are many, with the path of one point per polyline."""
-    t, lines = frames(source.trajectory)
-    if not lines:
+    machine = Mechanism(source.trajectory)
+    t, lines, parts = machine.t, machine.lines, machine.solids
+    if not len(t):
         return None
-    parts, axes = solids(source.trajectory), frame_axes(source.trajectory)
-    fixed = [group(source.trajectory.drawing, kind) for kind in ("obstacle", "enclosure")]
-    per_frame = sum(points[0].size for points in lines.values()) + 12 * (len(parts) + len(axes))
+    fixed = [group(machine.drawing, kind) for kind in ("obstacle", "enclosure")]
+    per_frame = sum(points[0].size for points in lines.values()) + 12 * (len(parts) + len(machine.axes))
     chosen = np.unique(np.linspace(0, len(t) - 1, max(2, min(len(t), share // per_frame))).round().astype(int))
-    ends = {name: pose[:, 9:] for name, pose in axes.items()} if parts else {}
-    ends = ends or {name: traced(points) for name, points in lines.items()}
     return {
         "t": blob.add(t[chosen], double=True),
         "calm": calm_frames({name: points[chosen] for name, points in lines.items()}),
         "ground": [point for points in supports(lines.values()) for point in points],
         "lines": {name: blob.add(points[chosen]) for name, points in lines.items()},
-        "traces": {name: blob.add(_moving_path(path[chosen])) for name, path in ends.items()},
-        "task": {name: blob.add(points) for name, points in task_paths(source.trajectory).items()},
-        "axes": {name: blob.add(pose[chosen]) for name, pose in axes.items()},
-        "shapes": {name: blob.add(shape[chosen]) for name, shape in moving_shapes(source.trajectory).items()},
+        "traces": {name: blob.add(_moving_path(path[chosen])) for name, path in machine.traces.items()},
+        "task": {name: blob.add(points) for name, points in machine.task.items()},
+        "axes": {name: blob.add(pose[chosen]) for name, pose in machine.axes.items()},
+        "shapes": {name: blob.add(shape[chosen]) for name, shape in machine.shapes.items()},
         "obstacles": list(fixed[0].values()),
         "enclosures": list(fixed[1].values()),
         "names": [list(of) for of in fixed],

@@ -1,6 +1,7 @@
 """Draws the path of a run: the mechanism if the plant has `links`, else velocities over coordinates."""
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,33 +27,76 @@ class PaperProjection(NamedTuple):
     matrix: Array  # shape (2, dimensions): `(right, up) = matrix @ point`
     labels: tuple[str, str] | None  # labels of the two axes; None: they are no axes of space
 
-
-def frames(trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
-    """Times [s] and polylines [m] of at most `POINTS` frames, only finite ones; empty without a drawing."""
-    index = drawn_frames(trajectory)
-    if not len(index):
-        return np.empty(0), {}
-    drawing = trajectory.drawing
-    return drawing["t"][index], {name: drawable(points[index]) for name, points in _polylines(trajectory).items()}
+    def of(self, points: Array) -> Array:
+        """Points on paper, shape (..., 2) of shape (..., 2 or 3)."""
+        on_paper: Array = points @ self.matrix[:, : points.shape[-1]].T
+        return on_paper
 
 
-def drawn_frames(trajectory: Trajectory) -> Array:
-    """Indices of at most `POINTS` frames whose polylines are finite."""
-    lines, t = _polylines(trajectory), trajectory.drawing.get("t", np.empty(0))
-    if not lines or not len(t):
-        return np.empty(0, dtype=int)
-    index = np.unique(np.linspace(0, len(t) - 1, POINTS).round().astype(int))
-    finite = np.all([np.isfinite(drawable(points[index])).all(axis=(1, 2)) for points in lines.values()], axis=0)
-    return index[finite]
+class MovedSolid(NamedTuple):
+    """A surface that moves."""
+
+    points: Array  # corners in its own axes [m], shape (points, 3)
+    faces: Array  # indices of four corners and the number of a colour, shape (faces, 5)
+    pose: Array  # rotation by rows, then position [m], shape (frames, 12)
+
+    def at(self, frame: int) -> Array:
+        """Its corners in the world [m], shape (points, 3)."""
+        R, p = self.pose[frame, :9].reshape(3, 3), self.pose[frame, 9:]
+        moved: Array = self.points @ R.T + p
+        return moved
 
 
-def _polylines(trajectory: Trajectory) -> dict[str, Array]:
-    return {name: points for name, points in trajectory.drawing.items() if points.ndim == 3}
+class Mechanism:
+    """The drawing of a run, in at most `POINTS` frames whose polylines are finite; `t` is empty without any."""
 
+    def __init__(self, trajectory: Trajectory) -> None:
+        self.drawing = trajectory.drawing
+        lines = {name: points for name, points in self.drawing.items() if points.ndim == 3}
+        t = self.drawing.get("t", np.empty(0)) if lines else np.empty(0)
+        index = np.unique(np.linspace(0, len(t) - 1, min(len(t), POINTS)).round().astype(int))
+        lines = {name: drawable(points[index]) for name, points in lines.items()}
+        finite = np.all([np.isfinite(points).all(axis=(1, 2)) for points in lines.values()], axis=0) & (index >= 0)
+        self._index = index[finite]
+        self.t = t[self._index]  # times [s]
+        self.lines = {name: points[finite] for name, points in lines.items()}  # polylines [m]
+        self.shapes = self._group("shape")  # link -> start, end and radius of its shape, shape (frames, 7)
+        self.axes = self._group("axes")  # frame of the task -> its poses, shape (frames, 12)
+        # polyline -> path that the task prescribes for its end [m], shape (points, 2 or 3)
+        paths = group(self.drawing, "task").items()
+        self.task = {name: drawable(points) for name, points in paths if points.ndim == 2}
 
-def task_paths(trajectory: Trajectory) -> dict[str, Array]:
-    """Polyline -> path that the task prescribes for its end [m], shape (points, 2 or 3); empty if there is none."""
-    return {name: drawable(points) for name, points in group(trajectory.drawing, "task").items() if points.ndim == 2}
+    def _group(self, prefix: str) -> dict[str, Array]:
+        return {name: values[self._index] for name, values in group(self.drawing, prefix).items()}
+
+    @cached_property
+    def solids(self) -> dict[str, MovedSolid]:
+        """Frame of a robot -> its surface."""
+        poses, faces = self._group("pose"), group(self.drawing, "faces")
+        solids = group(self.drawing, "solid").items()
+        return {name: MovedSolid(points, faces[name], poses[name]) for name, points in solids}
+
+    @cached_property
+    def traces(self) -> dict[str, Array]:
+        """The paths to draw, shape (frames, 2 or 3): of a robot's frames of the task, else of the ends of polylines."""
+        if self.solids and self.axes:
+            return {name: pose[:, 9:] for name, pose in self.axes.items()}
+        return {name: traced(points) for name, points in self.lines.items()}
+
+    @cached_property
+    def calm(self) -> int:
+        """Number of frames before the mechanism runs away at the end, if it does."""
+        return calm_frames(self.lines)
+
+    @cached_property
+    def view(self) -> PaperProjection:
+        """The projection onto paper."""
+        return view(self.lines)
+
+    @cached_property
+    def paper(self) -> dict[str, Array]:
+        """The polylines on paper, shape (frames, points, 2)."""
+        return {name: self.view.of(points) for name, points in self.lines.items()}
 
 
 def view(lines: dict[str, Array]) -> PaperProjection:
@@ -92,25 +136,22 @@ def _with_margin(x: Array) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def draw_mechanism(axes: "Axes", trajectory: Trajectory, surface: Array) -> None:
+def draw_mechanism(axes: "Axes", machine: Mechanism, surface: Array) -> None:
     """Draws the mechanism at several instants, from light to dark, and the paths of its ends.
 
     Args:
         surface: Corners of a robot's surfaces on paper, shape (corners, 2). With them it needs no supports, and the
             directions of space stand beside them.
     """
-    t, lines = frames(trajectory)
-    projection = view(lines)
-    paper = {name: points @ projection.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
-    count, frame_count = calm_frames(paper), len(t)
-    t, paper = t[:count], {name: points[:count] for name, points in paper.items()}
+    projection, count = machine.view, machine.calm
+    t, paper = machine.t[:count], {name: points[:count] for name, points in machine.paper.items()}
     instants = np.unique(np.searchsorted(t, np.linspace(t[0], t[-1], INSTANTS)).clip(0, len(t) - 1))
     shades = colours(paper)
     for name, points in paper.items():
         end = traced(points)
         if np.max(np.ptp(end, axis=0)) > 0:
             axes.plot(*end.T, color=shades[name], linewidth=0.9, alpha=0.55, zorder=2.0, gid=f"{name} trace")
-    draw_task(axes, trajectory, projection.matrix)
+    draw_task(axes, machine)
     for number, instant in enumerate(instants):
         age = (number + 1) / len(instants)
         last = number == len(instants) - 1
@@ -135,7 +176,7 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory, surface: Array) -> None
     else:
         axes.set_xlabel(projection.labels[0])
         axes.set_ylabel(projection.labels[1])
-    then = ", then it runs away" if count < frame_count else ""
+    then = ", then it runs away" if count < len(machine.t) else ""
     axes.set_title(f"Path (light to dark: t = {t[0]:.3g} to {t[-1]:.3g} s{then})")
     name_beside(axes, shades)
 
@@ -145,11 +186,10 @@ def line_style(points: Array) -> str:
     return "o" if points.shape[1] == 1 else "o-" if points.shape[1] <= JOINTS else "-"
 
 
-def draw_task(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
+def draw_task(axes: "Axes", machine: Mechanism) -> None:
     """Draws the path that the task prescribes, dotted."""
-    for curve in task_paths(trajectory).values():
-        paper = curve @ matrix[:, : curve.shape[-1]].T
-        axes.plot(*paper.T, ":", color=INK, linewidth=0.9, zorder=1.9, gid="task")
+    for curve in machine.task.values():
+        axes.plot(*machine.view.of(curve).T, ":", color=INK, linewidth=0.9, zorder=1.9, gid="task")
 
 
 def draw_phase(axes: "Axes", trajectory: Trajectory, names: list[str], shades: dict[str, str]) -> None:

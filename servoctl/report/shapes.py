@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from servoctl.report.path import calm_frames, drawn_frames, frames, view
+from servoctl.report.path import Mechanism, MovedSolid
 from servoctl.report.style import PALETTE
-from servoctl.run_folder.trajectory import Trajectory, group
+from servoctl.run_folder.trajectory import group
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -23,47 +23,17 @@ PALE = 0.35  # strength of colours where lines are what matters
 DARKEST, COLOUR = 0.45, 0.42  # brightness of a face in the shade, and share of the palette's colour in its own
 
 
-class MovedSolid(NamedTuple):
-    """A surface that moves."""
-
-    points: Array  # corners in its own axes [m], shape (points, 3)
-    faces: Array  # indices of four corners and the number of a colour, shape (faces, 5)
-    pose: Array  # rotation by rows, then position [m], shape (frames, 12)
-
-    def at(self, frame: int) -> Array:
-        """Its corners in the world [m], shape (points, 3)."""
-        R, p = self.pose[frame, :9].reshape(3, 3), self.pose[frame, 9:]
-        moved: Array = self.points @ R.T + p
-        return moved
-
-
-def solids(trajectory: Trajectory) -> dict[str, MovedSolid]:
-    """Frame -> its surface in the frames that `path.frames` gives; empty without surfaces."""
-    drawing, index = trajectory.drawing, drawn_frames(trajectory)
-    return {
-        name: MovedSolid(points, drawing[f"faces.{name}"], drawing[f"pose.{name}"][index])
-        for name, points in group(drawing, "solid").items()
-    }
-
-
-def frame_axes(trajectory: Trajectory) -> dict[str, Array]:
-    """Frame of the task -> its poses in the same frames, shape (frames, 12)."""
-    index = drawn_frames(trajectory)
-    return {name: pose[index] for name, pose in group(trajectory.drawing, "axes").items()}
-
-
-def draw_last_pose(axes: "Axes", trajectory: Trajectory) -> Array:
+def draw_last_pose(axes: "Axes", machine: Mechanism) -> Array:
     """Draws the surfaces in the last frame before a robot runs away, pale, behind all lines.
 
     Returns:
         Their corners on paper, shape (corners, 2); none without surfaces.
     """
-    parts, (_, lines) = solids(trajectory), frames(trajectory)
-    if not parts:
+    if not machine.solids:
         return np.empty((0, 2))
-    matrix, last = view(lines).matrix, max(calm_frames(lines) - 1, 0)
-    axes.add_collection(FacePainter(parts, matrix).collection(last, strength=PALE, zorder=0.8))
-    return np.concatenate([part.at(last) @ matrix.T for part in parts.values()])
+    last = max(machine.calm - 1, 0)
+    axes.add_collection(FacePainter(machine.solids, machine.view.matrix).collection(last, strength=PALE, zorder=0.8))
+    return np.concatenate([machine.view.of(part.at(last)) for part in machine.solids.values()])
 
 
 class FacePainter:
@@ -130,12 +100,6 @@ class FixedShape(NamedTuple):
         return _polygon(self.corners, FORBIDDEN, 1.5, look, self.kind != "enclosure", **settings)
 
 
-def moving_shapes(trajectory: Trajectory) -> dict[str, Array]:
-    """Link -> start, end and radius of its shape in the frames that `path.frames` gives, shape (frames, 7)."""
-    index = drawn_frames(trajectory)
-    return {name: shape[index] for name, shape in group(trajectory.drawing, "shape").items()}
-
-
 def outline(shape: Array, matrix: Array) -> Array:
     """Corners of a shape's outline on paper, shape (points, 2).
 
@@ -172,13 +136,9 @@ def _polygon(
     )  # fmt: skip
 
 
-def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[FixedShape]:
-    """What does not move; what several bounds share is there once.
-
-    Args:
-        matrix: The projection, as of `outline`.
-    """
-    drawing, owners = trajectory.drawing, dict[tuple[float, ...], tuple[str, ...]]()
+def fixed_outlines(machine: Mechanism) -> list[FixedShape]:
+    """What does not move; what several bounds share is there once."""
+    drawing, matrix, owners = machine.drawing, machine.view.matrix, dict[tuple[float, ...], tuple[str, ...]]()
     for name, shape in group(drawing, "obstacle").items():
         owners[tuple(shape.tolist())] = (*owners.get(tuple(shape.tolist()), ()), name)
     found = [FixedShape("obstacle", names, outline(np.array(shape), matrix)) for shape, names in owners.items()]
@@ -186,17 +146,15 @@ def fixed_outlines(trajectory: Trajectory, matrix: Array) -> list[FixedShape]:
     return found
 
 
-def draw_fixed(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
+def draw_fixed(axes: "Axes", machine: Mechanism) -> None:
     """Draws what does not move, behind all lines."""
-    for each in fixed_outlines(trajectory, matrix):
+    for each in fixed_outlines(machine):
         axes.add_patch(each.patch()).set_gid(f"{each.kind} {each.bounds[-1]}")
 
 
-def draw_shapes(axes: "Axes", trajectory: Trajectory) -> None:
+def draw_shapes(axes: "Axes", machine: Mechanism) -> None:
     """Draws what does not move, and the shapes of links in the last frame before the machine runs away."""
-    _, lines = frames(trajectory)
-    matrix = view(lines).matrix
-    draw_fixed(axes, trajectory, matrix)
-    last = max(calm_frames(lines) - 1, 0)
-    for name, shape in moving_shapes(trajectory).items():
-        axes.add_patch(patch(shape[last], matrix, OWN, 2.4)).set_gid(f"shape {name}")
+    draw_fixed(axes, machine)
+    last = max(machine.calm - 1, 0)
+    for name, shape in machine.shapes.items():
+        axes.add_patch(patch(shape[last], machine.view.matrix, OWN, 2.4)).set_gid(f"shape {name}")

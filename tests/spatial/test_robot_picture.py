@@ -14,7 +14,8 @@ from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.report import figure
 from servoctl.report.film import film
 from servoctl.report.page import write
-from servoctl.report.shapes import FacePainter, MovedSolid, solids
+from servoctl.report.path import Mechanism, MovedSolid
+from servoctl.report.shapes import FacePainter
 from servoctl.report.surfaces import asked_paths, poses, surfaces, task_frames
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
@@ -139,10 +140,10 @@ def test_a_figure_draws_the_last_pose_behind_the_lines() -> None:
     (axes,) = figure(run, "path").axes
     (collection,) = axes.collections
     last = len(run.t) - 1
-    assert len(solids(run)) == 17
+    assert len(Mechanism(run).solids) == 17
     assert collection.get_zorder() < min(line.get_zorder() for line in axes.lines)
     assert len(collection.get_paths()) > 500
-    np.testing.assert_array_equal(solids(run)["box"].pose[-1], run.drawing["pose.box"][last])
+    np.testing.assert_array_equal(Mechanism(run).solids["box"].pose[-1], run.drawing["pose.box"][last])
     corners = np.concatenate([path.vertices for path in collection.get_paths()])
     (origin,) = [text.xy for text in axes.texts if text.get_text().startswith("each ")]
     assert np.all(origin < corners.min(axis=0))  # the directions stand beside the robot, not in it
