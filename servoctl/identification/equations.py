@@ -16,13 +16,9 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs, jacobian
-from servoctl.engine.parameters import field_of, parameter_names, parameter_values, with_parameters
-from servoctl.errors import PlantError, ServoctlError
-from servoctl.identification.unknowns import Unknowns
-from servoctl.mechanics.constraint_rows import symbolic_plant
+from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.identification.unknowns import Unknowns, differentiable
 from servoctl.mechanics.friction import friction_loss
-from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-6  # smallest singular value of independent passive rows, relative to the largest
@@ -55,18 +51,6 @@ class Evaluated:
     residual: Array  # P r where no torque acts, shape (rows, n); torques u add -P B u
     regressor: Array  # P Y, shape (rows, n, unknowns)
     actuation: Array  # P B, shape (rows, n, m)
-
-
-def differentiable(plant: Plant, state: State) -> Matrices:
-    """A plant's matrices as expressions of its parameters.
-
-    Raises:
-        PlantError: The plant's code cannot be traced.
-    """
-    try:
-        return symbolic_plant(plant, state)
-    except ServoctlError as error:
-        raise PlantError(f"{type(plant).__name__}: cannot be differentiated in its parameters: {error}") from error
 
 
 class Equations:
@@ -129,23 +113,3 @@ class Equations:
     @cached_property
     def _maps(self) -> dict[int, ca.Function]:
         return {}
-
-
-def numbers_of(unknowns: Unknowns, x: Array) -> dict[str, float | list[float]]:
-    """The plant's parameters that the unknowns change, as a config has them: field -> number or list."""
-    values = unknowns.parameters(parameter_values(unknowns.plant), x)
-    names = parameter_names(unknowns.plant)
-    changed = {field_of(names[i]) for i in unknowns.single}
-    for link, ten in unknowns.moments.items():
-        if not np.array_equal(x[ten], unknowns.before[ten]):  # a link that never moves stays as it is written
-            changed |= {f"{link}_{part}" for part in ("m", "com", "I")}
-    found: dict[str, float | list[float]] = {}
-    for name, value in zip(names, values, strict=True):
-        field = field_of(name)
-        if field in changed and field != name:
-            entries = found.setdefault(field, [])
-            assert isinstance(entries, list)
-            entries.append(float(value))
-        elif field in changed:
-            found[field] = float(value)
-    return found

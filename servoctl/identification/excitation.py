@@ -19,8 +19,8 @@ from servoctl.assembly import Run
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
 from servoctl.identification.equations import Equations, Motion
-from servoctl.identification.selection import select
 from servoctl.identification.solution import base
+from servoctl.identification.unknowns import select
 from servoctl.mechanics.coordinate_bounds import limit_pair
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions

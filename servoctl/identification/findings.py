@@ -17,8 +17,8 @@ from servoctl.identification.equations import Equations
 from servoctl.identification.evidence import Evidence, Score
 from servoctl.identification.log import Log
 from servoctl.identification.rows import FitRows
-from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit
+from servoctl.identification.unknowns import select
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.placement import Placement, rotation_to
 from servoctl.mechanics.spatial.plant import Robot

@@ -22,9 +22,8 @@ from servoctl.identification.findings import Finding, delay_findings, findings_o
 from servoctl.identification.log import Log, read_logs, read_tables, simulated_machine
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import SHARE, FitRows, Raw, cutoff_of, decimated, highest_of, raw_rows, thinned
-from servoctl.identification.selection import select
 from servoctl.identification.solution import Fit, Solved
-from servoctl.identification.unknowns import Unknowns, sizes
+from servoctl.identification.unknowns import Unknowns, select, sizes
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature
 from servoctl.types import Array
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from servoctl.errors import in_one_line
-from servoctl.identification.equations import numbers_of
 from servoctl.identification.findings import Finding
 from servoctl.identification.log import SimulatedMachine
 from servoctl.identification.solution import FLOOR, Fit, forces, is_physical
@@ -174,7 +173,7 @@ class Identification:
     @property
     def numbers(self) -> dict[str, float | list[float]]:
         """Parameter of the plant -> identified value, the rotors in the order of the actuators."""
-        return numbers_of(self.fit.unknowns, self.fit.x)
+        return self.fit.unknowns.numbers(self.fit.x)
 
     @property
     def armature(self) -> dict[str, float] | None:

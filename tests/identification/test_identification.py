@@ -23,9 +23,8 @@ from servoctl.identification.fit import fit
 from servoctl.identification.log import Log, read_logs
 from servoctl.identification.result import Identification
 from servoctl.identification.rows import bandwidth, cutoff_of, decimated
-from servoctl.identification.selection import select
 from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
-from servoctl.identification.unknowns import Unknowns, link_of, moments_of
+from servoctl.identification.unknowns import Unknowns, link_of, moments_of, select
 from servoctl.types import Array
 from tests.config_texts import plant_text
 from tests.faces import exit_code
