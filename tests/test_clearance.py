@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 import servoctl as sc
 from servoctl.errors import ConfigError
-from servoctl.study.series import run_at
+from servoctl.study.batch import run_at
 from tests.config_texts import plant_text
 from tests.multipliers import multiplier_equation
 

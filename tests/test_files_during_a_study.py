@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from servoctl.study.series import run_at
+from servoctl.study.batch import run_at
 from tests.config_texts import plant_text
 
 CART = plant_text("Cart", "", "x", "F", "np.array([[2.0]])")

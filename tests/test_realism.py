@@ -23,7 +23,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.realism import tick_noise
 from servoctl.simulation.side_by_side import plan_of
-from servoctl.study.series import random_of
+from servoctl.study.batch import random_of
 from servoctl.types import Array
 from tests.config_texts import plant_text
 

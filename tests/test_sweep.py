@@ -12,10 +12,9 @@ import pytest
 import servoctl as sc
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
-from servoctl.study.batch import batch, run_all
+from servoctl.study.batch import batch, run_all, run_at
 from servoctl.study.metrics import metric_names, metrics_of
 from servoctl.study.points import points_of, read_varies
-from servoctl.study.series import run_at
 from servoctl.study.sweep import Study, plan, sweep
 from servoctl.study.sweep_files import draw
 from tests.config_texts import TWO_MASSES, plant_text

@@ -27,8 +27,7 @@ from servoctl.errors import ConfigError, counted
 if TYPE_CHECKING:
     from servoctl.assembly import Run
     from servoctl.study.cluster import Cluster
-    from servoctl.study.refine import Refinement
-    from servoctl.study.result import Tuning
+    from servoctl.study.result import Refinement, Tuning
     from servoctl.study.sweep import Study
     from servoctl.study.trials import Trial
 

@@ -27,9 +27,9 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
+from servoctl.study.batch import CRASHED, Backend, rows_of
 from servoctl.study.metrics import Row
 from servoctl.study.points import Point
-from servoctl.study.series import CRASHED, Backend, rows_of
 from servoctl.version import VERSION
 
 CONNECT = 10.0  # [s] longest wait for the scheduler to answer, and for its first worker

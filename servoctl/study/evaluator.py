@@ -15,11 +15,10 @@ from servoctl.config.overrides import setting
 from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import UNSTABLE, Reserve, reserve
 from servoctl.run_folder.metrics import greatest_is_best
-from servoctl.study.batch import run_all
+from servoctl.study.batch import at_every_step, run_all, run_at
 from servoctl.study.metrics import Row, excess_of, metric_unit
 from servoctl.study.points import Point
 from servoctl.study.problem import SearchProblem
-from servoctl.study.series import at_every_step, run_at
 
 HOPELESS = 1.0
 """A trial is pruned after its first run if it exceeds a constraint by more than this, relative to the bound."""

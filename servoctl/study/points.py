@@ -49,9 +49,12 @@ class Vary:
 
     def at(self, share: Array) -> Array:
         """The values at these shares of the range, 0 to 1."""
-        if self.log:
-            return np.asarray(np.exp(np.log(self.low) + share * np.log(self.high / self.low)))
-        return self.low + share * (self.high - self.low)
+        return np.asarray(at_share(self.low, self.high, self.log, share))
+
+
+def at_share(low: float, high: float, log: bool, share: Any) -> Any:
+    """The value, or the values, at a share of a range, 0 to 1; log: equal ratios."""
+    return np.exp(np.log(low) + share * np.log(high / low)) if log else low + share * (high - low)
 
 
 def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:

@@ -14,12 +14,23 @@ from servoctl.study.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluatio
 from servoctl.study.metrics import metric_unit, path_unit
 from servoctl.study.points import Point
 from servoctl.study.problem import SearchProblem
-from servoctl.study.refine import Refinement
 from servoctl.study.trials import Trial, distributions
 from servoctl.types import Array
 from servoctl.version import VERSION
 
 SCHEMA = 1  # version of the shape of `summary.json`
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The result of a refinement."""
+
+    start: int | None  # number of the trial that it started from; None: there was none
+    steps: int = 0  # trials that were made
+    held: tuple[str, ...] = ()  # paths that were not changed: words, or numbers on a grid
+    point: Point | None = None  # path -> value, if it is better than the start; else None
+    evaluation: Evaluation | None = None  # of that point
+    why: str | None = None  # why there is no such point; None: there is one
 
 
 @dataclass(frozen=True)

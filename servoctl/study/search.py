@@ -4,33 +4,46 @@ Design: the trials of a generation depend only on the seed, the number of the ge
 generations. Each generation uses a new sampler with its own seed, and a study rebuilt from the stored trials. So a
 search that was killed asks for the same generation again, keeps its stored trials, and continues with the same result.
 The number of workers does not matter: they only make the runs.
+
+The best trial is refined by a descent without derivatives on the same runs, within the ranges of the search:
+
+    minimise J(x)   subject to   excess_j(x) <= 0 for every bound j
+
+Design: COBYQA (Ragonneau 2022, in SciPy) fits quadratic models to the trials that it makes. Each is evaluated as any
+trial is, the worst of all plants included. The best feasible one becomes a trial of the study if it is better than the
+start. No random numbers are used, so a resumed search comes to the same end.
 """
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from servoctl.assembly.run import Run
+from servoctl.config.tune import Range
 from servoctl.errors import MissingPackageError
-from servoctl.study.batch import run_all
-from servoctl.study.evaluator import DONE, Evaluator
+from servoctl.study.batch import Processes, Workers, run_all, until_broken
+from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
 from servoctl.study.metrics import Row
-from servoctl.study.points import Point
+from servoctl.study.points import Point, at_share
 from servoctl.study.problem import SearchProblem, in_range
-from servoctl.study.refine import Refinement, refine
-from servoctl.study.result import Tuning
-from servoctl.study.series import Processes, until_broken
+from servoctl.study.result import Refinement, Tuning
 from servoctl.study.trials import Trial, TrialStore, distributions, frozen
+from servoctl.types import Array
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-    from servoctl.study.cluster import Cluster
+FIRST, LAST = 0.1, 1e-5  # radius of the models at the start, and at which the descent ends, in widths of the ranges
+
+WALL, BEYOND = 10.0, 1.0
+"""Objective, in units of that of the start, and excess over each bound of a trial that has none."""
+
+MARGIN = 1e-6  # distance that is kept from a bound, relative to it, so that round-off does not cross it
 
 
 def search(
@@ -123,7 +136,7 @@ def tune(
     folder: Path,
     jobs: int = 1,
     resume: bool = False,
-    cluster: "Cluster | None" = None,
+    cluster: Workers | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Tuning:
     """Searches. On Ctrl-C, or if a worker process dies or the cluster is lost, returns the trials made so far.
@@ -199,3 +212,67 @@ def _best_so_far(problem: SearchProblem, store: TrialStore) -> str:
     if problem.several:
         return f"{len(store.trials)} trials"
     return "none feasible yet" if best is None else f"best {problem.objectives[0]} {best.evaluation.values[0]:.4g}"
+
+
+def refine(problem: SearchProblem, start: Trial, evaluator: Evaluator) -> Refinement:
+    """Makes at most `tune.refine` trials near a feasible one.
+
+    Args:
+        problem: The search, of a single objective.
+        start: The trial.
+    """
+    from scipy import optimize
+
+    ranges = {
+        path: choice
+        for path, choice in problem.tune.search.items()
+        if isinstance(choice, Range) and choice.step is None and choice.low < choice.high
+    }
+    held = tuple(path for path in problem.tune.search if path not in ranges)
+    if not ranges:
+        return Refinement(start.number, held=held, why="no path of search has a range without steps")
+    first = np.array([_share(choice, float(start.at[path])) for path, choice in ranges.items()])
+    made = {first.tobytes(): (start.at, start.evaluation)}
+    unit = abs(start.evaluation.values[0]) or 1.0
+
+    def evaluated(x: Array) -> Evaluation:
+        inside = np.clip(x, 0.0, 1.0)
+        if inside.tobytes() not in made:
+            values = {path: _value(choice, x) for (path, choice), x in zip(ranges.items(), inside, strict=True)}
+            at = {**start.at, **values}
+            made[inside.tobytes()] = at, evaluator.evaluate([at])[0]
+        return made[inside.tobytes()][1]
+
+    def objective(x: Array) -> float:
+        values = evaluated(x).values
+        return values[0] / unit if values else WALL
+
+    def excess(x: Array) -> list[float]:
+        evaluation = evaluated(x)
+        missing = -MARGIN if evaluation.status in (DONE, INFEASIBLE) else BEYOND
+        return [min(evaluation.excess.get(name, missing), BEYOND) for name in problem.bounds]
+
+    solve: Any = optimize.minimize  # its type stubs reject these arguments
+    solve(
+        objective, first, method="COBYQA", bounds=optimize.Bounds(np.zeros(len(first)), np.ones(len(first))),
+        constraints=[optimize.NonlinearConstraint(excess, -np.inf, -MARGIN)] if problem.bounds else [],
+        options={"maxfev": problem.tune.refine, "initial_tr_radius": FIRST, "final_tr_radius": LAST},
+    )  # fmt: skip
+    steps = len(made) - 1
+    best = min((each for each in made.values() if each[1].status == DONE), key=lambda each: each[1].values)
+    if best[1].values >= start.evaluation.values:
+        return Refinement(start.number, steps, held, why="no trial near it is better")
+    return Refinement(start.number, steps, held, *best)
+
+
+def _share(choice: Range, value: float) -> float:
+    """Where a value lies in a range, 0 to 1, on its scale."""
+    low, high, x = (
+        np.log([choice.low, choice.high, value]) if choice.scale == "log" else (choice.low, choice.high, value)
+    )
+    return float(np.clip((x - low) / (high - low), 0.0, 1.0))
+
+
+def _value(choice: Range, share: float) -> float:
+    """The inverse of `_share`."""
+    return float(np.clip(at_share(choice.low, choice.high, choice.scale == "log", share), choice.low, choice.high))

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +21,12 @@ from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.linear.reserve import bounds_of, reserve
 from servoctl.run_folder.metrics import greatest_is_best
-from servoctl.study.batch import columns_of, run_all
+from servoctl.study.batch import Series, Workers, at_every_step, columns_of, run_all, run_at, until_broken
 from servoctl.study.metrics import Row, excess_of, metric_names, metric_unit, no_such_metric, path_unit
 from servoctl.study.points import Vary
-from servoctl.study.series import Series, at_every_step, run_at, until_broken
 from servoctl.study.store import RowStore, identity_of
 from servoctl.types import Array
 from servoctl.version import VERSION
-
-if TYPE_CHECKING:
-    from servoctl.study.cluster import Cluster
 
 GRID = {1: (41, 6), 2: (11, 3)}
 """Number of axes -> points along each axis, and how often the cells that the limit crosses are halved."""
@@ -204,12 +200,7 @@ class Study:
         return lacks
 
     def examined(self, within: Sequence[int], figures: Mapping[int, Mapping[str, float]]) -> "Study":
-        """The study with a column for each stability figure; None where a run was not examined.
-
-        Args:
-            within: Numbers of the best runs within the bounds of `tune:`, best first.
-            figures: Number of an examined run -> its figures, such as `gain_share`.
-        """
+        """The study with a column for each stability figure, by `within`; None where a run was not examined."""
         names = dict.fromkeys(name for of in figures.values() for name in of)
         count = range(len(self.columns["run"]))
         columns = {name: [figures.get(i, {}).get(name) for i in count] for name in names}
@@ -289,7 +280,7 @@ def sweep(
     seed: int = 0,
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
-    cluster: "Cluster | None" = None,
+    cluster: Workers | None = None,
     store: "RowStore | None" = None,
 ) -> Study:
     """Runs a config at every point. On Ctrl-C, or if a worker process dies, returns the runs made so far.

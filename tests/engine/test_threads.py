@@ -13,7 +13,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.study.series import STACK, _deep_threads
+from servoctl.study.batch import STACK, _deep_threads
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import PlantError
-from servoctl.study.series import run_at
+from servoctl.study.batch import run_at
 from servoctl.types import Array
 from tests.config_texts import plant_text
 
