@@ -350,6 +350,18 @@ def test_check_says_where_it_knows_nothing_of_what_the_task_leaves_free(
     assert title in out
 
 
+def test_damping_is_no_remedy_where_a_second_motor_moves_nothing_more(tmp_path: Path) -> None:
+    """Two motors on the cart of the double pendulum: more inputs than rows, and none is free."""
+    config = changed(tmp_path, "cart_double_pendulum")
+    plant = tmp_path / "cart_double_pendulum.py"
+    for old, new in (('{"F": "N"}', '{"F": "N", "G": "N"}'), ("[[1.0], [0.0], [0.0]]", "[[1, 1], [0, 0], [0, 0.0]]")):
+        assert old in plant.read_text()
+        plant.write_text(plant.read_text().replace(old, new))
+    found = check(sc.load(config, engine="vm", strict=False)).warnings
+    (text,) = [text for text in found if text.startswith("internal dynamics: unstable")]
+    assert text.endswith("(choose another output, add an actuator, or feed the internal state back)")
+
+
 def test_rounding_of_a_projected_start_is_not_printed() -> None:
     run = sc.load("two_mass_spring", ["initial.q={x1: 1e-20, x2: 1}", "initial.v=0"], engine="vm")
     assert dict(check(run).sections)["start"][:2] == ["x1 = 0 m, rate 0 m/s", "x2 = 1 m, rate 0 m/s"]

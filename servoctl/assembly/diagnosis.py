@@ -32,7 +32,7 @@ from servoctl.finding import Finding
 from servoctl.laws.hold import RK4
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.task_map import VANISHES, Shared, TaskMap, shared_inputs
+from servoctl.mechanics.task_map import VANISHES, Shared, TaskMap, free_inputs, shared_inputs
 from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
@@ -51,7 +51,7 @@ REMEDY = "choose another output, add an actuator, or feed the internal state bac
 """Remedy for unstable internal dynamics."""
 
 DAMPED = "damp the free motion: law.secondary.damping, or law.allocation: constraint_force"
-"""Remedy if there are more inputs than rows: the free inputs reach the internal dynamics."""
+"""Remedy if the inputs move more than the task: what is left of them reaches the internal dynamics."""
 
 
 def of_task(system: System, start: State, task_map: TaskMap | None) -> list[Finding]:
@@ -125,16 +125,24 @@ def _singular(task_map: TaskMap, rows: Sequence[int], independent: bool) -> list
     return found
 
 
-def of_internal(system: System, found: InternalDynamics | None, place: str = "at the start") -> list[Finding]:
-    """Unstable internal dynamics, with their fastest pole."""
+def of_internal(
+    system: System, found: InternalDynamics | None, state: State, place: str = "at the start"
+) -> list[Finding]:
+    """Unstable internal dynamics at a state, with their fastest pole."""
     if found is None or found.stable is not False:
         return []
     pole = found.modes[0]
     text = (
         f"unstable: {found.growing} of {found.dimension} modes grow while the task is met, the fastest "
-        f"pole is {pole_text(pole)} 1/s {place} ({DAMPED if system.model.m > len(system.model.task_rows) else REMEDY})"
+        f"pole is {pole_text(pole)} 1/s {place} ({DAMPED if _has_free_inputs(system, state) else REMEDY})"
     )
     return [Finding("internal dynamics", text, kind="internal_dynamics")]
+
+
+def _has_free_inputs(system: System, state: State) -> bool:
+    """Whether the inputs move the machine in more directions than the task takes."""
+    law, terms = system.following, system.model.terms(state, system.passive.rank_tolerance)
+    return law is not None and terms.sound and free_inputs(terms, law.allocation.rank_tolerance) > 0
 
 
 def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding]:
@@ -151,7 +159,7 @@ def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding
     for i, state in enumerate(states):
         found = internal_dynamics(traced, state)
         if found is not None and found.stable is False and found.modes[0].real * (until - state.t) > 1.0:
-            return of_internal(loop.system, found, f"at t = {state.t:.4g} s" if i else "at the start")
+            return of_internal(loop.system, found, state, f"at t = {state.t:.4g} s" if i else "at the start")
     return []
 
 

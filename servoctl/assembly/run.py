@@ -22,12 +22,11 @@ from servoctl.assembly.start import robot_warnings, start_warnings, unit_word_wa
 from servoctl.assembly.values import Results
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
-from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.finding import Finding
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.task_map import TaskMap
+from servoctl.mechanics.task_map import TaskMap, free_inputs
 from servoctl.reference.curve import Signal
 from servoctl.run_folder.missed import sparse_rows
 from servoctl.run_folder.trajectory import Trajectory
@@ -71,13 +70,12 @@ def free_motions(system: System, start: State, task_map: TaskMap | None) -> Free
     at = model.terms(start, system.passive.rank_tolerance)
     if not at.sound:
         return None
-    moved = decompose(at.project(at.inputs).T, law.allocation.rank_tolerance, frobenius(at.inputs)).rank
     bases = len(model.plant.tree.free_bases) if isinstance(model.plant, Robot) else 0
     secondary = law.term(SecondaryTerm)
     damped = secondary is not None and (secondary.damping > 0.0 or secondary.null_space is not None)
     damped = damped or law.allocation.kind not in SMALLEST
     held = at.passive.rank + task_map.rank - bases
-    return FreeMotions(model.n - bases, held, max(0, moved - task_map.rank), damped)
+    return FreeMotions(model.n - bases, held, free_inputs(at, law.allocation.rank_tolerance), damped)
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,7 @@ def _internal(run: Run) -> Iterator[Section]:
     if internal.dimension:
         lines.append("modes at the start [1/s]: " + poles_text(internal.modes[:SHOWN]))
     values = {"dimension": internal.dimension, "stable": internal.stable, "modes": internal.modes}
-    yield Section("internal dynamics", "internal", lines, values, of_internal(run.system, internal))
+    yield Section("internal dynamics", "internal", lines, values, of_internal(run.system, internal, run.start))
 
 
 def _diagnosis(run: Run) -> Iterator[Section]:
@@ -241,7 +241,7 @@ def _diagnosis(run: Run) -> Iterator[Section]:
     if run.system.law is None:
         return
     findings = of_task(run.system, run.start, run.task_map)
-    findings += of_internal(run.system, run.internal) if not run.refused else []
+    findings += of_internal(run.system, run.internal, run.start) if not run.refused else []
     yield Section(key="diagnosis", values=findings)
 
 

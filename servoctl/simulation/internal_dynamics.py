@@ -86,7 +86,7 @@ class InternalDynamics:
             return "the task fixes the whole motion"
         instant = " at this instant" if self.time_varying else ""
         if self.stable is None:
-            return f"neither growing nor decaying in the linearisation{instant}"
+            return f"no mode grows or decays by itself in the linearisation{instant}: the motion swings on, or drifts"
         return f"decaying{instant}" if self.stable else f"unstable{instant}: they grow while the task is met"
 
 
