@@ -8,7 +8,7 @@ PATH=VALUE  +  PATH=VALUE  =>  ..                    the same by overrides
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,18 @@ class Base:
     file: str = "c.yaml"
     beside: Mapping[str, str] = field(default_factory=dict)  # name of a file in its folder -> text
     command: tuple[str, ...] = ("run",)  # `servoctl ..`; (): only the grammar is checked, the plant does not exist
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Name of a file in its folder -> text, the config first."""
+        return {self.file: self.text, **self.beside}
+
+    def write(self, folder: Path, change: Callable[[str], str] = str) -> str:
+        """Writes its files into a folder, each with a change; returns the name of the config."""
+        for name, text in self.texts.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(change(text), encoding="utf-8")
+        return self.file
 
 
 @dataclass(frozen=True)
@@ -69,14 +81,11 @@ def cases(name: str) -> list[Any]:
 
 def assert_refused(case: Case, base: Base, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """These sentences come out and no others, each after its place; no traceback; no run begins."""
-    texts = {base.file: base.text, **base.beside}
     for old, _ in case.changes:
-        assert any(old in text for text in texts.values()), old
+        assert any(old in text for text in base.texts.values()), old
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name, text in texts.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(case.applied(text), encoding="utf-8")
+        base.write(folder, case.applied)
         if base.command:
             sets = [word for override in case.overrides for word in ("--set", override)]
             code, out, err = answer(capsys, *base.command, base.file, *sets)

@@ -81,15 +81,18 @@ def told(config: str, sets: list[str]) -> tuple[bool, list[str]]:
     ("refused", "words", "sentences"),
     [
         pytest.param(name == "shipped", words, sentences, id=f"{title}-{number}")
-        for name in ("shipped", "shipped_notes")
+        for name in ("shipped", "notes")
         for number, (title, words, sentences) in enumerate(table(name), 1)
     ],
 )
-def test_a_shipped_config_with_changes_is_told_these_sentences_and_no_others(
-    refused: bool, words: list[str], sentences: list[str]
+def test_a_config_with_overrides_is_told_these_sentences_and_no_others(
+    refused: bool, words: list[str], sentences: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line is `config  ->  PATH=VALUE  +  PATH=VALUE  =>  sentence`; without sentences nothing is to be said."""
+    """A line is `config or base  ->  PATH=VALUE  +  PATH=VALUE  =>  sentence`; without a sentence nothing is said."""
     config, *sets = words
+    if config in BASES:
+        monkeypatch.chdir(tmp_path)
+        config = BASES[config].write(tmp_path)
     found, said = told(config, sets[0].split("  +  ") if sets else [])
     assert found is refused and len(said) == len(sentences), said
     for sentence in sentences:

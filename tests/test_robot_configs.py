@@ -231,26 +231,6 @@ def test_a_first_command_above_the_effort_is_named(config: Path) -> None:
     assert "the first command of elbow is at its effort, 0.5 N m (start elsewhere, or slower)" in at
 
 
-@pytest.mark.parametrize(
-    ("task", "far"),
-    [
-        ("orientation: tool, rpy: [0, 0, 0]", False),
-        ("orientation: tool, rpy: [0, 160*deg, 0]", True),
-        ("pose: tool, xyz: [0.5, 0, 0], rpy: [0, 160*deg, 0]", True),
-        ("axis: [tool, x], along: [-1, 0, 0.3]", True),
-        ("axis: [tool, x], along: [1, 0, 0]", False),
-    ],
-)
-def test_a_start_close_to_half_a_turn_from_its_reference_is_named(task: str, far: bool, config: Path) -> None:
-    override = f"task=[{{name: turn, {task}, priority: 2, correction: {{baumgarte: {{alpha: 8, beta: 8}}}}}}]"
-    start = "initial.q={shoulder: -1, elbow: 1}"
-    found = [
-        warning for warning in seen(config, override, start).warnings if "from its reference at the start" in warning
-    ]
-    assert len(found) == far
-    assert all(warning.startswith("task.turn: 16") for warning in found)
-
-
 def test_notes_of_a_file_are_told(config: Path) -> None:
     (config.parent / "files" / "small.urdf").write_text(small_urdf(effort=0))
     run = seen(config, "law.limits=null")
@@ -265,13 +245,6 @@ def test_motions_of_a_free_base_count_six(config: Path) -> None:
 
 
 ALONE = "task=[{name: height, distance: [tool, [0, 0, 1]], value: 0.9, correction: {baumgarte: {alpha: 8, beta: 8}}}]"
-
-
-def test_a_motion_that_nothing_damps_is_counted(config: Path) -> None:
-    (found,) = seen(config, ALONE).warnings
-    assert found.startswith(
-        "1 of 2 motions are determined; 1 is free and the smallest torques do not damp it (add a task `posture"
-    )
 
 
 @pytest.mark.parametrize("damped", ["law.secondary={damping: 1}", "law.allocation=constraint_force"])
@@ -290,12 +263,6 @@ hil:
     - {actuator: shoulder, bus: main, protocol: odrive, node: 1, gear: 10, torque_limit: 70, torque_rate_limit: 4000, speed_limit: 3, position_limits: [-3, 3]}
     - {actuator: elbow, bus: main, protocol: odrive, node: 2, gear: 10, torque_limit: 70, torque_rate_limit: 4000, speed_limit: 3, position_limits: [-3, 3]}
 """  # noqa: E501
-
-
-def test_a_task_between_two_frames_of_one_body_is_refused_because_the_law_would_follow_rounding(config: Path) -> None:
-    config.write_text(config.read_text().replace("[tool, [0, 0, 1]], value: 0.9", "[tool, fore], value: 0.3"))
-    (said,) = problems(config)
-    assert said.endswith("no joint moves 'tool' and 'fore' relative to each other (name frames of two bodies)")
 
 
 def rig_problems(config: Path, *overrides: str) -> list[str]:

@@ -81,12 +81,6 @@ def test_a_stated_unit_is_taken(tmp_path: Path) -> None:
     assert (run.units["violation.distance"], run.units["violation_rate.distance"]) == ("N", "N/s")
 
 
-@pytest.mark.parametrize("unit", ["''", "'  m'", "a very long unit of something"])
-def test_what_is_no_unit_is_refused(tmp_path: Path, unit: str) -> None:
-    with pytest.raises(sc.errors.ConfigError, match=r"task\.distance\.unit|task\[0\]\.unit"):
-        sc.load(config(tmp_path, f'unit: {unit}, holonomic: "x2 - x1 - l"'), engine="vm")
-
-
 def test_rows_on_frames_have_the_units_of_frames() -> None:
     passive, task, _ = sc.load("two_arms_box", engine="vm").loop.system.model.row_units
     assert [task[f"box.{row}"] for row in ("x", "y", "z", "rx", "ry", "rz")] == ["m"] * 3 + ["rad"] * 3
@@ -120,13 +114,3 @@ def test_rows_on_frames_have_the_units_of_frames() -> None:
 def test_a_unit_word_of_another_kind_is_found(equation: str, unit: str, word: str | None) -> None:
     found = foreign_word(parse(equation), COORDINATES, unit)
     assert (None if found is None else found[0]) == word
-
-
-def test_a_run_warns_of_it(tmp_path: Path) -> None:
-    path = config(tmp_path, "holonomic: x2 - x1 - l - 5*deg")
-    run = sc.load(path, ["initial.q.x1=1*deg", "initial.v={x1: 3*mm, x2: 0}"], engine="vm")
-    words = [sentence for sentence in run.warnings if "unit word" in sentence]
-    assert words == [
-        "initial.q.x1: '1*deg' has the unit word 'deg' where m belongs (give it in m)",
-        "task.distance.holonomic: 'x2 - x1 - l - 5*deg' has the unit word 'deg' where m belongs (give it in m)",
-    ]
