@@ -73,12 +73,7 @@ def find_config(source: str | Path) -> Path:
 def paths_by_field(config: Config) -> dict[str, str]:
     """Field, as after `--set` -> the class path or file that it names."""
     found: dict[str, str] = {}
-
-    def noted(field: str, path: str) -> str:
-        found[field] = path
-        return path
-
-    _with_paths(config, noted)
+    _with_paths(config, found.setdefault)
     return found
 
 

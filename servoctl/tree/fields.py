@@ -200,13 +200,6 @@ def _parameter(value: Any) -> Any:
     return value
 
 
-def _option(value: Any) -> Any:
-    """A parameter, or a mapping of parameters by name."""
-    return (
-        {str(name): _parameter(each) for name, each in value.items()} if isinstance(value, dict) else _parameter(value)
-    )
-
-
 def shape(value: Any) -> str:
     """Branch that a value takes in a field that accepts several shapes."""
     if isinstance(value, list | tuple):
@@ -240,7 +233,6 @@ FileName = Annotated[str, PathMark()]
 Name = Annotated[str, name_as("object_x")]
 UnitText = Annotated[str, AfterValidator(only(_is_unit, "a unit such as m, rad or N m"))]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
-Option = Annotated[Any, PlainValidator(_option)]
 ClassParameters = Annotated[
     dict[str, Parameter] | None,
     Field(description="fields of the class, in their own units; the rest keep their defaults"),
@@ -266,6 +258,9 @@ ByPath = Annotated[dict[str, S], DotMark()]
 
 ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], _either(MAPPING, SCALAR)]
 """One value of the first type, or a mapping of the second type."""
+
+Option = Annotated[ScalarOr[Parameter, dict[str, Parameter]], WithJsonSchema({})]
+"""A parameter, or a mapping of parameters by name."""
 
 ListOrMapping = Annotated[Annotated[S, Tag(LIST)] | Annotated[M, Tag(MAPPING)], _either(LIST, MAPPING)]
 """A list of the first type, or a mapping of the second type."""
