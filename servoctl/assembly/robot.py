@@ -47,10 +47,7 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
             return None
         plant = _robot(values.model_copy(update={"loops": None}), descriptions)
     if not plant.coordinates:
-        problems.add(
-            "no joint moves (check the types of its joints, or give `base: free`)",
-            "plant", "robot" if values.robot else "robots",
-        )  # fmt: skip
+        problems.add("no joint moves (check the types of its joints, or give `base: free`)", "plant", values.kind)
         return None
     parameters = dict(values.parameters)
     if parameters.pop(ROTORS, None) is not None:
@@ -100,13 +97,12 @@ def _placed(line: str, values: PlantConfig) -> tuple[Any, ...]:
         return what, "plant", part, name
     if part in values.every_robot:
         return rest, "plant", "robots", part
-    return line, "plant", "robot" if values.robot is not None else "robots"
+    return line, "plant", values.kind
 
 
 def _description(robot: RobotConfig, folder: Path, problems: Problems, path: FieldPath) -> Description | None:
     """What the robot's file says; None if it is wrong."""
-    kind = "mjcf" if robot.urdf is None else "urdf"
-    name = str(robot.urdf or robot.mjcf)
+    kind, name = robot.kind, str(robot.urdf or robot.mjcf)
     file = folder / name
     try:
         return _read(kind, file, stamps(file))

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -118,7 +118,8 @@ def _csv(content: bytes, foreign: bool) -> Table:
     if separator == " ":
         text = re.sub(r"[ \t]+", " ", re.sub(r"(?m)^[ \t]+|[ \t]+$", "", text))
     try:
-        lines = [(number, row) for number, row in _rows(text, separator) if any(cell.strip() for cell in row)]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        lines = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise ConfigError(f"not a CSV file: {error}") from error
     if not lines:
@@ -149,12 +150,6 @@ def _separator(text: str) -> str:
     """The separator of the first line with text."""
     first = next(line for line in text.splitlines() if line.strip())
     return next((sign for sign in (";", "\t", ",") if sign in first.strip()), " ")
-
-
-def _rows(text: str, separator: str) -> Iterable[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    for row in reader:
-        yield reader.line_num, row
 
 
 def _check_header(names: Sequence[str]) -> None:
@@ -214,14 +209,10 @@ def spline(times: Array, values: Array, kind: Degree = "cubic", extrapolate: Ext
     if extrapolate == "periodic":
         values = np.concatenate([values[:-1], values[:1]])
     basis = make_interp_spline(since, values, k=degree, bc_type="periodic" if extrapolate == "periodic" else None)
-    taylor = [basis(since[:-1], nu=j) / factorial for j, factorial in enumerate(_factorials(degree))]
+    factorials = np.cumprod([1.0, *range(1, degree + 1)])
+    taylor = [basis(since[:-1], nu=j) / factorial for j, factorial in enumerate(factorials)]
     coefficients = np.stack([values[:-1], *taylor[1:]], axis=-1)  # at the knots the curve has the rows to the bit
     return Curve(np.asarray(times, dtype=float), coefficients, degree - 1, extrapolate)
-
-
-def _factorials(degree: int) -> Array:
-    """0! ... degree!."""
-    return np.cumprod([1.0, *range(1, degree + 1)])
 
 
 QUATERNION = ("qx", "qy", "qz", "qw")  # columns that hold an orientation if all four are there
