@@ -10,7 +10,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.assembly.context import run_timing
-from servoctl.assembly.gains import drives_spacing, gain_share, task_gains
+from servoctl.assembly.gains import drives_gains, gain_share
 from servoctl.assembly.run import Run
 from servoctl.check.report import check
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
@@ -291,7 +291,7 @@ def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: s
         return run, next(each for each in analyse(run, change=0.0).margins if each.timing.on_drives)
 
     run, found = at(1.0)
-    share = gain_share(task_gains(run.system, drives_spacing(run.loaded, run.system.model.plant)))
+    share = gain_share(drives_gains(run.system, run.hil))
     assert found.actuators and at(0.99 / share)[1].actuators and not at(1.01 / share)[1].actuators
     assert ("velocities from positions" in str(found.timing)) == (velocity == "filter")
     assert ("lag 0.01 s" in str(found.timing)) == (lag > 0.0)

@@ -23,7 +23,7 @@ from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.assembly.context import Context
-from servoctl.assembly.gains import drives_spacing, has_unknown_gains, task_gains
+from servoctl.assembly.gains import drives_gains, has_unknown_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
@@ -246,9 +246,7 @@ def _without_effect(loaded: LoadedConfig) -> list[str]:
 
 def _check_gains(loaded: LoadedConfig, run: Run) -> list[str]:
     """Warnings about the law at the period of the loop; ConfigError if its gains are unstable at this period."""
-    system, own = run.system, has_unknown_gains(run.system)
-    spacing = drives_spacing(loaded, system.model.plant)
-    gains = [] if spacing is None else list(task_gains(system, spacing))
+    own, gains = has_unknown_gains(run.system), drives_gains(run.system, loaded.config.hil)
     problems = [str(gain.problem) for gain in gains if gain.problem is not None]
     warnings = [str(gain.warning) for gain in gains if gain.warning is not None]
     try:

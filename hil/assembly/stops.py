@@ -189,7 +189,7 @@ def refuse_shaking(setup: RigSetup) -> None:
     Raises ConfigError: the damping is unstable at the period of the loop.
     """
     loaded, damping = setup.loaded, setup.settings.values.safety.float_damping
-    spacing = drives_spacing(loaded, setup.plant)
+    spacing = drives_spacing(setup.settings.values, setup.plant)
     if spacing is None or spacing.h is None:
         return
     longest = spacing.longest(RowFeedback(0.0, damping, has_rate=False))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly.context import drives_timing, run_timing
-from servoctl.config.load import LoadedConfig
+from servoctl.config.hil import Hil
 from servoctl.finding import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
@@ -194,12 +194,11 @@ def passive_spacing(settings: Settings) -> Spacing:
     return Spacing("run.integrator.step", Timing(None), integrator.spacing(settings.period), integrator.method)
 
 
-def drives_spacing(loaded: LoadedConfig | None, plant: Plant) -> Spacing | None:
-    """Spacing of the law on drives; None if there is no config, or it has no `hil`.
+def drives_spacing(hil: Hil | None, plant: Plant) -> Spacing | None:
+    """Spacing of the law on drives; None without the section `hil`.
 
     The delay of one cycle counts under `hil.prediction` too: a prediction is only as good as its model.
     """
-    hil = None if loaded is None else loaded.config.hil
     return None if hil is None else Spacing("hil.period", drives_timing(hil, plant))
 
 
@@ -236,6 +235,12 @@ def _of_rows(system: System, spacing: Spacing) -> list[Spacing]:
         moved |= np.abs(at.task_map) > REACHED * at.scale
     lags = [tuple((np.array(timing.lag) * acts).tolist()) for acts in moved]
     return [replace(spacing, timing=replace(timing, lag=lag)) for lag in lags]
+
+
+def drives_gains(system: System, hil: Hil | None) -> list[RowGains]:
+    """Corrections of the task rows on drives; none without the section `hil`."""
+    spacing = drives_spacing(hil, system.model.plant)
+    return [] if spacing is None else list(task_gains(system, spacing))
 
 
 def passive_gains(system: System, settings: Settings) -> Iterator[RowGains]:

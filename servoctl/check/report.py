@@ -9,6 +9,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.diagnosis import fast_motion, of_internal, of_task
 from servoctl.assembly.gains import (
+    drives_gains,
     drives_spacing,
     has_unknown_gains,
     passive_gains,
@@ -158,10 +159,10 @@ def _gains(run: Run) -> Iterator[Section]:
     yield Section("corrections", "gains", lines, {gain.name: gain for gain in task})
     yield Section(key="passive_gains", values={gain.row.name: gain for gain in passive})
     yield _recommended("recommended corrections", "recommended", recommend(run))
-    spacing = drives_spacing(run.loaded, run.system.model.plant)
+    spacing = drives_spacing(run.hil, run.system.model.plant)
     if run.loaded is None or spacing is None or not task:
         return
-    task = list(task_gains(run.system, spacing))
+    task = drives_gains(run.system, run.hil)
     yield Section(
         f"corrections on drives: {spacing}",
         "hil_gains",

@@ -209,7 +209,7 @@ def _gain(run: Run, section: Section, law: AttachedConstraintFollowing, upper: f
     layer = term.gain if term.adaptive else term.bound**2 / term.layer
     gain = max(law.correction.decay(i, law.robust.sliding[i]) for i in law.robust.members) + layer
     section.values["gain"] = gain
-    on_drives = drives_spacing(run.loaded, run.system.model.plant) if run.settings.period is None else None
+    on_drives = drives_spacing(run.hil, run.system.model.plant) if run.settings.period is None else None
     spacing = on_drives or task_spacing(run.system, run.settings)
     if spacing.h is None or not spacing.held:
         section.lines.append(f"gain in the boundary layer: {gain:.4g} 1/s")

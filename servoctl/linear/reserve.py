@@ -26,14 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import (
-    RowGains,
-    drives_spacing,
-    gain_share,
-    has_unknown_gains,
-    task_gains,
-    task_spacing,
-)
+from servoctl.assembly.gains import drives_gains, gain_share, has_unknown_gains, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.hold import stable_range
@@ -78,17 +71,10 @@ def bounds_of(tune: Tune | None) -> dict[str, float]:
 
 def reserve(run: Run) -> Reserve:
     """The reserve of a run; without a law gain_share and overshoot are 0 and there is no margin."""
-    gains = list(_gains(run))
+    at = task_spacing(run.system, run.settings)
+    gains = [*task_gains(run.system, at), *drives_gains(run.system, run.hil)]
     share, swing = gain_share(gains), max((gain.overshoot for gain in gains), default=0.0)
     return Reserve(share, swing, gain_margin(run) if share or swing else None)
-
-
-def _gains(run: Run) -> Iterator[RowGains]:
-    """Corrections of the task rows, in simulation and on drives."""
-    drives = drives_spacing(run.loaded, run.system.model.plant)
-    for spacing in (task_spacing(run.system, run.settings), drives):
-        if spacing is not None:
-            yield from task_gains(run.system, spacing)
 
 
 def gain_margin(run: Run) -> float | None:

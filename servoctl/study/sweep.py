@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
+from servoctl.assembly.gains import RowGains, all_gains, drives_gains
 from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.linear.reserve import bounds_of, reserve
@@ -144,8 +144,7 @@ def _simulated(run: Run) -> Iterable[RowGains]:
 
 
 def _on_drives(run: Run) -> Iterable[RowGains]:
-    spacing = drives_spacing(run.loaded, run.system.model.plant)
-    return [] if spacing is None else task_gains(run.system, spacing)
+    return drives_gains(run.system, run.hil)
 
 
 SCHEMA = 1  # version of the shape of `summary.json`
