@@ -65,7 +65,6 @@ def page(sources: Sequence[RunSource]) -> str:
         "servoctl": VERSION,
         "floor": FLOOR,
         "task_stage": TASK,
-        "stops": STOPS,
         "task_metrics": [[metric.name, metric.head] for metric in TASK_METRICS],
         "statuses": [[status.name, status.value] for status in Status],
         "runs": [_run(source, blob, share) for source in sources],
@@ -106,7 +105,7 @@ def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
         "tasks": run.tasks,
         "summary": source.summary,
         "config": source.config,
-        "events": source.events,
+        "events": [event | {"alarming": _alarming(event)} for event in source.events],
         "stages": stage_spans(run),
         "limits": source.limits,
         "lacks": source.lacks,
@@ -118,6 +117,11 @@ def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
         "drawing": _drawing(source, blob, share // 2),
         "energy": _energy(source, blob),
     }
+
+
+def _alarming(event: dict[str, Any]) -> bool:
+    """Whether an event ends the motion, or says that a drive may be on."""
+    return event.get("reaction") in STOPS or event.get("event") == "not_confirmed"
 
 
 def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None:

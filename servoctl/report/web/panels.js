@@ -300,7 +300,7 @@ function marksOf(runs, all = false) {
     for (const event of run.events.filter(({ event: kind }) => all || !banded.includes(kind)).slice(0, 200)) {
       const key = `${event.t} ${event.event} ${event.reaction} ${run.name}`, before = marks.get(key);
       if (before) before.more++;
-      else marks.set(key, { t: Math.min(event.t, end), colour: alarming(event) ? "--bad" : "--quiet", more: 0,
+      else marks.set(key, { t: Math.min(event.t, end), colour: event.alarming ? "--bad" : "--quiet", more: 0,
         sentence: eventText(event), run: runs.length > 1 ? ` · ${run.name}` : "" });
     }
   }

@@ -1,9 +1,6 @@
 "use strict";
 // The head of the page, and its tables: metrics, timing, events, config.
 
-const STOPS = ["stop", "disable"]; // reactions that end the motion
-const alarming = ({ event, reaction }) => STOPS.includes(reaction) || event === "not_confirmed"; // a drive that may be on
-
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
 /** The text of an event; events of simulated runs and of drives have different fields. */
@@ -157,7 +154,7 @@ function factRows({ summary }) {
 
 function eventTable(run) {
   const rows = run.events.map((event) => {
-    return `<tr class="${alarming(event) ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="show this time">${Number(event.t).toFixed(4)} s</button></td>
+    return `<tr class="${event.alarming ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="show this time">${Number(event.t).toFixed(4)} s</button></td>
       <td>${escaped(event.event ?? "")}</td><td>${escaped(eventText(event))}</td><td>${escaped(event.reaction ?? "")}</td></tr>`;
   });
   return `<table><thead><tr><th>time</th><th>event</th><th>description</th><th>reaction</th></tr></thead><tbody>${rows.join("")}</tbody></table>`;
