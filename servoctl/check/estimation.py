@@ -96,16 +96,14 @@ def _noise_of_inputs(run: Run, one: AttachedEstimator) -> dict[str, float]:
     estimator, law, model = run.system.estimator, run.system.following, run.system.model
     assert estimator is not None and law is not None
     matrices = model.matrices(run.start)
-    terms, rest = run.system.terms(run.start, matrices), np.zeros(model.m)
-    drift = terms.acceleration(rest)
-    reach = np.array([terms.acceleration(unit) - drift for unit in np.eye(model.m)]).T
+    task_map = run.system.terms(run.start, matrices).task_map
     rows = [i for i, row in enumerate(law.rows) if row.degree == 2]
     A = np.asarray(matrices.task.A, dtype=float)[rows]
     noise = np.array(estimator.innovation) * np.sqrt(1.0 - np.array(estimator.gain_q))
     loops = np.asarray(matrices.passive.A, dtype=float)[list(estimator.rigid)]
     free = np.eye(model.n) - np.linalg.pinv(loops, rcond=1e-9) @ loops  # readings are moved onto the constraints
     gains = np.array([input_noise(one, law.correction.feedback(i)) for i in rows])
-    inputs = np.linalg.pinv(A @ reach, rcond=1e-9) @ (gains[:, None] * (A @ free * noise))
+    inputs = np.linalg.pinv(np.asarray(task_map, dtype=float)[rows], rcond=1e-9) @ (gains[:, None] * (A @ free * noise))
     sigma = np.linalg.norm(inputs, axis=1)
     return dict(zip(model.plant.actuators, sigma.tolist(), strict=True))
 

@@ -24,6 +24,7 @@ from servoctl.laws.hold import RowFeedback
 from servoctl.linear.jacobians import local
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
+from servoctl.simulation.internal_dynamics import neutral
 from servoctl.types import State
 
 FASTER = 2.5  # alpha divided by the rate of the fastest motion
@@ -33,7 +34,6 @@ LEAST, MOST = 5.0, 10.0
 
 ACCURATE = 0.1  # largest alpha h for rk4: the error stays within about ten times of the best
 DOUBLINGS = 8  # most times that poles are doubled
-GROWS = 1e-6  # [1/s] rate from which a motion grows
 INSTANTS = 256  # number of times at which a task is evaluated
 
 
@@ -184,7 +184,8 @@ def _stable_with_other_torques(run: Run, alpha: float) -> bool | None:
     def growing(factor: float) -> int:
         K = at.K.copy()
         K[: model.m] *= factor  # the other rows are rates of the law's memory
-        return int((np.linalg.eigvals(at.A + at.B @ K).real > GROWS).sum())
+        poles = np.linalg.eigvals(at.A + at.B @ K)
+        return int((poles.real > neutral(poles)).sum())
 
     return max(growing(0.5), growing(2.0)) <= growing(1.0)
 

@@ -11,7 +11,7 @@ from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
     from servoctl.linear import Analysis
-    from servoctl.linear.box import BoxAnalysis, Shifted
+    from servoctl.linear.analyse import BoxAnalysis, Shifted
     from servoctl.linear.margins import Margins
     from servoctl.linear.modes import Mode
 

@@ -10,6 +10,7 @@ is left out: its slope at rest is valid at zero speed only.
 """
 
 import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -17,10 +18,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.assembly.uncertainty import machine_errors, uncertainty_box
 from servoctl.engine.decomposition import MANY, decompose
-from servoctl.engine.parameters import parameter_values
+from servoctl.engine.parameters import field_of, parameter_names, parameter_values
 from servoctl.engine.step import rk4
 from servoctl.errors import TaskError
+from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.internal_dynamics import chains, error_kernel
 from servoctl.types import Array, State
@@ -161,6 +164,24 @@ def local(
 def local_nearest(run: Run, t: float, x: Array, real: Array | None = None, law: Array | None = None) -> Local:
     """Plant and law at the state on the passive constraints nearest to x; arguments as of `local`."""
     return local(run, *nearest(run, t, x, real), real=real, law=law)
+
+
+def _changed(known: Array, plant: Plant, errors: Mapping[str, float]) -> Array:
+    """Parameters of a loop with the plant's changed by relative errors."""
+    real = known.copy()
+    for i, name in enumerate(parameter_names(plant)):
+        real[i] *= (1.0 + errors.get(field_of(name), 0.0)) * (1.0 + (errors.get(name, 0.0) if "." in name else 0.0))
+    return real
+
+
+def box_machines(run: Run) -> Iterator[tuple[Mapping[str, float], Array]]:
+    """Relative errors and loop parameters of every machine of a run's box; none without a box."""
+    box = {} if run.loaded is None else uncertainty_box(run.loaded)
+    if not box:
+        return
+    known, plant = compiled(run).parameters, run.system.model.plant
+    for errors in machine_errors(box)[0]:
+        yield errors, _changed(known, plant, errors)
 
 
 def null_space(E: Array) -> Array:

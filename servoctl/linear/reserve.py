@@ -30,9 +30,8 @@ from servoctl.assembly.gains import drives_gains, gain_share, has_unknown_gains,
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.hold import stable_range
-from servoctl.linear.box import box_machines
 from servoctl.linear.convert import settled_memory, state_at
-from servoctl.linear.jacobians import Local, local, local_nearest
+from servoctl.linear.jacobians import Local, box_machines, local, local_nearest
 from servoctl.linear.sampled import Linear, LocalLoop, grows, least_stable, timings
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
