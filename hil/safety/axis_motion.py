@@ -84,11 +84,9 @@ class AxisMotion:
         return self._part(3)[:-1]
 
     def add(self, elapsed: float, *parts: Sequence[float] | Array) -> bool:
-        """Adds a tick; returns whether its samples are numbers.
+        """Adds a tick, so long after the one before [s]; returns whether its samples are numbers.
 
-        Args:
-            elapsed: Time since the tick before [s].
-            parts: Positions, speeds and ages of the samples, and the torques that hold the pose, shape (m,) each.
+        `parts`: positions, speeds and ages of the samples, and the torques that hold the pose, shape (m,) each.
         """
         c = self._c
         if c.samples == len(self.rows):
@@ -106,9 +104,8 @@ class AxisMotion:
     def balance(self, axis: int, row: int, late: int) -> tuple[Array, Array, Array, list[Array]]:
         """Momentum of an axis, that if its positions count backwards, and impulses of its weight and of its torque.
 
-        Args:
-            row: They count from the last tick up to this row in which it did not move, shape (ticks,), without means.
-            late: The impulses of the torque are those of torques that act up to so many ticks late.
+        They count from the last tick up to this row in which it did not move, shape (ticks,), without means. The
+        impulses of the torque are those of torques that act up to so many ticks `late`.
         """
         moves = np.abs(self.v[:row, axis]) > self._struct.arrays["speed_step"][axis]
         first = max(1, int(np.flatnonzero(~moves)[-1]))

@@ -65,11 +65,7 @@ class DriveRig(Protocol):
         return np.array([drive.carried(torque) for drive, torque in zip(self.drives, command.tolist(), strict=True)])
 
     def begin_enable(self, torques: Sequence[float]) -> None:
-        """Starts to enable every drive; each one makes its torque from the first instant on.
-
-        Args:
-            torques: One per drive, at the joint [actuator unit].
-        """
+        """Starts to enable every drive; each makes its torque [actuator unit], at the joint, from the first moment."""
 
     def advance(self) -> bool:
         """Continues to enable the drives; returns whether all of them are enabled.
@@ -85,12 +81,10 @@ class DriveRig(Protocol):
         """Name and explanation of each drive and encoder node that contradicts the start pose."""
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
-        """Reports the condition of nodes and buses.
+        """Reports the condition of nodes and buses in the tick that began now [ns].
 
-        Args:
-            now: Beginning of the tick [ns].
-            ages: Age of each node's sample [s]; 0 as long as none is expected.
-            working: Whether every drive that is in the loop should be enabled.
+        `ages`: of each node's sample [s]; 0 as long as none is expected. `working`: whether every drive that is in the
+        loop should be enabled.
         """
 
     def watch_unproved(self, numbers: Sequence[int]) -> None:
@@ -103,10 +97,7 @@ class DriveRig(Protocol):
 class DriveTest:
     """The test of the drives, from the tick that begins to enable them to the end of stage zero.
 
-    Args:
-        plan: What it depends on.
-        monitor: Receives what it finds.
-        limits: Confined to low torque until the test is over.
+    The limits are confined to low torque until it is over.
     """
 
     def __init__(self, plan: ProofPlan, rig: DriveRig, monitor: Monitor, limits: Limits, pose: PoseHold) -> None:

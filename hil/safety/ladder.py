@@ -53,9 +53,8 @@ class OwnBraking:
 class Ladder:
     """The step of each drive.
 
-    Args:
-        response: Change of each joint's speed in a period by a torque of one, shape (m,) [joint unit/s per actuator
-            unit]: no loop holds a light joint more still than a step of its torque on the wire moves it.
+    `response`: change of each joint's speed in a period by a torque of one, shape (m,) [joint unit/s per actuator
+    unit]: no loop holds a light joint more still than a step of its torque on the wire moves it.
     """
 
     def __init__(self, drives: Sequence[Drive], response: Array) -> None:
@@ -84,12 +83,7 @@ class Ladder:
         self.struct.arrays["noise"][:], self._resolved = np.maximum(noise, moved), True
 
     def brake(self, number: int, now: int, must: bool) -> None:
-        """Closes the brake of a drive, if it has one.
-
-        Args:
-            number: Number of the drive.
-            must: Whether the drive goes off for it where the brake closes only then.
-        """
+        """Closes the brake of a drive, if it has one; `must`: the drive goes off for it where it closes only then."""
         drive = self._drives[number]
         if drive.settings.brake and (must or drive.holds_while_braking):
             self._lower(number, Rung.BRAKE, now)
@@ -101,10 +95,8 @@ class Ladder:
     def ramp(self, number: int, now: int, must: bool) -> None:
         """Lets a drive brake by itself.
 
-        Args:
-            number: Number of the drive.
-            must: Whether a drive that cannot do it, or whose encoder is not trusted, leaves the loop too: its brake
-                closes, or it coasts.
+        `must`: one that cannot do it, or whose encoder is not trusted, leaves the loop too: its brake closes, or it
+        coasts.
         """
         drive = self._drives[number]
         blind = drive.ramp_needs_encoder and number in self.distrusted

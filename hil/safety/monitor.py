@@ -20,11 +20,7 @@ WINDOW = 0.5  # [s] time over which clamped ticks are counted
 
 
 class Monitor:
-    """Watches nodes, buses and the loop itself.
-
-    Args:
-        rules: What is judged at every tick, in order.
-    """
+    """Watches nodes, buses and the loop itself; `rules`: what is judged at every tick, in order."""
 
     def __init__(
         self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, rules: Sequence[Rule]
@@ -64,11 +60,7 @@ class Monitor:
         self._beyond += [0] * len(rules)
 
     def judge(self, now: int, measured: Mapping[str, Sequence[float]], phase: Phase) -> None:
-        """Judges every rule.
-
-        Args:
-            measured: Numbers of each node, by what `Rule.measured` names.
-        """
+        """Judges every rule; `measured`: numbers of each node, by what `Rule.measured` names."""
         beyond, spent = self._beyond, []
         for i, rule in enumerate(self.rules):
             value = measured[rule.measured][rule.node]
@@ -104,11 +96,7 @@ class Monitor:
                 self.report(now, kind, drive.settings.name, drive.condition.value)
 
     def drives(self, now: int, looped: Collection[Drive]) -> None:
-        """Checks the condition of each drive.
-
-        Args:
-            looped: The drives that should be enabled.
-        """
+        """Checks the condition of each drive; `looped`: those that should be enabled."""
         enabled = Condition.ENABLED
         for drive in self._drives:
             working = drive in looped
@@ -145,12 +133,10 @@ class Monitor:
         return 2 * max(self._changed) > (self._clamped.maxlen or 0)
 
     def ordinary(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
-        """Takes note of ticks in which the tick in C found nothing to report.
+        """Takes note of so many ticks in which the tick in C found nothing to report, and of the last one.
 
-        Args:
-            tick: The last one.
-            clamped: Whether a limit has changed the torque of each drive in it; empty: that does not count.
-            count: Number of ticks; no limit has changed a torque in the others, and `clamps` was False before.
+        `clamped`: whether a limit has changed the torque of each drive in the last; empty: that does not count. No
+        limit has changed one in the others, and `clamps` was False before.
         """
         self.lateness(tick)
         self._beyond = [0] * len(self._beyond)

@@ -147,9 +147,8 @@ class PoseHold:
     def take(self, reading: Reading, sound: Sequence[bool], driven: Sequence[bool]) -> None:
         """Takes the state of a tick.
 
-        Args:
-            sound: Whether the measurement of each drive, then of each encoder, may be used.
-            driven: Whether each drive makes the torque that it is sent.
+        `sound`: whether the measurement of each drive, then of each encoder, may be used. `driven`: whether each drive
+        makes the torque that it is sent.
         """
         c, x = self.struct.c, self.struct.arrays
         x["q"][:], x["v"][:], x["y"][:], x["rates"][:] = reading.q, reading.v, reading.positions, reading.speeds

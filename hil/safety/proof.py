@@ -76,11 +76,7 @@ def zero_limits(drives: Sequence[DriveSettings], held: Array, dry: Array) -> lis
     """Largest torque of each drive in stage zero and while it is enabled [actuator unit].
 
     1.3 times what holds the pose by the model and what dry friction takes, and 5 % of torque_limit for a joint that
-    carries nothing; never above torque_limit.
-
-    Args:
-        held: Torques that hold the pose, shape (m,).
-        dry: Dry friction that the model has, shape (m,).
+    carries nothing; never above torque_limit. `held` and `dry`: these two, shape (m,).
     """
     needed = MARGIN * (np.abs(held) + dry)
     return [min(d.torque_limit, n + SHARE * d.torque_limit) for d, n in zip(drives, needed.tolist(), strict=True)]
@@ -161,11 +157,7 @@ class Group:
 
 
 class TorqueProof:
-    """Judges the motion in stage zero, and makes the torques of the test.
-
-    Args:
-        plan: What it depends on.
-    """
+    """Judges the motion in stage zero, and makes the torques of the test."""
 
     def __init__(self, plan: ProofPlan, drives: Sequence[DriveSettings], period: float) -> None:
         self._plan, self._drives, self._period = plan, drives, period
@@ -206,14 +198,10 @@ class TorqueProof:
         ages: Sequence[float],
         gravity: Array,
     ) -> list[Finding]:
-        """What the samples of a tick show.
+        """What the samples of a tick show, which came so long after the one before [s].
 
-        Args:
-            elapsed: Time since the tick before [s].
-            positions: Displacements of the joints.
-            speeds: Their speeds.
-            ages: Ages of these samples [s].
-            gravity: Torques that hold this pose by the model, shape (m,).
+        `positions`, `speeds`: of the joints; `ages`: of these samples [s]; `gravity`: torques that hold this pose by
+        the model, shape (m,).
         """
         if self.over or not self.motion.add(elapsed, positions, speeds, ages, gravity):
             return []

@@ -79,18 +79,12 @@ class SafetyBounds:
 
 
 def rules_of(
-    drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, units: Sequence[str] | None = None
+    drives: Sequence[Drive], sensors: Sequence[Node], bounds: SafetyBounds, units: Sequence[str]
 ) -> tuple[Rule, ...]:
-    """The rules of a rig.
-
-    Args:
-        bounds: Ages of samples.
-        units: Unit of each drive's displacement, for the sentences; None: they are left out.
-    """
+    """The rules of a rig; `units`: unit of each drive's displacement, for the sentences."""
     rules = [rule for i, node in enumerate((*drives, *sensors)) for rule in _ages(node.settings.name, i, bounds)]
     for i, drive in enumerate(drives):
-        unit = "" if units is None else f" {units[i]}"
-        rules += _motion(drive, i, unit)
+        rules += _motion(drive, i, f" {units[i]}")
         if drive.heartbeat is not None:
             silent, name = MISSING_HEARTBEATS * drive.heartbeat, drive.settings.name
             rules.append(
@@ -113,7 +107,7 @@ def _milliseconds(age: float) -> str:
 
 def _motion(drive: Drive, node: int, unit: str) -> list[Rule]:
     settings = drive.settings
-    (lower, upper), most, rate = settings.position_limits, settings.speed_limit, unit and f"{unit}/s"
+    (lower, upper), most, rate = settings.position_limits, settings.speed_limit, f"{unit}/s"
 
     def speed(kind: EventKind, limit: float, ticks: int) -> Rule:
         def tell(value: float) -> str:

@@ -39,12 +39,7 @@ FIRMER = 1.5  # how much more that damping is, as a share of the usual one
 
 
 class Stages:
-    """Decides at every tick which torques are sent.
-
-    Args:
-        monitor: Receives events; its worst reaction decides.
-        limits: Last limits before a torque is sent.
-    """
+    """Decides at every tick which torques are sent; the worst reaction in the monitor decides."""
 
     def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
         self._rig, self._controller, self.monitor = rig, controller, monitor
@@ -134,12 +129,7 @@ class Stages:
         return self._task / SECOND if self.mode is Phase.FULL else self.task_time
 
     def follow(self, tick: Tick, count: int = 1) -> None:
-        """Takes note of ordinary ticks that were done in C.
-
-        Args:
-            tick: The last one.
-            count: Number of ticks; no limit has changed a torque in the others.
-        """
+        """Takes note of so many ordinary ticks in C, and of the last; no limit has changed a torque in the others."""
         in_task = self.mode is Phase.FULL
         self._task += in_task * (count - 1) * tick.elapsed
         self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)

@@ -82,13 +82,10 @@ class Limits:
 
 
 class TorqueSource:
-    """Makes the torques of a tick.
+    """Makes the torques of a tick, whose state the pose has.
 
-    Args:
-        pose: Has the state of the tick.
-        limits: Last limits before a torque is sent.
-        proof: Test of the drives; None: they are not tested.
-        carried: The torques in the frames that send these, shape (m,); None: torques are not in steps of the wire.
+    `proof`: test of the drives; None: they are not tested. `carried`: the torques in the frames that send these, shape
+    (m,); None: torques are not in steps of the wire.
     """
 
     def __init__(
@@ -117,13 +114,9 @@ class TorqueSource:
     def find(self, source: Source, law: Array, elapsed: float, since: float = 0.0) -> Array:
         """The torques of a source at the state that the pose has: `wanted`, which may be changed before `limit`.
 
-        Args:
-            law: Torques of the law.
-            elapsed: Time since the last tick [s].
-            since: Time in the stage [s].
+        `law`: its torques; `elapsed`: time since the last tick [s]; `since`: time in the stage [s].
 
-        Raises:
-            PlantError: The model has no equations of motion there.
+        Raises PlantError if the model has no equations of motion there.
         """
         self.wanted[:] = law
         self.take(source, steps=True)

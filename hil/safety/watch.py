@@ -19,12 +19,7 @@ FIRST_SAMPLES = 1.0  # [s] time limit for the first sample of every node
 
 
 class Watch:
-    """Watches the ticks that Python decides.
-
-    Args:
-        monitor: Receives what it finds.
-        pose: Gets the last pose and rates that can be trusted.
-    """
+    """Watches the ticks that Python decides; gives the pose the last one and the rates that can be trusted."""
 
     def __init__(self, rig: DriveRig, monitor: Monitor, pose: PoseHold) -> None:
         self._rig, self._monitor, self._pose = rig, monitor, pose
@@ -117,9 +112,7 @@ class Watch:
     def brake_blind(self, now: int, since: float, torques: Sequence[float]) -> None:
         """Closes the brakes of axes without a trusted encoder that stand by the model, and are held.
 
-        Args:
-            since: Time in the stop [s].
-            torques: Those of the last tick, one per drive [actuator unit].
+        `since`: time in the stop [s]; `torques`: those of the last tick, one per drive [actuator unit].
         """
         for number, rate in self._pose.blind_rates.items():
             limits, held = self._rig.drives[number].settings, self._pose.held[number]
@@ -130,9 +123,7 @@ class Watch:
     def silent(self, now: int, since: float, mode: Phase, limit: float = FIRST_SAMPLES) -> bool:
         """Reports that nodes have sent no first sample; returns whether it does.
 
-        Args:
-            since: Time for which they had the opportunity [s].
-            limit: Longest such time, at most `FIRST_SAMPLES` [s].
+        `since`: time for which they had the opportunity [s]; `limit`: longest such time, at most `FIRST_SAMPLES` [s].
         """
         limit = min(FIRST_SAMPLES, limit)
         if not self._silent or since < limit:

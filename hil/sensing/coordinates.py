@@ -58,11 +58,9 @@ class Decompositions(NamedTuple):
     G: Array  # W H, shape (m, n)
 
     def change(self, violation: Array, missing: Array) -> Array:
-        """The smallest change of q or v that cancels the violations first, then fits the measurements.
+        """The smallest change of q or v that cancels the violations of the passive rows, then fits the measurements.
 
-        Args:
-            violation: Violations of the passive rows.
-            missing: Weighted measurement minus prediction of each channel, shape (m,).
+        `missing`: weighted measurement minus prediction of each channel, shape (m,).
         """
         d = -self.passive.solve(violation) if len(violation) else np.zeros(self.G.shape[1])
         return d + self.measured.solve(missing - self.G @ d)

@@ -50,14 +50,7 @@ def _symbolic(model: Model, in_numpy: bool) -> tuple[Mapping[str, Array], Matric
 
 
 class StateFunction:
-    """The function at a state, compiled.
-
-    Args:
-        name: Name of the kernel.
-        function: What is evaluated.
-        outputs: Names of its results.
-        further: Further inputs: name -> length.
-    """
+    """The function at a state, compiled; `outputs`: names of its results; `further`: further inputs, name -> length."""
 
     def __init__(
         self,
@@ -85,32 +78,20 @@ class StateFunction:
 
 
 class Prediction:
-    """Predicts q and v; compiled.
-
-    Attributes:
-        engine: `c`, `vm` or `numpy`.
-    """
+    """Predicts q and v; compiled."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance, self._n = model.plain, rank_tolerance, model.n
         self._parameters = self._model.parameters
         kernel = self._compile(engine == "numpy")
-        self.engine, _ = run_fast(kernel, engine if model.opaque is None else "vm")
+        self.engine, _ = run_fast(kernel, engine if model.opaque is None else "vm")  # `c`, `vm` or `numpy`
         self.call = BufferedCall(kernel)  # the compiled function with its buffers
         self._times, self._x, self._u, parameters = self.call.inputs.values()
         (self._ahead,) = self.call.outputs.values()
         parameters[:] = self._parameters
 
     def __call__(self, t: float, h: float, q: Array, v: Array, u: Array) -> tuple[Array, Array]:
-        """q and v after a time under constant torques.
-
-        Args:
-            t: Time [s].
-            h: Time to predict [s].
-            q: Coordinates, shape (n,).
-            v: Velocities, shape (n,).
-            u: Present inputs, shape (m,) [actuator units].
-        """
+        """q and v at t + h [s] under the inputs u, which stay."""
         n = self._n
         self._times[0], self._times[1] = t, h
         self._x[:n], self._x[n:], self._u[:] = q, v, u

@@ -228,13 +228,7 @@ class Sensing:
         return [implausibility(verdict, self._names, units, self._actuators) for verdict in c.verdict[0 : c.verdicts]]
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[tuple[str, str]]:
-        """Checks the start pose; returns name and explanation of each channel that differs by more than its tolerance.
-
-        Args:
-            q: Start pose, shape (n,).
-            samples: Sample of each channel.
-            tolerances: Largest difference of each [joint unit].
-        """
+        """Name and explanation of each channel whose sample differs from the start pose by more than its tolerance."""
         problems = []
         for channel, unit, expected, sample, tolerance in zip(
             self.displacements.channels,

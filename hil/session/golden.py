@@ -57,12 +57,7 @@ class PlayedBus(Bus):
 
 
 def first_difference(overrides: tuple[Override, ...] = (), engine: str = "auto") -> str:
-    """Plays the recorded run; the first frame that differs, in words, or nothing.
-
-    Args:
-        overrides: Changes of the config, `PATH=VALUE`.
-        engine: Engine of the law and the sensing.
-    """
+    """Plays the recorded run, with changes of its config; the first frame that differs, in words, or nothing."""
     recorded = list(read_frames(RECORDED))
     setup, world = load(CONFIG, (*SHORT, PLANT, *overrides), engine), World()
     (name,) = setup.settings.buses
@@ -84,8 +79,7 @@ def _in_words(frame: Frame | None) -> str:
 def require_equal(engine: str) -> str:
     """Plays the recorded run, before real drives may be enabled; returns a note on it.
 
-    Raises:
-        RigError: A frame differs: nothing that this machine computes is to be trusted.
+    RigError if a frame differs: nothing that this machine computes is to be trusted.
     """
     if difference := first_difference(engine=engine):
         raise RigError(

@@ -65,9 +65,9 @@ def drive() -> Silent:
     return found
 
 
-def monitor(drive: Silent, units: Sequence[str] | None = None, period: float = PERIOD, **safety: Any) -> Monitor:
+def monitor(drive: Silent, period: float = PERIOD, **safety: Any) -> Monitor:
     limits = SafetyBounds(period, Safety.model_validate(safety))
-    return Monitor([drive], [], limits, rules_of([drive], [], limits, units))
+    return Monitor([drive], [], limits, rules_of([drive], [], limits, ["rad"]))
 
 
 def judge(
@@ -251,7 +251,7 @@ def test_the_exit_code_is_that_of_the_first_event_of_weight(drive: Silent) -> No
 
 
 def test_positions_and_speeds_are_reported_with_their_units(drive: Silent) -> None:
-    watched = monitor(drive, ["rad"])
+    watched = monitor(drive)
     judge(watched, 0, 2.5, 13.0)
     details = [event.detail for event in watched.events]
     assert details[0] == "2.5, limits -2 to 2 rad" and details[1] == "13, limit 6 rad/s"

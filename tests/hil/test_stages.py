@@ -121,7 +121,8 @@ class Run:
     def __init__(self, stage: Phase = Phase.FULL, hold: float = 0.0, **plan: Any) -> None:
         self.machine, self.law, self.error = Bench(), Law(), 0.0
         bounds = SafetyBounds(0.0025, Safety())
-        self.monitor = Monitor(self.machine.drives, [], bounds, rules_of(self.machine.drives, [], bounds))
+        rules = rules_of(self.machine.drives, [], bounds, ["m"] * len(self.machine.drives))
+        self.monitor = Monitor(self.machine.drives, [], bounds, rules)
         safety = {name: plan.pop(name, each) for name, each in TIMES.items()}
         given = {"duration": 0.05, "safety": Safety.model_validate(safety)}
         self.plan = RunPlan(
