@@ -15,7 +15,6 @@ Sources: mini-cheetah-tmotor-python-can (canmotorlib.py), TMotorCANControl (mit_
 """
 
 import struct
-from typing import NamedTuple
 
 from hil.codecs.field import Field, LinearFields
 
@@ -90,11 +89,6 @@ MODES = {MIT_MODE: "MIT", 2: "position and velocity", 3: "velocity", 4: "positio
 _REQUEST = struct.Struct("<HBB4x")
 
 
-class RegisterValue(NamedTuple):
-    register: int  # its number
-    value: float  # its value; whole numbers are exact
-
-
 def read_register(node: int, register: int) -> bytes:
     """Payload of a request for the value of a register."""
     return _REQUEST.pack(node, READ, register)
@@ -105,8 +99,8 @@ def refresh(node: int) -> bytes:
     return _REQUEST.pack(node, REFRESH, 0)
 
 
-def register_value(data: bytes, node: int) -> RegisterValue | None:
-    """Decodes an answer about a register of this motor; None for a reply to a command.
+def register_value(data: bytes, node: int) -> tuple[int, float] | None:
+    """Decodes an answer about a register of this motor: its number and value; None for a reply to a command.
 
     A reply to a command looks the same only if the motor is disabled, at one of two positions near the end of its range
     and at more than 0.36 of its largest speed.
@@ -115,4 +109,4 @@ def register_value(data: bytes, node: int) -> RegisterValue | None:
         return None
     register = data[3]
     form = "<I" if register in COUNTS else "<f"
-    return RegisterValue(register, float(struct.unpack_from(form, data, 4)[0]))
+    return register, float(struct.unpack_from(form, data, 4)[0])

@@ -192,8 +192,9 @@ class Drive(Node):
     settings: DriveSettings  # its settings in the config
     command_bits = 0x1FFF_FFFF  # bits of the id of a command that do not depend on its torque
     heartbeat: float | None = None  # longest time between frames that prove it alive [s]; None if it only answers
-    watchdog = True  # whether it stops by itself when commands stop; if not, `test_watchdog` does nothing
-    watchdog_known = True  # whether the config says which of the two; if not, it must not make torque on a real bus
+    # whether it stops by itself when commands stop; if not, `test_watchdog` does nothing. None: the config does not
+    # say, and it must not make torque on a real bus
+    watchdog: bool | None = True
     shares_heartbeat = False  # whether one frame feeds all drives of its protocol on a bus
     test_enables: ClassVar[bool] = False  # whether `test_watchdog` enables it, so that its brake opens
     # unverified: a setting that cannot be read back, and what to do; empty if `identify` and `configure` check all

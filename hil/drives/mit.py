@@ -89,7 +89,7 @@ class MitDrive(LinearDrive):
         super().__init__(settings, period, settings.node, codec.NO_MOTION, *TEMPERATURES[status])
         options = self._options
         self._status, self._host = options.status, options.host
-        self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
+        self.watchdog = options.drive_watchdog
         self._lengths = codec.SIZES if options.status == "none" else (8,)
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         mask = 0xF if options.status == "damiao" else 0xFF
@@ -126,7 +126,8 @@ class MitDrive(LinearDrive):
         if not (frame.data and self._own.holds(frame.data)):
             return True  # of another motor with the same host
         if self._status == "damiao" and (answer := codec.register_value(frame.data, self.settings.node)):
-            self._registers[answer.register] = answer.value
+            register, value = answer
+            self._registers[register] = value
             return True
         if len(frame.data) not in self._lengths:
             return False

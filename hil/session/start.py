@@ -125,7 +125,7 @@ def _stage(request: Request, setup: RigSetup, emulated: bool, notes: list[str]) 
             f"--stage {stage.value}: {buses} counts as real: drives would make torque "
             "(add --armed when nobody is in reach and the emergency stop is at hand)"
         )
-    undeclared = [drive.settings.name for drive in setup.drives if not drive.watchdog_known]
+    undeclared = [drive.settings.name for drive in setup.drives if drive.watchdog is None]
     if undeclared:
         raise ConfigError(
             f"hil.drives: {', '.join(undeclared)}: drive_watchdog is missing: without a watchdog the drive keeps its "
