@@ -134,7 +134,8 @@ class MoteusDrive(TurnNode, TableDrive):
     def _encoding(self, watchdog: float) -> Encoding:
         """How a torque is sent with this time of the watchdog [s]."""
         settings, most = self.settings, codec.LARGEST_TORQUE
-        zero = codec.torque_command(abs(settings.motor_torque(settings.torque_limit)), watchdog)
+        limit = min(abs(settings.motor_torque(settings.torque_limit)), most)  # one beyond is refused, once it is built
+        zero = codec.torque_command(limit, watchdog)
         torque = motor_torque(settings)
         return Encoding(self._frame(zero), codec.COMMAND_TORQUE, torque, Rounding.SINGLE, -most, most, None)
 
