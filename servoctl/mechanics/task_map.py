@@ -107,7 +107,7 @@ def sample_task_map(
 def free_inputs(terms: Terms, rank_tolerance: float) -> int:
     """Number of directions in which the inputs move the machine beyond those that the task takes."""
     moved = decompose(terms.project(terms.inputs).T, rank_tolerance, frobenius(terms.inputs)).rank
-    return max(0, moved - decompose(terms.task_map, rank_tolerance, terms.scale).rank)
+    return max(0, int(moved - decompose(terms.task_map, rank_tolerance, terms.scale).rank))
 
 
 def _gains(terms: Terms) -> Array:
