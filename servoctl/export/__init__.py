@@ -20,7 +20,6 @@ from servoctl.export.interface import identifier, interface
 from servoctl.export.source import Facts, StandaloneSource, law
 from servoctl.export.trial import Vector, test, vectors
 from servoctl.simulation.closed_loop import Loop
-from servoctl.version import VERSION
 
 
 def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[Path]:
@@ -98,7 +97,7 @@ def export(run: Run) -> Export:
     references, left_out = vectors(loop, run.start, border)
     if not references:
         raise ConfigError(f"{run.name}: export: engines numpy and vm agree at none of {left_out} states")
-    facts = Facts(run.name, VERSION, border, source, loop, _accuracy(references))
+    facts = Facts(run.name, border, source, loop, _accuracy(references))
     files = {
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),

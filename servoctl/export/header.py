@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from servoctl.export.interface import Interface, Member, comment, named
 from servoctl.export.source import Facts
 from servoctl.types import Status
+from servoctl.version import VERSION
 
 
 def header(facts: Facts) -> str:
@@ -13,7 +14,7 @@ def header(facts: Facts) -> str:
     name, border = facts.border.name, facts.border
     guard = f"{name.upper()}_LAW_H"
     memory, takes = _memory(facts), border.takes
-    speeds = f"    v    {takes['v'].what}\n" if "v" in takes else ""
+    speeds = f"    v    {takes['v']}\n" if "v" in takes else ""
     return f"""/*
 {_lines(_about(facts))}
 */
@@ -54,7 +55,7 @@ typedef struct {{
 
     p    parameters; 0 for the defaults
     t    [s] time of the task
-    q    {takes["q"].what}{"" if border.period is None else "; NAN: no reading"}
+    q    {takes["q"]}{"" if border.period is None else "; NAN: no reading"}
 {speeds}{memory[1]}    out  the command
 */
 {facts.signature};
@@ -74,7 +75,7 @@ def _about(facts: Facts) -> list[str]:
     stops = [status.name for status in Status if status.code in law.stops_on]
     measured = "q and v are" if facts.border.period is None else "q is"
     lines = [
-        f"The control law of {facts.title}, exported by servoctl {facts.version}.",
+        f"The control law of {facts.title}, exported by servoctl {VERSION}.",
         "",
         f"Compile: cc -std=c99 -O2 -c {name}_law.c, or make",
         f"Test:    cc -std=c99 -O2 -o {name}_law_test {name}_law_test.c {name}_law.c -lm && ./{name}_law_test",

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -49,13 +49,6 @@ class Member:
         return f"p->{self.group}.{self.name}" + ("" if self.length is None else f"[{place - self.start}]")
 
 
-class Taken(NamedTuple):
-    """An array of the state that the law takes."""
-
-    part: slice  # its entries in x: q, v and memory
-    what: str  # its entries in words
-
-
 @dataclass(frozen=True)
 class Interface:
     """The interface of a law in C."""
@@ -72,16 +65,12 @@ class Interface:
     period: float | None = None
 
     @property
-    def takes(self) -> dict[str, Taken]:
-        """Name in C -> what the law takes of the state, in order; with an estimator no speeds."""
-        n = len(self.coordinates)
-        found = {"q": Taken(slice(n), named(self.coordinates))}
+    def takes(self) -> dict[str, str]:
+        """Name in C of each array of the state that the law takes -> its entries; with an estimator no speeds."""
+        found = {"q": named(self.coordinates)}
         if self.period is None:
-            speeds = {f"{name}'": per_second(unit or "-") for name, unit in self.coordinates.items()}
-            found["v"] = Taken(slice(n, 2 * n), named(speeds))
-        if self.memory:
-            found["memory"] = Taken(slice(2 * n, 2 * n + len(self.memory)), comment(", ".join(self.memory)))
-        return found
+            found["v"] = named({f"{name}'": per_second(unit or "-") for name, unit in self.coordinates.items()})
+        return found | ({"memory": comment(", ".join(self.memory))} if self.memory else {})
 
     @property
     def groups(self) -> dict[str, list[Member]]:

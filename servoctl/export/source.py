@@ -69,7 +69,6 @@ class Facts:
     """Facts about an exported law."""
 
     title: str  # name of the config
-    version: str  # version of servoctl
     border: Interface  # names, units and parameters
     source: StandaloneSource  # C code of the law
     loop: Loop  # the compiled loop that has the law

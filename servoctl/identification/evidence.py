@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.log import Log
-from servoctl.identification.rows import FEWEST, filtered_motion, highest_of, low_pass, too_short
+from servoctl.identification.rows import FEWEST, Equations, Motion, filtered_motion, highest_of, low_pass, too_short
 from servoctl.identification.unknowns import MOMENTS, Unknowns, sizes
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array

@@ -18,7 +18,7 @@ from scipy.linalg import qr
 from servoctl.assembly import Run
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
-from servoctl.identification.equations import Equations, Motion
+from servoctl.identification.rows import Equations, Motion
 from servoctl.identification.solution import base
 from servoctl.identification.unknowns import select
 from servoctl.mechanics.coordinate_bounds import limit_pair

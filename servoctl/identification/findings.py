@@ -13,10 +13,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from servoctl.errors import ConfigError
-from servoctl.identification.equations import Equations
 from servoctl.identification.evidence import Evidence, Score
 from servoctl.identification.log import Log
-from servoctl.identification.rows import FitRows
+from servoctl.identification.rows import Equations, FitRows
 from servoctl.identification.solution import Fit
 from servoctl.identification.unknowns import select
 from servoctl.mechanics.plant import Plant

@@ -17,11 +17,20 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
-from servoctl.identification.equations import Equations
 from servoctl.identification.findings import Finding, delay_findings, findings_of_files, is_long
 from servoctl.identification.log import Log, read_logs, read_tables, simulated_machine
 from servoctl.identification.result import Identification
-from servoctl.identification.rows import SHARE, FitRows, Raw, cutoff_of, decimated, highest_of, raw_rows, thinned
+from servoctl.identification.rows import (
+    SHARE,
+    Equations,
+    FitRows,
+    Raw,
+    cutoff_of,
+    decimated,
+    highest_of,
+    raw_rows,
+    thinned,
+)
 from servoctl.identification.solution import Fit, Solved
 from servoctl.identification.unknowns import Unknowns, select, sizes
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature

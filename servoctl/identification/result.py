@@ -28,29 +28,17 @@ VAGUE = 0.1  # a value is poorly determined above this standard deviation, relat
 
 @dataclass(frozen=True)
 class Identification:
-    """Identified parameters of a plant.
+    """Identified parameters of a plant."""
 
-    Attributes:
-        config: Name of the config.
-        runs: Folders of the logs.
-        plant: The plant with its values before.
-        fit: The fit.
-        left_out: Parameter -> why it was not estimated.
-        not_significant: Names of friction that the logs do not show.
-        bandwidth: Cut-off frequency of the positions [Hz].
-        machine: What moved in the logs, if it was simulated; None: the law's own plant, or a real machine.
-        findings: What does not fit the plant in tables; the fit is that of the mended tables.
-    """
-
-    config: str
-    runs: tuple[str, ...]
-    plant: Plant
+    config: str  # its name
+    runs: tuple[str, ...]  # folders of the logs
+    plant: Plant  # with its values before
     fit: Fit
-    left_out: dict[str, str]
-    not_significant: tuple[str, ...]
-    bandwidth: float
-    machine: SimulatedMachine | None = None
-    findings: tuple[Finding, ...] = ()
+    left_out: dict[str, str]  # parameter -> why it was not estimated
+    not_significant: tuple[str, ...]  # names of friction that the logs do not show
+    bandwidth: float  # [Hz] cut-off frequency of the positions
+    machine: SimulatedMachine | None = None  # what moved in the logs; None: the law's own plant, or a real machine
+    findings: tuple[Finding, ...] = ()  # what does not fit the plant in tables; the fit is that of the mended tables
 
     @property
     def values(self) -> dict[str, float]:

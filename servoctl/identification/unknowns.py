@@ -323,14 +323,7 @@ def _refuse_constrained(plant: Plant, single: Sequence[int]) -> None:
 
 
 class _Structure:
-    """Which parameters the equations of motion contain, and how.
-
-    Attributes:
-        in_constraints: Indices of the parameters in the passive constraints.
-        in_mass: Indices of those in the mass matrix.
-        acting: Indices of those in any term.
-        together: Whether the second derivative in two parameters is not zero, shape (parameters, parameters).
-    """
+    """Which parameters the equations of motion contain, and how."""
 
     def __init__(self, plant: Plant) -> None:
         n, m = len(plant.coordinates), len(plant.actuators)
@@ -359,12 +352,13 @@ class _Structure:
             for (name, now), value in zip(largest.items(), function(*at), strict=True):
                 array = np.abs(np.nan_to_num(np.asarray(value.full(), dtype=float)))
                 largest[name] = np.maximum(now, array.max(axis=0, initial=0.0))
+        # indices of the parameters in the mass matrix, in the passive constraints, and in any term
         self.in_mass, self.in_constraints, self.acting = (
             {int(i) for i in np.flatnonzero(largest[name] > 0.0)} for name in ("mass", "constraints", "Y")
         )
         bends = largest["second"].reshape(len(values), len(values))
         size = np.maximum(np.abs(values), 1e-3)
-        # a second derivative that rounding leaves is not one
+        # whether the second derivative in two parameters is more than rounding leaves, shape (parameters, parameters)
         self.together: Array = bends * size[:, None] > 1e-9 * np.maximum(largest["Y"], 1e-300)[None]
 
 

@@ -18,11 +18,10 @@ from plants.coordinated_robots import CoordinatedRobots
 from plants.harmonic_drive import HarmonicDrive
 from servoctl.cli import main
 from servoctl.errors import ConfigError, PlantError
-from servoctl.identification.equations import Equations, Motion
 from servoctl.identification.fit import fit
 from servoctl.identification.log import Log, read_logs
 from servoctl.identification.result import Identification
-from servoctl.identification.rows import bandwidth, cutoff_of, decimated
+from servoctl.identification.rows import Equations, Motion, bandwidth, cutoff_of, decimated
 from servoctl.identification.solution import _eta, _moments, base, is_physical, physical_fit
 from servoctl.identification.unknowns import Unknowns, link_of, moments_of, select
 from servoctl.types import Array
