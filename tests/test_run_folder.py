@@ -169,9 +169,17 @@ def test_a_folder_without_a_run_is_not_moved(tmp_path):
     assert (folder.path / "notes.txt").read_text() == "mine"
 
 
+def test_the_folder_of_a_users_own_config_is_neither_moved_nor_written(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/config.yaml").write_text("plant: x\n")
+    with pytest.raises(RunFolderError, match="mine: holds no run, but a config\\.yaml, which a run would replace"):
+        RunFolder(tmp_path / "mine", "", {}, {})
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "config.yaml"]
+
+
 def test_the_working_folder_is_never_moved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("config.yaml").write_text("plant: x\n")
+    Path("summary.json").write_text("{}")
     with pytest.raises(RunFolderError, match="holds a run, and is or contains the working folder"):
         RunFolder(".", "", {}, {})
 

@@ -152,7 +152,8 @@ def claim(path: Path) -> contextlib.ExitStack:
     """Makes the folder for one run alone, until the result is closed; an earlier run in this place is moved aside.
 
     Raises:
-        WriteError: Another run is being written there, or an earlier one must not be moved.
+        WriteError: Another run is being written there.
+        RunFolderError: The folder is not that of a run, or must not be moved.
     """
     while True:
         path.mkdir(parents=True, exist_ok=True)
@@ -169,10 +170,13 @@ def claim(path: Path) -> contextlib.ExitStack:
 
 def _moved_aside(path: Path) -> bool:
     """Moves a folder that holds a run to the first free of `<path>.1`, `<path>.2`, ...; False: it holds none."""
-    if not any((path / name).exists() for name in FILES):
+    there = [name for name in FILES if (path / name).exists()]
+    if not there:
         return False
+    if there == [CONFIG]:  # a user's own folder: a run writes its summary first
+        raise RunFolderError(f"{path}: holds no run, but a {CONFIG}, which a run would replace (choose another folder)")
     if Path.cwd().is_relative_to(path):
-        raise WriteError(f"{path}: holds a run, and is or contains the working folder (choose another folder)")
+        raise RunFolderError(f"{path}: holds a run, and is or contains the working folder (choose another folder)")
     names = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
     path.rename(next(name for name in names if not os.path.lexists(name)))
     return True
