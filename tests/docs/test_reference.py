@@ -113,7 +113,7 @@ def test_every_kind_of_fault_and_every_field_of_it_is_listed(config: str) -> Non
         row = next(line for line in config.splitlines() if line.startswith(f"| `{name}` | {kind.text}"))
         assert kind.target in TARGETS
         assert all(f"`{field}`" in row and len(option.meaning) > 3 for field, option in kind.options.items())
-    assert "`mask` (0x7FF)" in config and "`code` (0x8000020): SDO abort code" in config
+    assert "`mask` (0x1FFFFFFF)" in config and "`code` (0x8000020): SDO abort code" in config
     assert all(f"| `{field}` |" in config for field in ("kind", *TIMES, "drive", "bus"))
 
 
