@@ -58,7 +58,7 @@ def passive_rows_of(plant: Plant, at: State) -> Rows:
 
 
 def on_drives(config: str | Path, *sets: str | Path, out: Path | None = None, **asked: Any) -> RunResult:
-    """A run of a config on its drives, brought up in 0.12 s where the overrides say nothing else.
+    """A run of a config on its drives, begun in 0.12 s and over when they are off, where no override says else.
 
     Args:
         config: Name or file.
