@@ -177,7 +177,7 @@ ALLOWED_ROOMS = {
 }
 
 
-OF_PLANTS = ("servoctl.report.drawing", "servoctl.report.surfaces")
+OF_PLANTS = ("servoctl.report.drawing",)
 """What a run stores for its pictures comes from the plant; everything else in report reads the run folder alone."""
 
 

@@ -19,9 +19,9 @@ from servoctl.errors import ClusterError, ConfigError, RunFolderError
 from servoctl.study.batch import run_all
 from servoctl.study.evaluator import Evaluator
 from servoctl.study.problem import SearchProblem, read_problem
-from servoctl.study.result import Tuning
 from servoctl.study.search import tune
 from servoctl.study.search_files import save
+from servoctl.study.trials import Tuning
 from tests.config_texts import RAIL_CART, TWO_MASSES
 from tests.faces import exit_code
 

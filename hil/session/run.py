@@ -49,8 +49,7 @@ from hil.session.reporter import (
 from hil.view.view import LivePage
 from servoctl.assembly.diagnosis import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
-from servoctl.report.drawing import placed_shapes
-from servoctl.report.surfaces import task_frames
+from servoctl.report.drawing import placed_shapes, task_frames
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
 from servoctl.version import VERSION

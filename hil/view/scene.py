@@ -9,8 +9,7 @@ import numpy as np
 
 from hil.recorder.memory import Ring, SharedRings
 from servoctl.mechanics.plant import Plant
-from servoctl.report.drawing import PlacedShape, shape_picture
-from servoctl.report.surfaces import poses, surfaces
+from servoctl.report.drawing import PlacedShape, poses, shape_picture, surfaces
 from servoctl.types import Array
 
 MARGIN = 2  # number of records after the one being written that are not trusted: a store may become visible late

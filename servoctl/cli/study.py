@@ -27,9 +27,8 @@ from servoctl.errors import ConfigError, counted
 if TYPE_CHECKING:
     from servoctl.assembly import Run
     from servoctl.study.cluster import Cluster
-    from servoctl.study.result import Refinement, Tuning
     from servoctl.study.sweep import Study
-    from servoctl.study.trials import Trial
+    from servoctl.study.trials import Refinement, Trial, Tuning
 
 BEST = 5  # number of runs in the printed table
 SAMPLES = 100  # number of runs of random points

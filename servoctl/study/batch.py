@@ -66,16 +66,13 @@ class SideBySide:
     Args:
         run: The config; the library integrates its steps.
         library: The generated C.
-        make: A point -> its run, checked; or the row of a run that is refused.
-        alone: A run -> its row, simulated by itself.
+        series: Makes the runs, and simulates alone those that do not fit.
     """
 
-    def __init__(
-        self, run: Run, library: BatchLibrary, make: Callable[[Point], Run | Row], alone: Callable[[Run], Row]
-    ) -> None:
+    def __init__(self, run: Run, library: BatchLibrary, series: "Series") -> None:
         self._run, self._lanes = run, library.lanes
         self._libraries: dict[DelayLayout | None, BatchLibrary | None] = {run.loop.form: library}
-        self._make, self._alone = make, alone
+        self._series = series
         self._substeps = run.settings.substeps
         self._halt = np.zeros(1, dtype=np.int64)
 
@@ -98,8 +95,8 @@ class SideBySide:
 
     def _block(self, points: Sequence[Point], pool: ThreadPoolExecutor) -> list[Callable[[], Row]]:
         """Starts the runs of a block; returns one function per run that waits for its row."""
-        made = [self._make(point) for point in points]
-        waits: list[Callable[[], Row]] = [partial(self._one, run) for run in made]
+        made = [self._series.make(point) for point in points]
+        waits: list[Callable[[], Row]] = [partial(self._series.row, run) for run in made]
         groups: dict[Any, list[int]] = {}
         for i, run in enumerate(made):
             if isinstance(run, Run) and self._fits(run):
@@ -137,13 +134,10 @@ class SideBySide:
             and not MotionMonitor(loop, run.start, run.settings).needs_rows
         )
 
-    def _one(self, run: Run | Row) -> Row:
-        return self._alone(run) if isinstance(run, Run) else run
-
     def _finish(self, future: "Future[BatchResult]", plan: BatchPlan, lane: int, run: Run) -> Row:
         summary = summary_of(run.loop, future.result(), lane, plan)
         if summary is None:
-            return self._alone(run)
+            return self._series.row(run)
         return metrics_of(summary | {"status": "done", "engine": "c"})
 
 
@@ -235,7 +229,7 @@ def rows_of(run: Run, backend: Backend, points: Sequence[Point], threads: int = 
     if library is None:
         raise CompileError("runs side by side: generated C cannot be compiled here (take --engine vm)")
     series = Series(run.loaded, run.engine, "c", run)
-    yield from SideBySide(run, library, series.make, series.alone).rows(points, threads)
+    yield from SideBySide(run, library, series).rows(points, threads)
 
 
 class Processes:
@@ -290,16 +284,17 @@ class Series:
 
     def __call__(self, point: Point) -> Row:
         """The metrics of the run with these values."""
-        run = self.make(point)
-        return self.alone(run) if isinstance(run, Run) else run
+        return self.row(self.make(point))
 
     def make(self, point: Point) -> Run | Row:
         """The run with these values, checked; or the row of a run that the config refuses."""
 
         return _guarded(lambda: make_run(self._loaded.with_values(point), self._requested, results=self._results))
 
-    def alone(self, run: Run) -> Row:
-        """The metrics of a run, simulated by itself."""
+    def row(self, run: Run | Row) -> Row:
+        """The metrics of a run, simulated by itself; of one that is refused, its row."""
+        if not isinstance(run, Run):
+            return run
 
         def metrics() -> Row:
             take_engine(run.loop, run.start, run.settings, self._engine)

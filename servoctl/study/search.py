@@ -30,8 +30,7 @@ from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
 from servoctl.study.metrics import Row
 from servoctl.study.points import Point, at_share
 from servoctl.study.problem import SearchProblem, in_range
-from servoctl.study.result import Refinement, Tuning
-from servoctl.study.trials import Trial, TrialStore, distributions, frozen
+from servoctl.study.trials import Refinement, Trial, TrialStore, Tuning, distributions, frozen
 from servoctl.types import Array
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, log_scal
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.run_folder.metrics import axis_title
 from servoctl.study.evaluator import DONE
-from servoctl.study.result import Tuning
-from servoctl.study.trials import Trial
+from servoctl.study.trials import Trial, Tuning
 from servoctl.types import Array
 
 if TYPE_CHECKING:

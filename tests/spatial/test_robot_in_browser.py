@@ -10,8 +10,8 @@ import pytest
 
 from hil.view.scene import MachineDrawing
 from hil.view.server import Broadcast, PageServer
+from servoctl.report.drawing import task_frames
 from servoctl.report.page import write
-from servoctl.report.surfaces import task_frames
 from servoctl.run_folder import save
 from tests.chromium import Tab, tab
 from tests.spatial.robots import TASK, moving_arms, two_arms

@@ -12,11 +12,11 @@ from servoctl.errors import RunFolderError
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.report import figure
+from servoctl.report.drawing import asked_paths, poses, surfaces, task_frames
 from servoctl.report.film import film
 from servoctl.report.page import write
 from servoctl.report.path import Mechanism, MovedSolid
 from servoctl.report.shapes import FacePainter
-from servoctl.report.surfaces import asked_paths, poses, surfaces, task_frames
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from tests.report_runs import decoded

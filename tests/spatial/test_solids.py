@@ -8,7 +8,7 @@ import pytest
 
 from servoctl.mechanics.spatial.description import Shape
 from servoctl.mechanics.spatial.placement import IDENTITY, Placement
-from servoctl.report.surfaces import MOST_FACES, SIDES, Solid, joined, read_stl, solid_of, solids
+from servoctl.report.drawing import MOST_FACES, SIDES, Solid, joined, read_stl, solid_of, solids
 from servoctl.types import Array
 from tests.spatial.robots import two_arms
 
