@@ -317,7 +317,7 @@ def sweep(quick: bool) -> Results:
     """256 gain sets of the closed loop of two robots, 2 pi s each, on one core and on two."""
     count, rounds = (4, 1) if quick else (COUNT, ROUNDS)
     run, gains = swept_run(quick), gain_sets(count)
-    cores = [jobs for jobs in (1, 2) if jobs <= (os.cpu_count() or 1)]
+    cores = [jobs for jobs in ((1,) if quick else (1, 2)) if jobs <= (os.cpu_count() or 1)]
     pinocchio = None if quick else next((law for law in laws() if law.name == PINOCCHIO), None)
     part = None
     if pinocchio is not None:
