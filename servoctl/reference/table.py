@@ -276,6 +276,8 @@ def _file_curve(
             faults += _time_faults(table, time, times)
             values, wrong = _continuous(table, names, values)
             faults += wrong
+            if extrapolate == "periodic":
+                times, values = _full_turn(names, times, values)
             faults += _seam_faults(names, values) if extrapolate == "periodic" and not wrong else []
             if not faults:
                 curve = finite_curve(lambda: spline(times, values, kind, extrapolate))
@@ -336,6 +338,16 @@ def _continuous(table: Table, names: Sequence[str], values: Array) -> tuple[Arra
     values = values.copy()
     values[:, places] = p * signs[:, None]
     return values, []
+
+
+def _full_turn(names: Sequence[str], times: Array, values: Array) -> tuple[Array, Array]:
+    """The rows of a period; two periods where each is a full turn, which ends at the other sign of its quaternion."""
+    places = [names.index(name) for name in QUATERNION if name in names]
+    if len(places) < len(QUATERNION) or values[0, places] @ values[-1, places] >= 0.0:
+        return times, values
+    again = values[1:].copy()
+    again[:, places] *= -1.0
+    return np.concatenate([times, times[1:] + (times[-1] - times[0])]), np.concatenate([values, again])
 
 
 def _seam_faults(names: Sequence[str], values: Array) -> list[Fault]:

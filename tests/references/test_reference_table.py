@@ -160,6 +160,20 @@ def test_a_table_that_is_no_reference_is_refused_by_row_and_column(
     assert problems(written(tmp_path, content), **wanted) == [(field, f"path.csv: {what}") for field, what in said]
 
 
+def test_a_full_turn_is_periodic_though_its_quaternion_ends_at_the_other_sign(tmp_path: Path) -> None:
+    times, angles = np.linspace(0.0, 2.0, 41), np.linspace(0.0, 2.0 * np.pi, 41)
+    rows = [f"{t},{np.cos(a)},0,0,{np.sin(a / 2)},{np.cos(a / 2)}" for t, a in zip(times, angles, strict=True)]
+    rows[-1] = "2.0,1.0,0,0,0.0,1.0"  # as a robot writes it: the first row again
+    file = written(tmp_path, "\n".join(["t,x,qx,qy,qz,qw", *rows]))
+    _, curve, faults = file_curve(file, "t", None, "cubic", "periodic")
+    assert not faults and curve is not None
+    for t in (0.3, 1.9999, 2.0, 2.1, 3.7, 4.2):
+        x, qz, qw = (curve.value(t, column) for column in (0, 3, 4))
+        assert [x, qz, qw] == pytest.approx(
+            [np.cos(np.pi * t), *(np.sin(np.pi * t / 2), np.cos(np.pi * t / 2))], abs=1e-5
+        )
+
+
 def test_signs_of_quaternions_become_continuous(tmp_path: Path) -> None:
     mixed = file_curve(written(tmp_path, quaternions([1, -1, -1, 1, -1, 1])), "t", None, "cubic", "hold")
     plain = file_curve(written(tmp_path, quaternions([1.0] * 6), "plain.csv"), "t", None, "cubic", "hold")
