@@ -18,7 +18,7 @@ def kind_of(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
         if isinstance(each, PerRow):
             return kind_of(PerName[Annotated[float, each.number]])
         if isinstance(each, NumberField):
-            return re.sub(r"^an? |,? or (none|auto|\[lower, upper\])$| \(.*\)$", "", each.expected)
+            return re.sub(r"^an? |,? or \[lower, upper\]$| \(.*\)$", "", each.expected)
         if isinstance(each, Equation):
             return "equation with der()" if each.rates else "equation"
     origin, inside = get_origin(annotation), get_args(annotation)
