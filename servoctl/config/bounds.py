@@ -57,7 +57,7 @@ class CapsuleConfig(Section):
 class ShapeConfig(OneKind):
     """A shape: exactly one of sphere, capsule."""
 
-    one_of = OneOf(("sphere", "capsule"), "a shape has exactly one kind", "no kind (give sphere or capsule)")
+    one_of = OneOf({"sphere": (), "capsule": ()}, "a shape has exactly one kind", "kind")
 
     sphere: SphereConfig | None = Field(default=None, description="a sphere")
     capsule: CapsuleConfig | None = Field(default=None, description="a cylinder with a half sphere at both ends")
@@ -79,21 +79,21 @@ def _point(xyz: tuple[float, ...]) -> tuple[float, float, float]:
 Margin = Annotated[float | Literal["auto"], NumberField("a margin >= 0 [unit of h], or auto", least=0, word="auto")]
 
 KEYS: dict[str, tuple[str, ...]] = {
-    "holonomic": ("margin",),
-    "nonholonomic": ("margin",),
-    "position": ("acceleration", "margin"),
-    "velocity": ("margin",),
-    "distance": ("at_least", "at_most", "margin"),
-    "clearance": ("at_least", "margin"),
-    "reaction": ("at_least", "at_most"),
+    "holonomic": ("margin", "rate"),
+    "nonholonomic": ("margin", "rate"),
+    "position": ("acceleration", "margin", "rate"),
+    "velocity": ("margin", "rate"),
+    "distance": ("at_least", "at_most", "margin", "rate"),
+    "clearance": ("at_least", "margin", "rate"),
+    "reaction": ("at_least", "at_most", "rate"),
 }
-"""Kind of a bound -> keys that belong to it; `rate` belongs to all."""
+"""Kind of a bound -> keys that belong to it."""
 
 
 class BoundConfig(OneKind):
     """One bound: exactly one of holonomic, nonholonomic, position, velocity, distance, clearance, reaction."""
 
-    one_of = OneOf(tuple(KEYS), "a bound has exactly one of them", f"no bound (give exactly one of {', '.join(KEYS)})")
+    one_of = OneOf(KEYS, "a bound has exactly one of them", "bound")
 
     name: Name = Field(description="name of the bound; where it has several rows, they are name.<coordinate>")
     holonomic: EquationText | None = Field(
@@ -157,18 +157,11 @@ class BoundConfig(OneKind):
             yield (kind, str(getattr(self, kind))), least, math.inf if self.at_most is None else self.at_most
 
     @rule
-    def _keys_fit_the_kind(self) -> Broken:
-        """Keys that do not fit the kind, and those that it lacks."""
-        kind, ends = self.kind, self.given(("at_least", "at_most"))
-        if not kind:
-            return
-        allowed = KEYS[kind]
-        for key in (*ends, *self.given(("acceleration", "margin"))):
-            if key not in allowed:
-                yield (key,), f"does not fit {kind} (it takes {', '.join([*allowed, 'rate'])})"
-        if "at_most" in allowed and len(ends) == 2:
+    def _one_limit(self) -> Broken:
+        ends = self.given(("at_least", "at_most"))
+        if self.kind in ("distance", "reaction") and len(ends) == 2:
             yield ("at_most",), "cannot be used with at_least (give the other limit an entry of its own)"
-        elif "at_most" in allowed and not ends:
+        elif self.kind in ("distance", "reaction") and not ends:
             yield (), "no limit (give at_least or at_most)"
 
     @rule

@@ -17,9 +17,7 @@ KINDS = ("baumgarte", "second_order", "p_feedback", "funnel")
 class CorrectionConfig(OneKind):
     """One correction; exactly one of its kinds is given."""
 
-    one_of = OneOf(
-        (*KINDS, "poles"), "a correction has exactly one kind", f"no kind (give exactly one of {', '.join(KINDS)})"
-    )
+    one_of = OneOf(dict.fromkeys((*KINDS, "poles"), ()), "a correction has exactly one kind", "kind")
 
     baumgarte: Baumgarte | None = Field(default=None, description="phi'' + 2 alpha phi' + beta^2 phi = 0")
     second_order: SecondOrderCorrection | None = Field(

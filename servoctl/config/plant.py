@@ -123,8 +123,9 @@ class PlantConfig(OneKind):
     """The machine: exactly one of class, robot, robots."""
 
     one_of = OneOf(
-        ("class", "robot", "robots"),
+        {"class": (), "robot": (), "robots": ()},
         "a plant has exactly one of class, robot, robots",
+        "plant",
         f"missing ({IN_A_PACKAGE_OR_FILE}; or robot, or robots)",
         ("class",),
     )

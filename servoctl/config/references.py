@@ -13,9 +13,6 @@ from servoctl.reference.table import Degree
 from servoctl.tree.fields import FileName, NumberField, Real
 from servoctl.tree.rules import WRONG, Broken, OneKind, OneOf, right, rule
 
-FILE_KEYS = ("time", "columns", "spline")
-WAYPOINT_KEYS = ("profile", "blend")
-
 COINCIDENT = 1e-9  # times count as one if they are closer than this, relative to the time and to 1 s
 
 Blend = Annotated[float, NumberField("a share above 0, at most 0.5", above=0, most=0.5)]
@@ -25,7 +22,9 @@ class ReferenceConfig(OneKind):
     """One reference: exactly one of file, waypoints. Column x of reference path is path_x in every equation."""
 
     one_of = OneOf(
-        ("file", "waypoints"), "a reference has exactly one of them", "no source (give exactly one of file, waypoints)"
+        {"file": ("time", "columns", "spline"), "waypoints": ("profile", "blend")},
+        "a reference has exactly one of them",
+        "source",
     )
 
     file: FileName | None = Field(default=None, description="CSV or Parquet file, relative to the config's folder")
@@ -56,12 +55,7 @@ class ReferenceConfig(OneKind):
     )
 
     @rule
-    def _keys_fit_the_kind(self) -> Broken:
-        if not self.kind:
-            return
-        other, keys = ("waypoints", WAYPOINT_KEYS) if self.kind == "file" else ("file", FILE_KEYS)
-        for key in self.given(keys):
-            yield (key,), f"does not fit {self.kind} (it belongs to {other})"
+    def _blend_of_a_trapezium(self) -> Broken:
         if self.kind == "waypoints" and self.blend is not None and self.profile != "trapezoidal":
             yield ("blend",), "needs profile trapezoidal (the other profiles have no blend)"
 

@@ -52,7 +52,7 @@ class PlacementConfig(Section):
 class RobotConfig(OneKind):
     """A robot from a file: exactly one of urdf, mjcf."""
 
-    one_of = OneOf(("urdf", "mjcf"), "a robot has exactly one file", "no file (give urdf or mjcf)")
+    one_of = OneOf({"urdf": (), "mjcf": ()}, "a robot has exactly one file", "file")
 
     urdf: FileName | None = Field(default=None, description="URDF file, relative to the config's folder")
     mjcf: FileName | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
@@ -98,9 +98,7 @@ class FrameConfig(Section):
 class LoopConfig(OneKind):
     """A passive constraint between two frames: exactly one of weld, hinge, slide, point."""
 
-    one_of = OneOf(
-        tuple(LOOP_ROWS), "a loop has exactly one kind", f"no kind (give exactly one of {', '.join(LOOP_ROWS)})"
-    )
+    one_of = OneOf(dict.fromkeys(LOOP_ROWS, ()), "a loop has exactly one kind", "kind")
 
     weld: TwoFrames | None = Field(default=None, description="[first, second]: fixed to each other, 6 rows")
     hinge: TwoFrames | None = Field(default=None, description="[first, second]: turn about z of the first, 5 rows")

@@ -48,15 +48,15 @@ FRAME_FORMS = {
 }
 """Kind of a task on frames -> its rows and keys."""
 
-TASK_KINDS = ("holonomic", "nonholonomic", "class", *FRAME_FORMS)  # keys of which a task entry has exactly one
+TASK_KINDS: dict[str, tuple[str, ...]] = {"holonomic": (), "nonholonomic": (), "class": ()}
+TASK_KINDS |= {kind: form.words for kind, form in FRAME_FORMS.items()}
+"""Key of which a task entry has exactly one -> further keys that belong to it."""
 
 
 class Task(OneKind):
     """One servo constraint: exactly one of holonomic, nonholonomic, class, or a form on frames of a robot."""
 
-    one_of = OneOf(
-        TASK_KINDS, "a task entry has exactly one of them", f"no equation (give exactly one of {', '.join(TASK_KINDS)})"
-    )
+    one_of = OneOf(TASK_KINDS, "a task entry has exactly one of them", "equation")
 
     name: Name = Field(description="name of the entry; the rows of a class are name.0, name.1, ...")
     holonomic: EquationText | None = Field(
@@ -144,20 +144,13 @@ class Task(OneKind):
         return 1 if self.form is None else FRAME_FORMS[self.form].rows
 
     @rule
-    def _keys_fit_the_kind(self) -> Broken:
-        """Keys that do not fit the kind, and those that it lacks."""
+    def _has_the_keys_of_its_kind(self) -> Broken:
         kind = self.kind
         if self.parameters is not None and self.given(TASK_KINDS) and self.class_ is None:
             yield ("parameters",), "needs a class (an equation uses the plant's parameters)"
         if self.unit is not None and self.form is not None:
             yield ("unit",), "does not fit a task on frames (its rows have units: m and rad)"
-        if not kind:
-            return
-        allowed = FRAME_FORMS[kind].words if kind in FRAME_FORMS else ()
-        for word in self.given(_WORDS):
-            if word not in allowed:
-                fitting = f"it takes {', '.join(allowed)}" if allowed else "it belongs to tasks on frames"
-                yield (word,), f"does not fit {kind} ({fitting})"
+        allowed = TASK_KINDS.get(kind, ())
         if kind != "posture":
             yield from self._target([word for word in ("xyz", "rpy") if word in allowed])
         for word in ("along", "value"):
@@ -230,8 +223,6 @@ class Task(OneKind):
         if self.form is not None and not config.plant.is_robot:
             yield (*at, self.form), f"{NEEDS_ROBOT} (for a class, give holonomic or nonholonomic)"
 
-
-_WORDS = tuple(dict.fromkeys(word for form in FRAME_FORMS.values() for word in form.words))
 
 MISSING = {
     "xyz": "position [m], [x, y, z]; or reference: NAME, with columns x, y, z",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from itertools import chain
 from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, Union, cast, get_args, get_origin
 
@@ -65,10 +66,11 @@ def below(at: FieldPath, broken: Broken) -> Broken:
 class OneOf(NamedTuple):
     """Keys of which a section has exactly one."""
 
-    kinds: tuple[str, ...]
+    keys: Mapping[str, tuple[str, ...]]  # kind -> further keys, which do not fit all kinds
     rule: str  # the rule in words: `a loop has exactly one kind`
-    none: str  # what is wrong without any of them
-    at: FieldPath = ()  # where that is said
+    noun: str  # what is missing without any of them: `kind`
+    none: str = ""  # the sentence about that; empty: made of the noun
+    at: FieldPath = ()  # where it is said
 
 
 def rule(method: Callable[[Any], Broken]) -> Callable[[Any], Broken]:
@@ -124,16 +126,26 @@ class OneKind(Section):
     @property
     def kind(self) -> str:
         """The one that is given; empty if there is none, or several."""
-        kinds = self.given(self.one_of.kinds)
+        kinds = self.given(self.one_of.keys)
         return kinds[0] if len(kinds) == 1 else ""
 
     @rule
     def _one_kind(self) -> Broken:
-        kinds = self.given(self.one_of.kinds)
+        of, kinds = self.one_of, self.given(self.one_of.keys)
         for other in kinds[1:]:
-            yield (other,), f"cannot be used with {kinds[0]} ({self.one_of.rule})"
+            yield (other,), f"cannot be used with {kinds[0]} ({of.rule})"
         if not kinds and not self.misspelt:
-            yield self.one_of.at, self.one_of.none
+            yield of.at, of.none or f"no {of.noun} (give exactly one of {', '.join(of.keys)})"
+
+    @rule
+    def _keys_fit_the_kind(self) -> Broken:
+        kind, keys = self.kind, self.one_of.keys
+        fitting = keys.get(kind, ())
+        for key in self.given(dict.fromkeys(chain(*keys.values()))) if kind else ():
+            if key not in fitting:
+                others = ", ".join(other for other in keys if key in keys[other])
+                hint = f"it takes {', '.join(fitting)}" if fitting else f"it belongs to {others}"
+                yield (key,), f"does not fit {kind} ({hint})"
 
 
 @cache
