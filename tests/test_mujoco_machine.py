@@ -103,6 +103,11 @@ def test_a_motor_puts_the_laws_torque_on_its_joint_whatever_its_gear(home: Path)
     assert np.abs(ours.q - theirs.q).max() < 1e-11
 
 
+def test_a_motor_in_the_axes_of_the_parent_is_a_motor_too(home: Path) -> None:
+    motors = MOTORS.replace('" joint=', '" jointinparent=')
+    assert np.abs(simulated(home).q - with_scene(home, scene(motors=motors)).q).max() < 1e-11
+
+
 def test_motors_are_found_by_the_joint_that_they_drive_before_their_name(home: Path) -> None:
     ours = simulated(home)
     for names in (("m1", "m2"), ("elbow", "shoulder")):

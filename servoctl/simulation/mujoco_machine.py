@@ -18,7 +18,7 @@ from servoctl.errors import ConfigError, remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, value
 from servoctl.mechanics.spatial.dynamics import spin_columns
-from servoctl.mechanics.spatial.mjcf import actuator_places, load_scene, name_of, takes_torque
+from servoctl.mechanics.spatial.mjcf import Scene
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.tree_builder import identifier
 from servoctl.types import Array, State
@@ -47,13 +47,12 @@ class MujocoMachine:
             ConfigError: MuJoCo cannot read the file, or a joint or motor has no partner; names all of them.
             MissingPackageError: MuJoCo is not installed.
         """
-        self._mujoco, self._model = load_scene(path)
+        self._scene = scene = Scene(path)
         # path: the scene
         self.path, self._plant, self._n = path, plant, len(plant.coordinates)
-        mujoco, model = self._mujoco, self._model
+        mujoco, model = self._mujoco, self._model = scene.mujoco, scene.model
         self._data = mujoco.MjData(model)
-        self._joints = [identifier(name_of(model, "joint", i)) for i in range(model.njnt)]
-        self._controls, self._outputs = actuator_places(model)
+        self._joints = [identifier(scene.name("joint", i)) for i in range(model.njnt)]
         self._parts = mujoco.mjtState.mjSTATE_INTEGRATION
         # length of the state besides q and v: MuJoCo's own state
         self.size = int(mujoco.mj_stateSize(model, self._parts))
@@ -113,9 +112,9 @@ class MujocoMachine:
 
     def _place_coordinates(self, problems: list[str]) -> None:
         """Where q and v are in MuJoCo's qpos and qvel."""
-        model, kinds = self._model, self._mujoco.mjtJoint
+        model, kinds = self._model, [self._scene.joint_kind(i) for i in range(len(self._joints))]
         joints = {name: i for i, name in enumerate(self._joints)}
-        free = [i for i in range(model.njnt) if model.jnt_type[i] == int(kinds.mjJNT_FREE)]
+        free = [i for i, kind in enumerate(kinds) if kind == "free"]
         names = list(self._plant.coordinates)
         floats = BASE_TURN[0] in names
         if floats and len(free) != 1:
@@ -137,7 +136,7 @@ class MujocoMachine:
             joint = joints.get(name)
             if joint is None:
                 problems.append(f"no joint '{name}', which the plant has as coordinate ({remedy(name, list(joints))})")
-            elif int(model.jnt_type[joint]) not in (int(kinds.mjJNT_HINGE), int(kinds.mjJNT_SLIDE)):
+            elif kinds[joint] not in ("hinge", "slide"):
                 problems.append(f"joint '{name}' is no hinge and no slide, but a coordinate of the plant")
             else:
                 ours.append(k)
@@ -157,8 +156,8 @@ class MujocoMachine:
 
     def _place_actuators(self, problems: list[str]) -> None:
         """Motors of the plant's actuators and their control per torque; none: torques act on the joints."""
-        model = self._model
-        names = [name_of(model, "actuator", i) for i in range(len(self._controls))]
+        scene, model = self._scene, self._model
+        names = [scene.name("actuator", i) for i in range(len(scene.controls))]
         found, scales = [], []
         for j, name in enumerate(self._plant.actuators):
             motor, scale = self._motor_of(j, name)
@@ -177,30 +176,26 @@ class MujocoMachine:
         self._motors = np.array(found, int)
         if problems or not found:
             return
-        gains = model.actuator_gear[self._outputs[self._motors], 0] * model.actuator_gainprm[self._motors, 0]
-        self._control, self._driven = np.array(scales) / gains, self._controls[self._motors]
+        gains = model.actuator_gear[scene.outputs[self._motors], 0] * model.actuator_gainprm[self._motors, 0]
+        self._control, self._driven = np.array(scales) / gains, scene.controls[self._motors]
 
     def _motor_of(self, j: int, name: str) -> tuple[int | None, float]:
         """The motor of an actuator, by the joint that it drives, then by name; and torque at the joint per input."""
-        model, on_joint = self._model, int(self._mujoco.mjtTrn.mjTRN_JOINT)
+        scene, joints = self._scene, self._model.actuator_trnid[:, 0]
         driven = np.flatnonzero(self._B[:, j])
         joint = list(self._plant.coordinates)[driven[0]] if len(driven) == 1 else None
-        there = [
-            i for i, kind in enumerate(model.actuator_trntype)
-            if int(kind) == on_joint and self._joints[model.actuator_trnid[i, 0]] == joint
-        ]  # fmt: skip
+        there = [i for i, at in enumerate(joints) if scene.acts_on(i) == "joint" and self._joints[at] == joint]
         there = [i for i in there if self._is_plain(i)] or there
-        named = [i for i in range(len(self._controls)) if identifier(name_of(model, "actuator", i)) == name]
+        named = [i for i in range(len(scene.controls)) if identifier(scene.name("actuator", i)) == name]
         if len(there) == 1 or (there and not named):
             return there[0], float(self._B[driven[0], j])
         return (named[0], 1.0) if named else (None, 1.0)
 
     def _is_plain(self, i: int) -> bool:
         """Whether an actuator is a motor on a joint, which takes a torque."""
-        model, mujoco = self._model, self._mujoco
-        on_joint = int(model.actuator_trntype[i]) == int(mujoco.mjtTrn.mjTRN_JOINT)
-        gain = float(model.actuator_gear[self._outputs[i], 0] * model.actuator_gainprm[i, 0])
-        return on_joint and gain != 0.0 and takes_torque(model, mujoco, i)
+        model, scene = self._model, self._scene
+        gain = float(model.actuator_gear[scene.outputs[i], 0] * model.actuator_gainprm[i, 0])
+        return scene.acts_on(i) == "joint" and gain != 0.0 and scene.takes_torque(i)
 
     def _notes(self) -> list[str]:
         """What the scene has beyond the plant."""
@@ -210,7 +205,7 @@ class MujocoMachine:
         joints = [i for i in joints if int(model.jnt_qposadr[i]) not in followers]
         if self._base is not None:
             joints = [i for i in joints if model.jnt_dofadr[i] != self._base[3]]
-        more = [name_of(model, "joint", i) for i in joints]
+        more = [self._scene.name("joint", i) for i in joints]
         return [f"joints that the plant does not have: {', '.join(more)}"] if more else []
 
     def _set(self, t: float, x: Array) -> None:
@@ -254,4 +249,4 @@ class MujocoMachine:
         return state
 
     def _body(self, geom: int) -> str:
-        return name_of(self._model, "body", int(self._model.geom_bodyid[geom]))
+        return self._scene.name("body", int(self._model.geom_bodyid[geom]))

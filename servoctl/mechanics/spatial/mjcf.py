@@ -31,53 +31,84 @@ from servoctl.mechanics.spatial.plant import GRAVITY
 from servoctl.types import Array
 
 
-def name_of(model: Any, kind: str, i: int) -> str:
-    """The name of a thing in MuJoCo's model, such as a `body` or a `joint`; its kind and number if it has none.
+class Scene:
+    """MuJoCo's model of a file, with words in place of MuJoCo's numbers."""
 
-    Underscores follow where another thing has that name.
-    """
-    things = getattr(model, kind)
-    if name := str(things(i).name):
-        return name
-    name = f"{kind}{i}"
-    while True:
+    def __init__(self, path: Path) -> None:
+        """Loads a file, an MJCF or a URDF.
+
+        Raises:
+            ConfigError: MuJoCo cannot read the file.
+            MissingPackageError: MuJoCo is not installed.
+        """
         try:
-            things(name)
-        except KeyError:
+            import mujoco
+        except ImportError as error:
+            raise MissingPackageError(f"{path}: it needs MuJoCo (pip install 'servoctl[mujoco]')") from error
+        # else MuJoCo writes its warnings to a file in the user's folder; errors of a run say themselves that it ended
+        mujoco.set_mju_user_warning(lambda text: None)
+        self.mujoco: Any = mujoco  # the module
+        try:
+            self.model: Any = mujoco.MjModel.from_xml_path(str(path))
+        except ValueError as error:
+            raise ConfigError(f"{path}: MuJoCo cannot read it: {' '.join(str(error).split())}") from error
+        # where each actuator's first control and first force stand; since MuJoCo 4 some actuators have several
+        ordinary = np.arange(self.model.nu)
+        self.controls: Array = getattr(self.model, "actuator_ctrladr", ordinary)
+        self.outputs: Array = getattr(self.model, "actuator_outadr", ordinary)
+        flags, bits = mujoco.mjtDisableBit.__members__.items(), self.model.opt.disableflags
+        self.disabled = {name.partition("_")[2].lower() for name, bit in flags if bits & int(bit)}  # such as `gravity`
+
+    def name(self, kind: str, i: int) -> str:
+        """The name of a thing, such as a `body` or a `joint`; its kind and number if it has none.
+
+        Underscores follow where another thing has that name.
+        """
+        things = getattr(self.model, kind)
+        if name := str(things(i).name):
             return name
-        name += "_"
+        name = f"{kind}{i}"
+        while True:
+            try:
+                things(name)
+            except KeyError:
+                return name
+            name += "_"
 
+    def word(self, kinds: str, number: Any) -> str:
+        """MuJoCo's word for a number: `hinge` for a joint's type, one of `mjtJoint`."""
+        return str(getattr(self.mujoco, kinds)(number).name).partition("_")[2].lower()
 
-def actuator_places(model: Any) -> tuple[Array, Array]:
-    """Where each actuator's first control and first force stand; since MuJoCo 4 some actuators have several."""
-    ordinary = np.arange(model.nu)
-    return getattr(model, "actuator_ctrladr", ordinary), getattr(model, "actuator_outadr", ordinary)
+    def joint_kind(self, i: int) -> str:
+        """`hinge`, `slide`, `ball` or `free`."""
+        return self.word("mjtJoint", self.model.jnt_type[i])
 
+    def acts_on(self, actuator: int) -> str:
+        """`joint`: a hinge or a slide, on which JOINT and JOINTINPARENT mean the same; or what else it acts on."""
+        kind = self.word("mjtTrn", self.model.actuator_trntype[actuator])
+        if kind not in ("joint", "jointinparent"):
+            return kind
+        joint = self.joint_kind(self.model.actuator_trnid[actuator, 0])
+        return "joint" if joint in ("hinge", "slide") else f"{joint} joint"
 
-def takes_torque(model: Any, mujoco: Any, i: int) -> bool:
-    """Whether the force of an actuator is its control times a constant, at once or after a lag."""
-    unbiased = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_NONE
-    fixed = model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED
-    return bool(unbiased and fixed and model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_INTEGRATOR)
+    def takes_torque(self, actuator: int) -> bool:
+        """Whether the force of an actuator is its control times a constant, at once or after a lag."""
+        model = self.model
+        unbiased = self.word("mjtBias", model.actuator_biastype[actuator]) == "none"
+        fixed = self.word("mjtGain", model.actuator_gaintype[actuator]) == "fixed"
+        return unbiased and fixed and self.word("mjtDyn", model.actuator_dyntype[actuator]) != "integrator"
 
 
 NONLINEAR_DAMPING = "damping that is not linear in the speed is left out"
 
 
 class Actuators:
-    """Reads the actuators of a model."""
+    """Reads the actuators of a scene."""
 
-    def __init__(self, model: Any, mujoco: Any, findings: Findings) -> None:
-        """Reads nothing yet.
-
-        Args:
-            model: MuJoCo's model.
-            mujoco: The module.
-            findings: Where problems and notes go.
-        """
-        self._model, self._mujoco, self._findings = model, mujoco, findings
-        self._controls, outputs = actuator_places(model)
-        self._gears = model.actuator_gear[outputs, 0]
+    def __init__(self, scene: Scene, findings: Findings) -> None:
+        """Reads nothing yet; problems and notes go into `findings`."""
+        self._scene, self._model, self._findings = scene, scene.model, findings
+        self._gears = scene.model.actuator_gear[scene.outputs, 0]
 
     def on(self, joint: int) -> list[tuple[int, float]]:
         """The actuators on a joint, and the gear of each."""
@@ -85,7 +116,7 @@ class Actuators:
         return [
             (i, float(gear))
             for i, gear in enumerate(self._gears)
-            if self._acts_on(i) == "joint" and model.actuator_trnid[i, 0] == joint
+            if self._scene.acts_on(i) == "joint" and model.actuator_trnid[i, 0] == joint
         ]
 
     def effort(self, joint: int) -> tuple[float, float] | None:
@@ -101,16 +132,16 @@ class Actuators:
 
     def note_left_out(self) -> None:
         """Notes what the actuators of the file have that an input of the plant, a torque at a joint, has not."""
-        model, findings = self._model, self._findings
+        scene, model, findings = self._scene, self._model, self._findings
         for i in range(len(self._gears)):
-            name = name_of(model, "actuator", i)
-            if (acts_on := self._acts_on(i)) != "joint":
+            name = scene.name("actuator", i)
+            if (acts_on := scene.acts_on(i)) != "joint":
                 findings.note(name, f"an actuator on a {acts_on} is left out", "motors are on hinges and slides")
                 continue
-            if not takes_torque(model, self._mujoco, i):
+            if not scene.takes_torque(i):
                 what = f"the gains of {self._servo(i)} are left out"
                 findings.note(name, what, "the law commands the torque of its joint")
-            if model.actuator_dyntype[i] != self._mujoco.mjtDyn.mjDYN_NONE:
+            if scene.word("mjtDyn", model.actuator_dyntype[i]) != "none":
                 findings.note(name, "its activation is left out: torques act at once", "give `realism.lag`")
             if np.any(getattr(model, "actuator_delay", np.zeros(model.nu))[i]):
                 findings.note(name, "its delay is left out", "give `realism.delay`")
@@ -122,32 +153,22 @@ class Actuators:
 
         The control of a servo is a position or a speed: its range is no limit of the force.
         """
-        model, ranges = self._model, [np.array([-np.inf, np.inf])]
+        scene, model, ranges = self._scene, self._model, [np.array([-np.inf, np.inf])]
         if model.actuator_forcelimited[i]:
             ranges.append(model.actuator_forcerange[i] * gear)
-        control = self._controls[i]
-        if model.actuator_ctrllimited[control] and takes_torque(model, self._mujoco, i):
+        control = scene.controls[i]
+        if model.actuator_ctrllimited[control] and scene.takes_torque(i):
             ranges.append(model.actuator_ctrlrange[control] * model.actuator_gainprm[i, 0] * gear)
         if not np.isfinite(ranges[1:]).all():
-            joint = name_of(model, "joint", int(model.actuator_trnid[i, 0]))
+            joint = scene.name("joint", int(model.actuator_trnid[i, 0]))
             self._findings.problem(f"joint '{joint}'", "the range of its torque is not finite")
         return np.array([max(map(min, ranges)), min(map(max, ranges))])
 
-    def _acts_on(self, i: int) -> str:
-        """`joint`: a hinge or a slide, on which JOINT and JOINTINPARENT mean the same; or what else it acts on."""
-        mujoco, model = self._mujoco, self._model
-        kind = str(mujoco.mjtTrn(model.actuator_trntype[i]).name).removeprefix("mjTRN_").lower()
-        if kind not in ("joint", "jointinparent"):
-            return kind
-        joint = str(mujoco.mjtJoint(model.jnt_type[model.actuator_trnid[i, 0]]).name).removeprefix("mjJNT_").lower()
-        return "joint" if joint in ("hinge", "slide") else f"{joint} joint"
-
     def _servo(self, i: int) -> str:
         """What an actuator is that takes no torque."""
-        model = self._model
-        if model.actuator_biastype[i] != self._mujoco.mjtBias.mjBIAS_AFFINE:
+        if self._scene.word("mjtBias", self._model.actuator_biastype[i]) != "affine":
             return "an actuator that is no motor"
-        _, stiffness, damping = model.actuator_biasprm[i, :3]
+        _, stiffness, damping = self._model.actuator_biasprm[i, :3]
         return "a position servo" if stiffness else "a velocity servo" if damping else "an actuator that is no motor"
 
 
@@ -174,8 +195,9 @@ def inertial_of(model: Any, body: int, name: str, findings: Findings) -> Inertia
     return inertial_in_link(float(model.body_mass[body]), np.diag(model.body_inertia[body]), placement, name, findings)
 
 
-def shapes_of(model: Any, body: int, mujoco: Any) -> tuple[Shape, ...]:
+def shapes_of(scene: Scene, body: int) -> tuple[Shape, ...]:
     """The boxes, cylinders and spheres of a body; a capsule is a cylinder with two spheres."""
+    model = scene.model
     geoms = range(model.body_geomadr[body], model.body_geomadr[body] + model.body_geomnum[body])
     shapes: list[Shape] = []
     for geom in geoms:
@@ -183,14 +205,14 @@ def shapes_of(model: Any, body: int, mujoco: Any) -> tuple[Shape, ...]:
             continue
         placement = pose(model.geom_quat[geom], model.geom_pos[geom])
         r, half, third = (float(x) for x in model.geom_size[geom])
-        kind = mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_")
-        if kind == "BOX":
+        kind = scene.word("mjtGeom", model.geom_type[geom])
+        if kind == "box":
             shapes.append(Shape("box", (2 * r, 2 * half, 2 * third), placement))
-        if kind == "SPHERE":
+        if kind == "sphere":
             shapes.append(Shape("sphere", (r,), placement))
-        if kind in ("CYLINDER", "CAPSULE"):
+        if kind in ("cylinder", "capsule"):
             shapes.append(Shape("cylinder", (r, 2 * half), placement))
-        if kind == "CAPSULE":
+        if kind == "capsule":
             ends = (Placement.of(np.eye(3), (0.0, 0.0, z)) for z in (-half, half))
             shapes += [Shape("sphere", (r,), placement.then(end)) for end in ends]
     return tuple(shapes)
@@ -209,25 +231,23 @@ class Mimic(NamedTuple):
 
 
 class Equalities:
-    """Reads the equalities of a model: `joint` as mimic joints, `connect` and `weld` as loops; the rest is named."""
+    """Reads the equalities of a scene: `joint` as mimic joints, `connect` and `weld` as loops; the rest is named."""
 
-    def __init__(self, model: Any, mujoco: Any, findings: Findings, actuators: Actuators) -> None:
+    def __init__(self, scene: Scene, findings: Findings, actuators: Actuators) -> None:
         """Reads them all; what cannot be followed becomes a note."""
-        self._model, self._mujoco, self._findings, self._actuators = model, mujoco, findings, actuators
+        self._scene, self._model, self._findings, self._actuators = scene, scene.model, findings, actuators
         self.mimics: dict[int, Mimic] = {}  # joint -> the joint that it follows
         self.loops: list[LoopDescription] = []  # what closes loops
-        kinds = mujoco.mjtEq
-        for i in range(model.neq):
-            name, kind = name_of(model, "equality", i), int(model.eq_type[i])
-            if not model.eq_active0[i]:
+        for i in range(scene.model.neq):
+            name, kind = scene.name("equality", i), scene.word("mjtEq", scene.model.eq_type[i])
+            if not scene.model.eq_active0[i]:
                 findings.note(name, "an equality that is not active is left out")
-            elif kind == int(kinds.mjEQ_JOINT):
+            elif kind == "joint":
                 self._add_mimic(i, name)
-            elif kind in (int(kinds.mjEQ_CONNECT), int(kinds.mjEQ_WELD)):
-                self._add_loop(i, name, is_weld=kind == int(kinds.mjEQ_WELD))
+            elif kind in ("connect", "weld"):
+                self._add_loop(i, name, is_weld=kind == "weld")
             else:
-                word = str(kinds(kind).name).removeprefix("mjEQ_").lower()
-                findings.note(name, f"equality of type {word} is left out", "close loops with `loops`")
+                findings.note(name, f"equality of type {kind} is left out", "close loops with `loops`")
 
     def _add_mimic(self, i: int, name: str) -> None:
         model, data = self._model, self._model.eq_data[i]
@@ -259,7 +279,7 @@ class Equalities:
     def _add_loop(self, i: int, name: str, is_weld: bool) -> None:
         model, data = self._model, self._model.eq_data[i]
         first, second = int(model.eq_obj1id[i]), int(model.eq_obj2id[i])
-        if model.eq_objtype[i] == self._mujoco.mjtObj.mjOBJ_SITE:
+        if self._scene.word("mjtObj", model.eq_objtype[i]) == "site":
             sites = first, second
             bodies = [int(model.site_bodyid[site]) for site in sites]
             places = [pose(model.site_quat[site], model.site_pos[site]) for site in sites]
@@ -271,10 +291,10 @@ class Equalities:
         if any(model.body_mocapid[model.body_rootid[body]] >= 0 for body in bodies):
             self._findings.note(name, "equality is left out: it pulls towards a mocap body, which a program moves")
             return
-        if (model.jnt_type == self._mujoco.mjtJoint.mjJNT_FREE).any():
+        if any(self._scene.joint_kind(joint) == "free" for joint in range(model.njnt)):
             ends = [self._on_world(body, place) for body, place in zip(bodies, places, strict=True)]
             bodies, places = [body for body, _ in ends], [place for _, place in ends]
-        names = [name_of(model, "body", body) for body in bodies]
+        names = [self._scene.name("body", body) for body in bodies]
         if bodies[0] == bodies[1]:
             self._findings.note(name, f"equality is left out: both ends are on {names[0]}")
             return
@@ -316,45 +336,24 @@ def read_mjcf(path: str | PathLike[str]) -> Description:
     if root.tag != "mujoco":
         what = "a URDF (give it as `urdf:`)" if root.tag == "robot" else f"no MJCF file: its root is <{root.tag}>"
         raise ConfigError(f"{path}: it is {what}")
-    mujoco, model = load_scene(path)
-    return _ModelReader(path, model, mujoco).description()
-
-
-def load_scene(path: Path) -> tuple[Any, Any]:
-    """The module `mujoco` and its model of a file, an MJCF or a URDF.
-
-    Raises:
-        ConfigError: MuJoCo cannot read the file.
-        MissingPackageError: MuJoCo is not installed.
-    """
-    try:
-        import mujoco
-    except ImportError as error:
-        raise MissingPackageError(f"{path}: it needs MuJoCo (pip install 'servoctl[mujoco]')") from error
-    # else MuJoCo writes its warnings to a file in the user's folder; errors of a run say themselves that it ended
-    mujoco.set_mju_user_warning(lambda text: None)
-    try:
-        return mujoco, mujoco.MjModel.from_xml_path(str(path))
-    except ValueError as error:
-        raise ConfigError(f"{path}: MuJoCo cannot read it: {' '.join(str(error).split())}") from error
+    return _ModelReader(path, Scene(path)).description()
 
 
 class _ModelReader:
-    def __init__(self, path: Path, model: Any, mujoco: Any) -> None:
-        self._path, self._model, self._kinds = path, model, mujoco.mjtJoint
-        self._mujoco, self._findings = mujoco, Findings(path)
-        self._actuators = Actuators(model, mujoco, self._findings)
-        self._equalities = Equalities(model, mujoco, self._findings, self._actuators)
+    def __init__(self, path: Path, scene: Scene) -> None:
+        self._path, self._scene, self._model, self._findings = path, scene, scene.model, Findings(path)
+        self._actuators = Actuators(scene, self._findings)
+        self._equalities = Equalities(scene, self._findings, self._actuators)
         self._links: list[LinkDescription] = []
         self._joints: list[JointDescription] = []
 
     def description(self) -> Description:
         model = self._model
         roots = [i for i in range(1, model.nbody) if model.body_parentid[i] == 0]
-        free = [i for i in roots if model.body_jntnum[i] and self._kind(model.body_jntadr[i]) == "free"]
+        free = [i for i in roots if model.body_jntnum[i] and self._scene.joint_kind(model.body_jntadr[i]) == "free"]
         kept = self._kept_roots(roots, free)
         if not free:
-            self._links.append(LinkDescription(WORLD, None, shapes_of(model, 0, self._mujoco)))
+            self._links.append(LinkDescription(WORLD, None, shapes_of(self._scene, 0)))
         for body in range(1, model.nbody):
             if model.body_rootid[body] in kept:
                 self._add_body(body, is_base=body in free)
@@ -404,7 +403,7 @@ class _ModelReader:
         if not is_base and parent != name:
             self._joints.append(JointDescription(f"{name}_body", "fixed", parent, name, inside))
         self._links.append(
-            LinkDescription(name, inertial_of(model, body, name, self._findings), shapes_of(model, body, self._mujoco))
+            LinkDescription(name, inertial_of(model, body, name, self._findings), shapes_of(self._scene, body))
         )
 
     def _add_sites(self) -> None:
@@ -422,7 +421,7 @@ class _ModelReader:
             self._joints.append(JointDescription(f"{name}_site", "fixed", carrier, name, place))
 
     def _add_joint(self, joint: int, parent: str, child: str, placement: Placement) -> None:
-        model, name, kind = self._model, self._joint(joint), self._kind(joint)
+        model, name, kind = self._model, self._joint(joint), self._scene.joint_kind(joint)
         if kind not in ("hinge", "slide"):
             self._findings.problem(
                 f"joint '{name}'", f"type '{kind}' is not supported here (write hinges about three axes)"
@@ -457,17 +456,15 @@ class _ModelReader:
 
     def _note_left_out(self) -> None:
         model, findings = self._model, self._findings
-        flags = [
-            name for name, bit in self._mujoco.mjtDisableBit.__members__.items() if model.opt.disableflags & int(bit)
-        ]
-        gravity = np.zeros(3) if "mjDSBL_GRAVITY" in flags else model.opt.gravity
+        disabled = self._scene.disabled
+        gravity = np.zeros(3) if "gravity" in disabled else model.opt.gravity
         if not np.allclose(gravity, GRAVITY):
             shown = ", ".join(f"{x:g}" for x in gravity)
             findings.note("option", f"the file's gravity, [{shown}], is not read", "give it as `gravity`")
         if model.opt.density or model.opt.viscosity:
             findings.note("option", "the density and the viscosity of the air around are left out")
         for flag in UNREAD_FLAGS:
-            if f"mjDSBL_{flag.upper()}" in flags:
+            if flag in disabled:
                 findings.note("option", f"the flag that disables '{flag}' is not read", "take out what it switches off")
         if model.opt.disableactuator:
             findings.note("option", "`actuatorgroupdisable` is not read", "take those actuators out")
@@ -477,7 +474,7 @@ class _ModelReader:
         for array, (kind, what) in IGNORED.items():
             rows = np.asarray(getattr(model, array, ()))  # some are younger than MuJoCo 3
             for i in np.flatnonzero(rows.reshape(len(rows), -1).any(axis=1)).tolist() if len(rows) else []:
-                findings.note(self._joint(model.dof_jntid[i]) if kind == "dof" else name_of(model, kind, i), what)
+                findings.note(self._joint(model.dof_jntid[i]) if kind == "dof" else self._scene.name(kind, i), what)
         self._actuators.note_left_out()
         for joint in self._equalities.mimics:
             if self._actuators.on(joint):
@@ -485,28 +482,25 @@ class _ModelReader:
         if self._can_touch():
             findings.note("contact", "contacts are left out: nothing stops the bodies", "give `bounds`, `loops`")
         for i in range(model.ntendon):
-            findings.note(name_of(model, "tendon", i), "tendon is left out", "close loops with `loops`")
+            findings.note(self._scene.name("tendon", i), "tendon is left out", "close loops with `loops`")
         for i in range(model.njnt):
             dofs = slice(model.jnt_dofadr[i], model.jnt_dofadr[i] + 6)
-            for part in ("armature", "damping", "frictionloss") if self._kind(i) == "free" else ():
+            for part in ("armature", "damping", "frictionloss") if self._scene.joint_kind(i) == "free" else ():
                 if getattr(model, f"dof_{part}")[dofs].any():
                     findings.note(self._joint(i), f"the {part} of its free joint is left out")
 
     def _can_touch(self) -> bool:
         """Whether moving bodies can touch the world in MuJoCo, or some bodies are said to touch by name."""
-        model, disabled = self._model, self._mujoco.mjtDisableBit
-        if model.opt.disableflags & (int(disabled.mjDSBL_CONTACT) | int(disabled.mjDSBL_CONSTRAINT)):
+        model = self._model
+        if self._scene.disabled & {"contact", "constraint"}:
             return False
         moves = np.asarray(model.body_weldid)[model.geom_bodyid] > 0
         kind, other = np.asarray(model.geom_contype), np.asarray(model.geom_conaffinity)
         meet = (kind[moves, None] & other[~moves]) | (other[moves, None] & kind[~moves])
         return bool(model.npair or meet.any())
 
-    def _kind(self, joint: int) -> str:
-        return str(self._kinds(self._model.jnt_type[joint]).name.removeprefix("mjJNT_").lower())
-
     def _body(self, i: int) -> str:
-        return name_of(self._model, "body", i)
+        return self._scene.name("body", i)
 
     def _joint(self, i: int) -> str:
-        return name_of(self._model, "joint", i)
+        return self._scene.name("joint", i)
