@@ -54,15 +54,17 @@ def bound_section(run: Run) -> Iterator[Section]:
     errors, paths, units, weakest = _errors(run, held), exclusions(run), _units(run), _weakest(run, law)
     hurried = hurries(run)
     for i, name in enumerate(held.names):
-        unit = units.get(name, "")
-        row = next((k for k, each in enumerate(held.rows) if each.name == name), None)
+        unit, rows = units.get(name, ""), [k for k, row in enumerate(held.rows) if row.name == name]
         facts: dict[str, Any] = {"h": float(h[i]), "inside": bool(h[i] >= -VIOLATED), "delay": late}
         outside = "" if facts["inside"] else ", outside: the law returns inside"
         parts = [f"{name}: h = {h[i]:.4g}{unit} at the start{outside}"]
-        if row is not None:
-            facts |= _of_row(held, row, period)
-            parts += _in_words(held.rows[row], facts, period, unit)
-            parts += _margin(held, name, errors, facts)
+        if rows:
+            first, braking_most = held.rows[rows[0]], min(held.rows[k].braking for k in rows)
+            facts |= {"rate": first.rate, "kind": first.kind}
+            facts |= {} if period is None else {"rate_times_period": first.rate * period}
+            facts |= {"braking": float(braking_most)} if np.isfinite(braking_most) else {}
+            parts += _in_words(first, facts, period, unit)
+            parts += _margin([held.rows[k].margin for k in rows], [errors[k] for k in rows if errors], facts)
             if weakest.get(name, 0.0) < 0.0:
                 facts["weakest_braking"] = weakest[name]
                 parts.append(
@@ -96,15 +98,6 @@ def bound_section(run: Run) -> Iterator[Section]:
     if late:
         lines.append(f"commands act {1e3 * late:.4g} ms late: bounds are held at the state that sent commands lead to")
     yield Section("bounds", "bounds", shortened(lines), values, findings)
-
-
-def _of_row(held: BoundsTerm, row: int, period: float | None) -> dict[str, Any]:
-    """Rate and acceleration of the first row of a bound; of a limit with two sides the smaller acceleration."""
-    first = held.rows[row]
-    braking = min(each.braking for each in held.rows if each.name == first.name)
-    facts: dict[str, Any] = {"rate": first.rate, "kind": first.kind}
-    facts |= {} if period is None else {"rate_times_period": first.rate * period}
-    return facts | ({"braking": float(braking)} if np.isfinite(braking) else {})
 
 
 def _weakest(run: Run, law: AttachedConstraintFollowing) -> dict[str, float]:
@@ -156,15 +149,14 @@ def _errors(run: Run, held: BoundsTerm) -> tuple[float, ...]:
     return tuple(known.margin(row.kind, row.rate, A[:, i]) for i, row in enumerate(held.rows))
 
 
-def _margin(held: BoundsTerm, name: str, errors: tuple[float, ...], facts: dict[str, Any]) -> list[str]:
-    """The margin of a bound, and what the errors of the estimator may cost; added to the facts too."""
-    rows = [i for i, row in enumerate(held.rows) if row.name == name]
+def _margin(margins: list[float], errors: list[float], facts: dict[str, Any]) -> list[str]:
+    """The margin of a bound's rows, and what errors of the estimator may cost them; added to the facts too."""
     parts = []
-    facts["margin"] = max(held.rows[i].margin for i in rows)
+    facts["margin"] = max(margins)
     if facts["margin"]:
         parts.append(f"keeps a margin of {facts['margin']:.3g}")
     if errors:
-        facts["estimate_error"] = max(errors[i] for i in rows)
+        facts["estimate_error"] = max(errors)
         advice = "" if facts["margin"] >= 0.9 * facts["estimate_error"] else " (margin: auto keeps that much)"
         parts.append(
             f"errors of the estimate cost at most {facts['estimate_error']:.3g} while disturbances change no faster "

@@ -248,13 +248,15 @@ def excite(run: Run, duration: float = 10.0, seed: int = 0) -> Excitation:
         raise ConfigError("excite: the plant has no parameter that a log can identify")
     t = np.linspace(0.0, duration, SAMPLES)
     shape = (len(planner.moved), HARMONICS, 2)
-    ways = _ways(planner)[:, None, None] / np.sqrt(HARMONICS)
+    half = planner.limits.half
+    way = float(np.min(half[np.isfinite(half)], initial=1.0)) if np.isfinite(half).any() else RANGE
+    way /= np.sqrt(HARMONICS)  # of each prescribed coordinate, with which a series begins
     best: tuple[float, float, Array, Motion] | None = None
     for number in range(RANDOM + CHANGES):
         if number < RANDOM or best is None:
-            series = ways * random.standard_normal(shape)
+            series = way * random.standard_normal(shape)
         else:
-            series = best[2] + 0.3 * ways * random.standard_normal(shape)
+            series = best[2] + 0.3 * way * random.standard_normal(shape)
         found = planner.scaled(series, t, 1.0 if best is None else min(1.0, 2.0 * best[1]))
         worth = -np.inf if found is None else planner.worth(found[1])
         if found is not None and (best is None or worth > best[0]):
@@ -270,10 +272,3 @@ def excite(run: Run, duration: float = 10.0, seed: int = 0) -> Excitation:
     return Excitation(
         tuple(names[i] for i in planner.moved), fine, q, sums.condition, len(sums.independent), share, planner.limits
     )
-
-
-def _ways(planner: _Planner) -> Array:
-    """Way of each prescribed coordinate that a series begins with, shape (coordinates,)."""
-    half = planner.limits.half
-    widest = float(np.min(half[np.isfinite(half)], initial=np.inf))
-    return np.full(len(planner.moved), min(widest, 1.0) if np.isfinite(widest) else RANGE)

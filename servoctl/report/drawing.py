@@ -186,9 +186,9 @@ def _shapes(name: str, constraint: Constraint) -> Iterator[PlacedShape]:
 
 def _poses(plant: Plant, names: Sequence[str], q: Array) -> tuple[Array, Array]:
     """Rotations, shape (frames, links, 3, 3), and positions, shape (frames, links, 3); NaN where q is not finite."""
-    R, p = np.full((len(q), len(names), 3, 3), np.nan), np.full((len(q), len(names), 3), np.nan)
     if isinstance(plant, Robot):
         return plant.frame_poses(names, q)
+    R, p = np.full((len(q), len(names), 3, 3), np.nan), np.full((len(q), len(names), 3), np.nan)
     for k, at in enumerate(q if names else ()):
         if np.isfinite(at).all():
             poses = link_poses(plant, names, at, partial(polylines, plant))

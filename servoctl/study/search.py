@@ -193,10 +193,10 @@ def _refined(problem: SearchProblem, evaluator: Evaluator, store: TrialStore) ->
         return Refinement(None, why="no trial is feasible")
     for trial in store.trials:
         if trial.refined == best.number:
-            return Refinement(best.number, 0, (), trial.at, trial.evaluation)
-    refinement = refine(problem, best, evaluator)
-    if refinement.point is not None and refinement.evaluation is not None:
-        store.add_trial(Trial(len(store.trials), refinement.point, refinement.evaluation, best.number))
+            return Refinement(best.number)
+    refinement, better = refine(problem, best, evaluator)
+    if better is not None:
+        store.add_trial(Trial(len(store.trials), *better, best.number))
     return refinement
 
 
@@ -213,8 +213,10 @@ def _best_so_far(problem: SearchProblem, store: TrialStore) -> str:
     return "none feasible yet" if best is None else f"best {problem.objectives[0]} {best.evaluation.values[0]:.4g}"
 
 
-def refine(problem: SearchProblem, start: Trial, evaluator: Evaluator) -> Refinement:
-    """Makes at most `tune.refine` trials near a feasible one.
+def refine(
+    problem: SearchProblem, start: Trial, evaluator: Evaluator
+) -> tuple[Refinement, tuple[Point, Evaluation] | None]:
+    """Makes at most `tune.refine` trials near a feasible one; returns the best of them too, if it is better.
 
     Args:
         problem: The search, of a single objective.
@@ -229,7 +231,7 @@ def refine(problem: SearchProblem, start: Trial, evaluator: Evaluator) -> Refine
     }
     held = tuple(path for path in problem.tune.search if path not in ranges)
     if not ranges:
-        return Refinement(start.number, held=held, why="no path of search has a range without steps")
+        return Refinement(start.number, held=held, why="no path of search has a range without steps"), None
     first = np.array([_share(choice, float(start.at[path])) for path, choice in ranges.items()])
     made = {first.tobytes(): (start.at, start.evaluation)}
     unit = abs(start.evaluation.values[0]) or 1.0
@@ -260,8 +262,8 @@ def refine(problem: SearchProblem, start: Trial, evaluator: Evaluator) -> Refine
     steps = len(made) - 1
     best = min((each for each in made.values() if each[1].status == DONE), key=lambda each: each[1].values)
     if best[1].values >= start.evaluation.values:
-        return Refinement(start.number, steps, held, why="no trial near it is better")
-    return Refinement(start.number, steps, held, *best)
+        return Refinement(start.number, steps, held, why="no trial near it is better"), None
+    return Refinement(start.number, steps, held), best
 
 
 def _share(choice: Range, value: float) -> float:

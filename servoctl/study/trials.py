@@ -4,7 +4,7 @@ Design: the file is that of a sweep (`store`), a line per trial. Only the same c
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -155,6 +155,7 @@ class TrialStore(RowStore):
 
 
 SCHEMA = 1  # version of the shape of `summary.json`
+FEWEST = 20  # least number of trials for a meaningful importance
 
 
 @dataclass(frozen=True)
@@ -164,9 +165,7 @@ class Refinement:
     start: int | None  # number of the trial that it started from; None: there was none
     steps: int = 0  # trials that were made
     held: tuple[str, ...] = ()  # paths that were not changed: words, or numbers on a grid
-    point: Point | None = None  # path -> value, if it is better than the start; else None
-    evaluation: Evaluation | None = None  # of that point
-    why: str | None = None  # why there is no such point; None: there is one
+    why: str | None = None  # why it did not find a better trial; None: it did
 
 
 @dataclass(frozen=True)
@@ -244,9 +243,27 @@ class Tuning:
         return np.asarray(np.fmin.accumulate(values) if values else np.empty(0))
 
     def importance(self) -> dict[str, float]:
-        """Path -> its importance for reaching the best trials, all together 1; empty if there are too few trials."""
+        """Path -> its importance for the best trials, all together 1, the greatest first; empty with too few trials.
+
+        Source: PED-ANOVA, Watanabe et al. 2023, in Optuna's implementation: it compares the distribution of the values
+        of the best tenth of all trials with the distribution of all values.
+        """
+        from optuna import create_study
+        from optuna.exceptions import ExperimentalWarning
+        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+        from optuna.trial import create_trial
+
         searched = [trial for trial in self.trials if trial.evaluation.values and trial.refined is None]
-        return importance(self.problem.tune, [(trial.at, trial.evaluation.values[0]) for trial in searched])
+        if len(searched) < FEWEST or len({trial.evaluation.values[0] for trial in searched}) < 2:
+            return {}
+        space = distributions(self.problem.tune)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            study = create_study()
+            for trial in searched:
+                value, at = trial.evaluation.values[0], dict(trial.at)
+                study.add_trial(create_trial(value=value, params=at, distributions=space))
+            return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
 
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`."""
@@ -293,32 +310,3 @@ class Tuning:
 def _trial_summary(trial: Trial) -> dict[str, Any]:
     """The entry of a trial in `summary.json`; an infinite gain margin becomes null."""
     return dict(plain({"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.evaluation.to_dict()))
-
-
-FEWEST = 20  # least number of trials for a meaningful result
-
-
-def importance(tune: Tune, trials: Sequence[tuple[Point, float]]) -> dict[str, float]:
-    """Path -> its importance, all together 1, the greatest first; empty if there are too few trials.
-
-    Source: PED-ANOVA, Watanabe et al. 2023, in Optuna's implementation: it compares the distribution of the values of
-    the best tenth of all trials with the distribution of all values.
-
-    Args:
-        tune: The search.
-        trials: Values of the searched paths, and the first objective, of each trial.
-    """
-    from optuna import create_study
-    from optuna.exceptions import ExperimentalWarning
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-    from optuna.trial import create_trial
-
-    if len(trials) < FEWEST or len({value for _, value in trials}) < 2:
-        return {}
-    space = distributions(tune)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        study = create_study()
-        for point, value in trials:
-            study.add_trial(create_trial(value=value, params=dict(point), distributions=space))
-        return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
