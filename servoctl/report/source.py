@@ -239,9 +239,9 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array, float]]:
     """Load of each bus over time, from the bit counts of the recorder."""
-    counted, hil = trajectory.metadata.get("bus_bits", {}), _part(config, "hil")
     loads = {}
-    with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError):
+    with contextlib.suppress(yaml.YAMLError, RecursionError, TypeError, ValueError, KeyError, AttributeError):
+        counted, hil = trajectory.metadata["bus_bits"], yaml.safe_load(config)["hil"]
         slow = counted["bits"]
         fast = counted.get("data_bits") or [[0] * len(bits) for bits in slow]  # of FD frames, at another bit rate
         for (name, bus), bits, data in zip(hil["buses"].items(), slow, fast, strict=False):
@@ -250,12 +250,3 @@ def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array,
             used += np.asarray(data, dtype=float) / float(bus.get("data_bitrate") or rate)
             loads[name] = t, used / counted["window"], float(hil["max_bus_load"])
     return loads
-
-
-def _part(config: str, name: str) -> dict[str, Any]:
-    """A section of the config; empty if it is missing, or if the text is no config."""
-    with contextlib.suppress(yaml.YAMLError, AttributeError, RecursionError, ValueError):
-        part = yaml.safe_load(config).get(name)
-        if isinstance(part, dict):
-            return part
-    return {}

@@ -74,12 +74,21 @@ class Evaluator:
         Args:
             trials: Path -> value, one mapping per trial.
         """
-        later = self._later_scenarios()
-        counted = _counter(len(trials) * (1 + len(later)), progress)
-        first = list(counted(self._runs([{**trial, **self._problem.scenarios[0]} for trial in trials])))
+        later, before = self._later_scenarios(), self.runs
+        total = len(trials) * (1 + len(later))
+
+        def runs(points: list[Point]) -> Iterator[Row]:
+            for row in self._runner(self._first, points) if points else ():
+                self.runs += 1
+                self.engines |= {row["engine"]} if row.get("engine") else set()
+                if progress is not None:
+                    progress((self.runs - before) / total)
+                yield row
+
+        first = list(runs([{**trial, **self._problem.scenarios[0]} for trial in trials]))
         evaluations = [self._after_first(trial, row) for trial, row in zip(trials, first, strict=True)]
         remaining = [i for i, evaluation in enumerate(evaluations) if evaluation is None]
-        rows = iter(counted(self._runs([{**trials[i], **scenario} for i in remaining for scenario in later])))
+        rows = runs([{**trials[i], **scenario} for i in remaining for scenario in later])
         for i in remaining:
             evaluations[i] = self._in_full(trials[i], [first[i], *(next(rows) for _ in later)])
         return [evaluation for evaluation in evaluations if evaluation is not None]
@@ -89,12 +98,6 @@ class Evaluator:
         problem = self._problem
         compared = [{**problem.scenarios[0], **at} for at in problem.tune.sensitivity.values()]
         return [*problem.scenarios[1:], *compared]
-
-    def _runs(self, points: list[Point]) -> Iterator[Row]:
-        for row in self._runner(self._first, points) if points else ():
-            self.runs += 1
-            self.engines |= {row["engine"]} if row.get("engine") else set()
-            yield row
 
     def _after_first(self, trial: Point, row: Row) -> Evaluation | None:
         """The evaluation of a trial that its first run decides; None: the other runs are needed."""
@@ -189,18 +192,3 @@ class Evaluator:
 
 def _reason(row: Row) -> str:
     return f"{row['status']}: {row['error']}" if row.get("error") else str(row["status"])
-
-
-def _counter(total: int, progress: Callable[[float], None] | None) -> Callable[[Iterable[Row]], Iterator[Row]]:
-    """A function that passes rows on and reports the share of `total` that has passed."""
-    seen = 0
-
-    def passing(rows: Iterable[Row]) -> Iterator[Row]:
-        nonlocal seen
-        for row in rows:
-            seen += 1
-            if progress is not None:
-                progress(seen / total)
-            yield row
-
-    return passing
