@@ -71,7 +71,7 @@ class FrameTask(NamedTuple):
 
     def _of_frames(self, form: str) -> Constraint | None:
         """A task on frames, or on the centre of mass; None if its reference is wrong."""
-        given, targets = getattr(self.entry, form), self._targets(FRAME_FORMS[form].words)
+        given, targets = getattr(self.entry, form), self._targets(FRAME_FORMS[form])
         if any(target is None for target in targets.values()):
             return None
         if form == "com":

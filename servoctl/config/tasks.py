@@ -4,7 +4,7 @@ Design: forms on frames are a table, so that rules can say what each form needs,
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
 
@@ -29,28 +29,20 @@ from servoctl.tree.fields import (
 )
 from servoctl.tree.rules import Broken, FieldPath, OneKind, OneOf, below, outer_rule, rule
 
-
-class FrameForm(NamedTuple):
-    """A kind of task on frames."""
-
-    rows: int | None  # number of rows; None: it depends on the entry
-    words: tuple[str, ...]  # keys that belong to it
-
-
-FRAME_FORMS = {
-    "pose": FrameForm(6, ("xyz", "rpy", "reference", "relative_to")),
-    "position": FrameForm(3, ("xyz", "reference", "relative_to")),
-    "orientation": FrameForm(3, ("rpy", "reference", "relative_to")),
-    "axis": FrameForm(2, ("along", "relative_to")),
-    "distance": FrameForm(1, ("value",)),
-    "com": FrameForm(None, ("value",)),
-    "posture": FrameForm(None, ("reference",)),
+FRAME_FORMS: dict[str, tuple[str, ...]] = {
+    "pose": ("xyz", "rpy", "reference", "relative_to"),
+    "position": ("xyz", "reference", "relative_to"),
+    "orientation": ("rpy", "reference", "relative_to"),
+    "axis": ("along", "relative_to"),
+    "distance": ("value",),
+    "com": ("value",),
+    "posture": ("reference",),
 }
-"""Kind of a task on frames -> its rows and keys."""
+"""Kind of a task on frames -> further keys that belong to it."""
 
-TASK_KINDS: dict[str, tuple[str, ...]] = {"holonomic": (), "nonholonomic": (), "class": ()}
-TASK_KINDS |= {kind: form.words for kind, form in FRAME_FORMS.items()}
-"""Key of which a task entry has exactly one -> further keys that belong to it."""
+ROWS = {"pose": 6, "position": 3, "orientation": 3, "axis": 2, "distance": 1}  # of those that have always so many
+
+TASK_KINDS = {"holonomic": (), "nonholonomic": (), "class": (), **FRAME_FORMS}  # a task entry has exactly one of these
 
 
 class Task(OneKind):
@@ -141,7 +133,7 @@ class Task(OneKind):
             return None
         if isinstance(named, tuple | Mapping):
             return len(named)
-        return 1 if self.form is None else FRAME_FORMS[self.form].rows
+        return 1 if self.form is None else ROWS.get(self.form)
 
     @rule
     def _has_the_keys_of_its_kind(self) -> Broken:
