@@ -11,6 +11,7 @@ from servoctl.cli.doctor import examine
 from servoctl.cli.listing import contents
 from servoctl.errors import ConfigError
 from tests.hil.packages import Install
+from tests.refused import table
 
 BELT = "two_mass_spring_drive"
 NAMES = "cia402, mit, moteus, odrive, robstride"
@@ -104,7 +105,6 @@ MADE_OF = (
 )
 CIA402 = "protocol: cia402, rated_torque: 0.5, counts_per_turn: 65536, velocity_unit: 0.1*rpm"
 MIT = "protocol: mit, motor: ak80-9_v2"
-ODRIVE_0 = "protocol: odrive, node: 0"
 
 
 def rig(drive: str, sensor: str) -> list[str]:
@@ -115,27 +115,23 @@ def rig(drive: str, sensor: str) -> list[str]:
     ]
 
 
+FD_BUS = "hil.buses={main: {interface: emulated, fd: true, data_bitrate: 5000000}}"
+
+
 @pytest.mark.parametrize(
-    ("drive", "sensor", "said"),
-    [
-        # a heartbeat of the ODrive would be a torque for the motor
-        (f"{MIT}, node: 1, host: 32", ODRIVE_0, "odrive x2 and mit F on bus 'main' both use id 0x001 "
-         "(give one of them another node id or host, or a bus of its own)"),
-        (f"{MIT}, node: 9, host: 73", "protocol: odrive, node: 2",
-         "odrive x2 and mit F on bus 'main' both use id 0x049"),
-        (f"{CIA402}, node: 1", "protocol: odrive, node: 12", "odrive x2 and cia402 F on bus 'main' both use id 0x181"),
-        (f"{CIA402}, node: 1", ODRIVE_0, "odrive x2 and cia402 F on bus 'main' both use id 0x000"),
-        (
-            f"{CIA402}, node: 1, master: 2",
-            "protocol: cia402, node: 2, counts_per_turn: 65536, velocity_unit: rpm",
-            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one of them another node id or master",
-        ),
-    ],
-)  # fmt: skip
-def test_an_id_has_one_owner(drive: str, sensor: str, said: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        load(BELT, rig(drive, sensor), "vm")
-    assert f"hil.sensors[0].node: {said}" in str(error.value)
+    ("words", "said"), [pytest.param(*row[1:], id=f"{row[0]}-{line}") for line, row in enumerate(table("nodes"), 1)]
+)
+def test_nodes_share_a_bus_whose_frames_and_ids_do_not_conflict(words: list[str], said: list[str]) -> None:
+    """A line is `classic or fd  ->  drive  ->  encoder node  =>  what is refused`."""
+    bus, *nodes = words
+    drive, sensor = (node.format(CIA402=CIA402, MIT=MIT) for node in nodes)
+    refused = []
+    try:
+        load(BELT, [*([FD_BUS] if bus == "fd" else []), *rig(drive, sensor)], "vm")
+    except ConfigError as error:
+        refused = error.problems
+    assert len(refused) == len(said), refused
+    assert all(sentence in problem for sentence, problem in zip(said, refused, strict=True)), refused
 
 
 def test_units_of_a_cia402_node_may_be_left_out_on_an_emulated_bus_alone() -> None:
@@ -150,52 +146,3 @@ def test_units_of_a_cia402_node_may_be_left_out_on_an_emulated_bus_alone() -> No
     said = str(error.value)
     assert "hil.drives[0].velocity_unit: is missing" in said and "hil.drives[0].counts" not in said
     assert "hil.sensors[0].counts_per_turn: is missing" in said
-
-
-def test_a_moteus_owns_every_id_with_its_own_as_destination() -> None:
-    """A heartbeat of an ODrive, 0x501, starts with the bytes that write mode 0: it would stop moteus 1."""
-    fd = 'hil.buses.main={"interface": "emulated", "fd": true, "data_bitrate": 5000000}'
-    for node, clashes in ((40, True), (41, False)):
-        sets = [fd, *rig("protocol: moteus, node: 1", f"protocol: odrive, node: {node}, fd: true")]
-        if not clashes:
-            load(BELT, sets, "vm")
-            continue
-        with pytest.raises(ConfigError, match=r"odrive x2 and moteus F on bus 'main' both use id 0x501"):
-            load(BELT, sets, "vm")
-
-
-@pytest.mark.parametrize(
-    ("drive", "sensor"),
-    [
-        (f"{MIT}, node: 1, host: 17", "protocol: odrive, node: 7"),
-        (f"{CIA402}, node: 1", "protocol: odrive, node: 1, feedback_period: 0.001"),
-    ],
-)
-def test_protocols_may_share_a_bus_if_their_ids_do_not_conflict(drive: str, sensor: str) -> None:
-    if "cia402" in drive:
-        sensor = sensor.replace("node: 1", "node: 2")
-    assert load(BELT, rig(drive, sensor), "vm").drives
-
-
-@pytest.mark.parametrize(
-    ("drive", "remedy"),
-    [
-        (f"{CIA402}, node: 1", ""),
-        ("protocol: odrive, node: 1", "`fd: true` says that its can.config.data_baud_rate is set; or "),
-        (f"{MIT}, node: 1", "with `status: damiao` it speaks FD; or "),
-    ],
-    ids=["cia402", "odrive", "mit"],
-)
-def test_a_classic_node_on_an_fd_bus_is_refused(drive: str, remedy: str) -> None:
-    bus = "hil.buses={main: {interface: emulated, fd: true, data_bitrate: 5000000}}"
-    with pytest.raises(ConfigError) as error:
-        load(BELT, [bus, *rig(drive, "protocol: odrive, node: 9")], "vm")
-    what = "speaks classic CAN, and bus 'main' carries FD frames, which it would destroy"
-    assert f"hil.drives[0].bus: F {what} ({remedy}give it a bus without fd)" in str(error.value)
-    assert f"hil.sensors[0].bus: x2 {what}" in str(error.value)
-
-
-def test_an_odrive_with_fd_needs_an_fd_bus() -> None:
-    with pytest.raises(ConfigError) as error:
-        load(BELT, rig("protocol: odrive, node: 1, fd: true", "protocol: odrive, node: 9"), "vm")
-    assert "hil.drives[0].fd: true on bus 'main', which is classic (give the bus fd: true)" in str(error.value)
