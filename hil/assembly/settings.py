@@ -331,7 +331,7 @@ def _limits_beyond_stops(values: Hil) -> Iterator[Problem]:
 def _absurd_gears(drives: Sequence[DriveSettings]) -> Iterator[Problem]:
     for i, drive in enumerate(drives):
         angle = max(abs(drive.motor(limit)) for limit in drive.position_limits)
-        torque = abs(drive.motor_torque(drive.torque_limit))
+        torque = drive.motor_limit
         if not (angle < ABSURD and torque < ABSURD):
             what = f"at the limits the motor turns to {angle:.3g} rad and makes {torque:.3g} N m"
             yield Problem(

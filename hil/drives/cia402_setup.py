@@ -98,7 +98,7 @@ STATUSWORD, TORQUE, ERROR_CODE = 0x6041_0010, 0x6077_0010, 0x603F_0010
 def most_torque(settings: DriveSettings) -> int:
     """The torque limit in thousandths of the rated torque, rounded down; 0 without a rated torque."""
     rated = settings.rated_torque or 0.0
-    return floor(min(1000 * abs(settings.motor_torque(settings.torque_limit)) / rated + HAIR, 1e9)) if rated else 0
+    return floor(min(1000 * settings.motor_limit / rated + HAIR, 1e9)) if rated else 0
 
 
 def check_type(objects: Objects) -> Transfer[None]:

@@ -90,7 +90,7 @@ def range_problems(settings: DriveSettings, options: RangeOptions, torque: Field
         what = "both are given" if options.motor else "is missing, and so is `ranges`"
         yield Problem(("motor",), f"{what} (give either motor, or {EXPECTED})")
         return
-    most, half_step = abs(settings.motor_torque(settings.torque_limit)), options.table.torque / torque.mask
+    most, half_step = settings.motor_limit, options.table.torque / torque.mask
     if most < half_step:
         what = f"{settings.torque_limit} at the joint is {most:.4g} N m at the motor"
         yield Problem(("torque_limit",), f"{what}, the smallest on the wire is {half_step:.4g} N m (raise it)")

@@ -134,8 +134,7 @@ class MoteusDrive(TurnNode, TableDrive):
     def _encoding(self, watchdog: float) -> Encoding:
         """How a torque is sent with this time of the watchdog [s]."""
         settings, most = self.settings, codec.LARGEST_TORQUE
-        limit = min(abs(settings.motor_torque(settings.torque_limit)), most)  # one beyond is refused, once it is built
-        zero = codec.torque_command(limit, watchdog)
+        zero = codec.torque_command(min(settings.motor_limit, most), watchdog)  # a limit beyond is refused, once built
         torque = motor_torque(settings)
         return Encoding(self._frame(zero), codec.COMMAND_TORQUE, torque, Rounding.SINGLE, -most, most, None)
 

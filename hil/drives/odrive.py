@@ -221,7 +221,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         settings, least = self.settings, _least_limit(self.settings, self._options)
         if self._options.vel_limit is not None or least <= DEFAULT_VEL_LIMIT:
             return
-        lost = abs(settings.motor_torque(settings.torque_limit)) / self._options.vel_gain
+        lost = settings.motor_limit / self._options.vel_gain
         self.assumed_speed = max(0.0, DEFAULT_VEL_LIMIT - lost) * abs(self._turn)
         self.assumption = (
             f"vel_limit is not stated: at its default, {DEFAULT_VEL_LIMIT:g} turn/s, the drive gives less than "
@@ -373,4 +373,4 @@ def _least_limit(settings: DriveSettings, options: OdriveOptions) -> float:
     Source: `Controller::limitVel` of the published firmware 0.5.
     """
     speed = abs(settings.motor_rate(settings.speed_limit)) / TURN
-    return max(SPEED_MARGIN * speed, speed + abs(settings.motor_torque(settings.torque_limit)) / options.vel_gain)
+    return max(SPEED_MARGIN * speed, speed + settings.motor_limit / options.vel_gain)

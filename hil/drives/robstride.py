@@ -118,7 +118,7 @@ class RobstrideDrive(LinearDrive):
         """Stops the motor, sets motion commands, its torque limit and the time of its watchdog, and reads them back."""
         yield from self.reset()
         yield from self._set(codec.RUN_MODE, 0)
-        yield from self._set(codec.TORQUE_LIMIT, abs(self.settings.motor_torque(self.settings.torque_limit)))
+        yield from self._set(codec.TORQUE_LIMIT, self.settings.motor_limit)
         yield from self.set_watchdog(self.settings.watchdog if self.watchdog else 0.0)
         yield from self._first_answers(Quantity.SUPPLY)
 

@@ -138,6 +138,11 @@ class DriveSettings(SensorSettings):
     def has_stops(self) -> bool:
         return any(map(isfinite, self.stops))
 
+    @property
+    def motor_limit(self) -> float:
+        """Largest torque of the motor [N m]."""
+        return self.torque_limit / self.gear
+
     def motor_torque(self, torque: float) -> float:
         """Torque of the motor [N m] for a torque or force at the joint [actuator unit]."""
         return self.sign * torque / self.gear

@@ -254,7 +254,7 @@ class TableDrive(TableNode, Drive):
         position, velocity, _ = super().quantum()
         settings, encoding = self.settings, self.encoding
         if encoding.rounding is Rounding.SINGLE:
-            return position, velocity, settings.gear * single_step(settings.motor_torque(settings.torque_limit))
+            return position, velocity, settings.gear * single_step(settings.motor_limit)
         return position, velocity, 1.0 / step_of((*encoding.chain, *encoding.steps))
 
     @property

@@ -166,9 +166,7 @@ def _encoder_jump(at: FaultInjector, delta: float) -> End:
 
 
 def _derating(at: FaultInjector, factor: float) -> End:
-    settings = at.drive.settings
-    most = abs(settings.motor_torque(settings.torque_limit))
-    return at.set(at.motor.actuator, at.motor.refresh, limit=factor * most)
+    return at.set(at.motor.actuator, at.motor.refresh, limit=factor * at.drive.settings.motor_limit)
 
 
 def _stall(at: FaultInjector) -> None:

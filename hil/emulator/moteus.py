@@ -211,7 +211,7 @@ class Moteus(EmulatedDrive):
         """Shorts the phases: a torque against the motion, without supply, every millisecond."""
         if self.motor.enabled:
             self.motor.disable()
-        self.motor.short(SHORTED, abs(self.settings.motor_torque(self.settings.torque_limit)))
+        self.motor.short(SHORTED, self.settings.motor_limit)
         self.control_again(self._short)
 
     def _starved(self) -> None:

@@ -119,7 +119,7 @@ class Motor:
     ) -> None:
         """Starts without torque, with the brake closed if there is one."""
         # its load and its temperature
-        self.thermal = Thermal(options.thermal, abs(settings.motor_torque(settings.torque_limit)))
+        self.thermal = Thermal(options.thermal, settings.motor_limit)
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
         self._brake_time, self._strength = nanoseconds(options.brake_time), options.brake_torque * settings.torque_limit
         self._closing: Event | None = None

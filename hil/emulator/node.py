@@ -196,7 +196,7 @@ class EmulatedDrive(EmulatedNode):
         self.motor.told("brakes")
         end = self.world.now + nanoseconds(LONGEST_RAMP)
         fastest = abs(self.settings.motor_rate(self.settings.speed_limit))
-        largest = abs(self.settings.motor_torque(self.settings.torque_limit))
+        largest = self.settings.motor_limit
         steepest = fastest / RAMP_TIME if deceleration is None else deceleration
         ramp, waiting = Ramp(*self.encoder.read(self.world.now), steepest), ended
 

@@ -153,7 +153,7 @@ def _beyond_frames(drive: Drive) -> Iterator[Problem]:
         yield Problem(
             ("position_limits",), f"{what}, its range ends at {ends.position:.4g} rad (check gear and offset)"
         )
-    if (torque := settings.torque_limit / gear) > ends.torque:
+    if (torque := settings.motor_limit) > ends.torque:
         what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the motor"
         yield Problem(("torque_limit",), f"{what}, its range ends at {ends.torque:.6g} N m (lower it)")
     if (speed := RUNAWAY * limit * gear) > ends.speed:
