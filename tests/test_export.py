@@ -252,6 +252,17 @@ def cart(tmp_path: Path) -> Path:
 
 
 @needs_compiler
+def test_an_inertia_beside_the_imaginary_unit_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "law.h").write_text(export(load("coordinated_robots")).files["coordinated_robots_law.h"])
+    for lines, ends in (("", 1), ("#undef I\n", 0)):
+        (tmp_path / "main.c").write_text(
+            f'#include <complex.h>\n{lines}#include "law.h"\nint main(void) {{ return 0; }}\n'
+        )
+        done = subprocess.run(["cc", "-fsyntax-only", "main.c"], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, "undefine I before this header" in done.stderr) == (ends, bool(ends))
+
+
+@needs_compiler
 def test_a_users_plant_is_exported_under_names_that_c_accepts(cart: Path, tmp_path: Path) -> None:
     made = export(load(cart))
     assert list(made.files) == [

@@ -25,7 +25,7 @@ def header(facts: Facts) -> str:
 extern "C" {{
 #endif
 
-#define {name.upper()}_COORDINATES {len(border.coordinates)}
+{_complex_unit(border)}#define {name.upper()}_COORDINATES {len(border.coordinates)}
 #define {name.upper()}_INPUTS {len(border.actuators)}
 
 /* Result of a call; a higher number is worse. */
@@ -66,6 +66,14 @@ typedef struct {{
 
 #endif
 """
+
+
+def _complex_unit(border: Interface) -> str:
+    """A refusal of the macro I of complex.h, if a parameter has that name, as an inertia often has."""
+    if not any(member.name == "I" for member in border.members):
+        return ""
+    remedy = "undefine I before this header: complex.h defines it, and a parameter here has that name"
+    return f'#ifdef I\n#error "{remedy}"\n#endif\n\n'
 
 
 def _about(facts: Facts) -> list[str]:
