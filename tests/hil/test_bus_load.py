@@ -49,14 +49,6 @@ def test_the_highest_rate_of_a_cycle(frames: list[FrameTraffic], bits: int, allo
         assert load.fits == (bits / period / bitrate <= allowed)
 
 
-@pytest.mark.parametrize(("axes", "rate"), [(1, 2593), (2, 1296), (3, 864), (4, 648), (6, 432), (8, 324), (12, 216)])
-def test_the_highest_rate_for_axes_with_two_frames_of_eight_bytes(axes: int, rate: int) -> None:
-    assert (
-        round(BusLoad(cyclic([FrameTraffic(8, 2 * axes)]), 0.0025, BusRates(1_000_000, 1_000_000), 0.7).highest_rate)
-        == rate
-    )
-
-
 def test_traffic_that_does_not_depend_on_the_rate_is_subtracted_first() -> None:
     def traffic(period: float) -> list[FrameTraffic]:
         return [FrameTraffic(8, 100.0), FrameTraffic(8, 1.0 / period)]  # 13,500 bit/s always
