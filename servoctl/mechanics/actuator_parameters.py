@@ -107,7 +107,7 @@ class _Turning(Plant):
         return turned
 
     def energy(self, q: Array, v: Array, t: float) -> Any:
-        known = super().energy(q, v, t)
+        known = without_armature(self).energy(q, v, t)  # it may use M, which has no rotors there
         if known is None:
             return None
         speeds = dense_actuation(self, q, t).T @ v

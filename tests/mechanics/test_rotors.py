@@ -8,8 +8,9 @@ import pytest
 
 import servoctl as sc
 from servoctl.errors import ConfigError
-from servoctl.mechanics.actuator_parameters import with_armature
+from servoctl.mechanics.actuator_parameters import with_armature, without_armature
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import State
 from tests.config_texts import plant_text
 
@@ -98,3 +99,14 @@ def test_law_and_machine_both_have_the_rotors_and_a_wrong_one_is_seen(config: Pa
     assert named.system.simulated.plant.armature == pytest.approx((0.03, 0.2))
     with pytest.raises(ConfigError, match=r"armature.u9: Arm has no such parameter that is a number \(did you mean"):
         sc.load(config, "realism={parameter_error: {armature.u9: -0.9}}")
+
+
+@pytest.mark.parametrize("name", ["scara", "two_mass_spring", "arm_path"])
+def test_the_energy_counts_each_rotor_once_also_of_a_plant_that_takes_it_from_its_mass_matrix(name: str) -> None:
+    plain = without_armature(sc.load(name).system.model.plant)
+    J = np.arange(1.0, len(plain.actuators) + 1)
+    q, v = np.random.default_rng(1).uniform(-1, 1, (2, len(plain.coordinates)))
+    before, after = plain.energy(q, v, 0.0), with_armature(plain, J.tolist()).energy(q, v, 0.0)
+    assert before is not None and after is not None
+    speeds = dense_actuation(plain, q, 0.0).T @ v
+    assert after - before == pytest.approx(0.5 * np.sum(J * speeds**2), rel=1e-12)
