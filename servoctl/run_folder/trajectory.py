@@ -20,7 +20,7 @@ import numpy as np
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
 from servoctl.run_folder.metrics import EVIDENCE, Figures, input_entry, task_entry
-from servoctl.run_folder.values import greatest, plain, rms, time_where
+from servoctl.run_folder.values import plain, time_where
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Trajectory:
     def _given_up(self) -> dict[str, Any]:
         """Largest acceleration that each task required and did not get."""
         lost = {
-            task: greatest(np.concatenate([x[self.during(task)] for x in rows])) for task, rows in self.given_up.items()
+            task: _largest(np.concatenate([x[self.during(task)] for x in rows])) for task, rows in self.given_up.items()
         }
         return {"given_up": lost} if self.group("given_up") else {}
 
@@ -255,18 +255,17 @@ class Trajectory:
         """What an observer found by task row, and an estimator by coordinate."""
         found: dict[str, Any] = {}
         if observed := self.group("disturbance"):
-            found["disturbance"] = {
-                name: {"rms": rms(self.t, d), "max": greatest(np.abs(d))} for name, d in observed.items()
-            }
+            found["disturbance"] = {name: self._size(d) for name, d in observed.items()}
         if sigma := self.group("estimate.sigma"):
             found["estimate"] = {
-                name: {
-                    "rms": rms(self.t, d), "max": greatest(np.abs(d)), "sigma": sigma[name][-1] if len(d) else None,
-                    **self._outliers(name),
-                }
+                name: self._size(d) | {"sigma": sigma[name][-1] if len(d) else None} | self._outliers(name)
                 for name, d in self.group("estimate.disturbance").items()
-            }  # fmt: skip
+            }
         return found
+
+    def _size(self, x: Array) -> dict[str, Any]:
+        figures = Figures.of(self.t, np.abs(x))
+        return {"rms": figures.rms, "max": figures.greatest}
 
     def _outliers(self, coordinate: str) -> dict[str, Any]:
         """Number and share of the readings of a coordinate that were far from their prediction."""
@@ -483,4 +482,4 @@ def funnel_curves(trajectory: Trajectory) -> dict[str, FunnelCurve]:
 
 def _largest(values: Array) -> float:
     """The largest number; NaN where there is none."""
-    return float(np.fmax.reduce(values))
+    return float(np.fmax.reduce(values, initial=np.nan))

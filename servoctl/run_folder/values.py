@@ -41,11 +41,6 @@ def time_where(t: Array, condition: Array) -> float:
     return float(np.sum(np.diff(t)[condition[:-1]]))
 
 
-def greatest(x: Array) -> Any:
-    """Largest value; None if all are NaN."""
-    return np.nanmax(x) if not np.all(np.isnan(x)) else None
-
-
 def plain(value: Any) -> Any:
     """The value in types of strict JSON: built-in types only, None for NaN and infinity.
 
