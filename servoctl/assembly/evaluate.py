@@ -18,7 +18,7 @@ def evaluate(run: Run, t: float, q: Array, v: Array, memory: Array | None = None
 
     | name | shape | is |
     |---|---|---|
-    | `M`, `Q`, `B`, `c` | (n, n), (n,), (n, m), (n,) | `M q'' = Q + B u + c` with the mechanism constraints' reaction |
+    | `M`, `Q`, `B`, `c` | (n, n), (n,), (n, m), (n,) | `M q'' = Q + B u + Qc`; c: nonideal part of the reaction Qc |
     | `passive_A`, `passive_b` | (p, n), (p,) | the plant's own constraints `Ahat q'' = bhat` |
     | `passive_violation`, `passive_violation_rate` | (p,) | what they miss; a rate is NaN where there is none |
     | `A`, `b`, `violation`, `violation_rate` | (r, n), (r,) | the same of the task |
