@@ -131,11 +131,7 @@ class LiveGains:
         return [str(problem) for problem in problems if problem is not None]
 
     def request(self, index: int, value: float) -> str:
-        """Starts a change to another value, or refuses it; takes about 100 us.
-
-        Returns:
-            The change, or why it is refused.
-        """
+        """Starts a change to another value, or refuses it, and says which in words; takes about 100 us."""
         if not 0 <= index < len(self.gains):
             return "refused: there is no such gain"
         gain, before = self.gains[index], self.values[index]

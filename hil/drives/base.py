@@ -275,12 +275,9 @@ class Drive(Node):
 
     @abstractmethod
     def command(self, torque: float) -> Frame:
-        """The frame that commands a torque.
+        """The frame that commands a torque or force at the joint [actuator unit].
 
-        Args:
-            torque: Torque or force at the joint, finite and within `torque_limit` [actuator unit].
-
-        Raises ValueError if it is not finite, or above the limit. Nothing may be sent then.
+        Raises ValueError if it is not finite, or above `torque_limit`. Nothing may be sent then.
         """
 
     def torque_bytes(self, frame: Frame) -> bytes | None:

@@ -172,8 +172,7 @@ class Motor:
     def short(self, rate: float, largest: float) -> None:
         """Shorts its phases while the drive is off: they brake it at a rate [1/s] by its true motion, without supply.
 
-        Args:
-            largest: Largest torque that they make [N m].
+        `largest`: torque that they make [N m].
         """
         if not self.enabled:
             self.shorted, (_, speeds) = True, self._plant.motion(self._world.now)

@@ -70,8 +70,7 @@ class DriveRig(Protocol):
     def advance(self) -> bool:
         """Continues to enable the drives; returns whether all of them are enabled.
 
-        Raises:
-            DriveError: A drive refuses, or does not answer in time.
+        Raises DriveError if a drive refuses, or does not answer in time.
         """
 
     def disable(self) -> bool:

@@ -110,11 +110,7 @@ class PoseHold:
         return float(np.exp(-self.struct.c.stop_rate * elapsed))
 
     def gravity(self, q: Array) -> Hold:
-        """Torques that hold a pose by the model, and W there.
-
-        Raises:
-            PlantError: The model has no equations of motion there.
-        """
+        """Torques that hold a pose by the model, and W there; PlantError if it has no equations of motion there."""
         self.struct.arrays["q"][:] = q
         self.require(self.struct.functions.pose_weigh(self.struct.c))
         return Hold(self.struct.arrays["held"].copy(), self._acceleration.copy(), self._inertia.copy())

@@ -239,11 +239,7 @@ STEP = 0.1  # [coordinate units] distance at which another pose is tried
 
 
 def require_observability(model: Model, coordinates: Coordinates, start: State) -> None:
-    """Refuses a machine with a motion that no channel measures.
-
-    Raises:
-        ConfigError: There is one; the message names the directions and the remedy.
-    """
+    """Refuses a machine with a motion that no channel measures: the ConfigError names the directions and the remedy."""
     unmeasured = unmeasured_directions(coordinates, start)
     if not len(unmeasured):
         return

@@ -63,8 +63,7 @@ class GravityCompensation(StateFunction):
     def __call__(self, t: float, q: Array, v: Array | None = None) -> Hold:
         """Inputs that hold the pose q at the time t [s]; with v, those that let it move on without acceleration.
 
-        Raises:
-            PlantError: The mass matrix is not positive definite, or a term is not finite.
+        Raises PlantError if the mass matrix is not positive definite, or a term is not finite.
         """
         hold = Hold(*self.at(State(t, q, self._rest if v is None else v)))
         if not np.isfinite(hold.u).all():

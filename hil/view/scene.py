@@ -70,8 +70,7 @@ class MachineDrawing:
     def at(self, q: Array) -> dict[str, Any]:
         """What moves, at coordinates of shape (n,).
 
-        Returns:
-            `links`: polylines; `poses`: 12 numbers per frame of a robot; `shapes`: 7 numbers per sphere or capsule.
+        `links`: polylines; `poses`: 12 numbers per frame of a robot; `shapes`: 7 numbers per sphere or capsule.
         """
         lines = self._plant.links(q)
         moved = poses(self._plant, self._frames, np.asarray(q)[None])
