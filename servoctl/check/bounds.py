@@ -36,7 +36,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits, CoordinateRange
 from servoctl.mechanics.initial import nearest
 from servoctl.run_folder.trajectory import VIOLATED
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 STATES, CORNERS = 6, 4  # random states near the start; random corners of the limits of the inputs at each
 
@@ -47,7 +47,7 @@ def bound_section(run: Run) -> Iterator[Section]:
     if run.refused or law is None or law.bounds is None:
         return
     held, period = law.bounds, law.bounds.timing.period
-    h = _values(run, run.start)
+    h = _values(run)
     passed = dict.fromkeys(held.names, 0.0) if period is None else _passed(run, held, period)
     lines, values, findings = [], {}, []
     late = held.timing.mean_delay
@@ -165,19 +165,14 @@ def _margin(margins: list[float], errors: list[float], facts: dict[str, Any]) ->
     return parts
 
 
-def _values(run: Run, state: State) -> Array:
-    """h of each bound at a state, under the law's command."""
-    loop = run.loop
-    x = loop.x_at(state)
-    command = loop.control(state.t, x)
-    values: Array = loop.motion(state.t, x, command)[1][_place(loop)]
-    return values
-
-
-def _place(loop: Any) -> slice:
-    """Where h stands in the logged part of a row."""
+def _values(run: Run) -> Array:
+    """h of each bound at the start, under the law's command."""
+    loop, t = run.loop, run.start.t
+    x = loop.x_at(run.start)
+    command = loop.control(t, x)
     place, first = loop.layout.slices["bound"], loop.layout.command_size
-    return slice(place.start - first, place.stop - first)
+    values: Array = loop.motion(t, x, command)[1][place.start - first : place.stop - first]
+    return values
 
 
 def _passed(run: Run, held: BoundsTerm, period: float) -> dict[str, float]:

@@ -82,7 +82,7 @@ def chosen(names: Iterable[str]) -> list[str]:
     return [names[i] for i in np.linspace(0, len(names) - 1, NAMED - 2).round().astype(int)]
 
 
-def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
+def envelope(t: Array, x: Array) -> tuple[Array, Array]:
     """The points of a long line that are visible: first, last, and the least and greatest value of every bucket.
 
     A line of up to four points per bucket is returned unchanged. A bucket of NaN stays a gap.
@@ -90,12 +90,11 @@ def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
     Args:
         t: Times, shape (rows,).
         x: Values, shape (rows,).
-        buckets: Number of equal slices of the rows.
     """
     rows = len(x)
-    if rows <= 4 * buckets:
+    if rows <= 4 * BUCKETS:
         return t, x
-    index = np.unique([0, *least_and_greatest(x, -(-rows // buckets)), rows - 1])
+    index = np.unique([0, *least_and_greatest(x, -(-rows // BUCKETS)), rows - 1])
     return t[index], x[index]
 
 

@@ -174,25 +174,24 @@ CHUNKS = 32
 """Pieces of work per process: few, so that handing them out costs little; enough that all processes end together."""
 
 
-def run_at(run: Run, point: Point, strict: bool = True) -> Run:
-    """A run of the config with other values; it reuses the compiled functions of this one if they fit.
+def run_at(run: Run, point: Point) -> Run:
+    """A run of the config with other values, whatever problem the model has; compiled functions are reused.
 
     Args:
         point: Path -> value.
-        strict: Whether a problem of the model is an error; False: the run is made all the same.
 
     Raises:
         ConfigError: The config does not accept a value.
     """
     assert run.loaded is not None
-    return make_run(run.loaded.with_values(point), run.engine, strict, run.results)
+    return make_run(run.loaded.with_values(point), run.engine, False, run.results)
 
 
 def at_every_step(run: Run) -> Run:
     """The run without `run.output_step`, so that its metrics are those of every step."""
     if run.loaded is None or run.settings.output_step is None:
         return run
-    return run_at(run, {"run.output_step": None}, strict=False)
+    return run_at(run, {"run.output_step": None})
 
 
 class Broken:

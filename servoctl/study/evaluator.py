@@ -63,7 +63,7 @@ class Evaluator:
         # Accessing the kernels traces them here once; all loops of other numbers share them.
         loop = problem.run.loop
         _ = loop.control_kernel, loop.closing_kernel if loop.projects else None
-        self._first = at_every_step(run_at(problem.run, problem.scenarios[0], strict=False))
+        self._first = at_every_step(run_at(problem.run, problem.scenarios[0]))
         self._known: dict[Any, Reserve] = {}
         self.engines: set[str] = set()  # engines of the runs so far
         self.runs = 0  # number of runs so far
@@ -186,7 +186,7 @@ class Evaluator:
         if key not in self._known:
             if len(self._known) >= CACHED:
                 self._known.clear()
-            self._known[key] = reserve(run_at(self._first, point, strict=False))
+            self._known[key] = reserve(run_at(self._first, point))
         return self._known[key]
 
 

@@ -130,7 +130,7 @@ def _matters(run: Run, vary: Vary, kind: Kind) -> bool:
 def _gains(run: Run, numbers: Mapping[str, float], kind: Kind) -> list[RowGains] | None:
     """The gains of the config with other numbers; None if it refuses them."""
     try:
-        return list(kind(run_at(run, numbers, strict=False)))
+        return list(kind(run_at(run, numbers)))
     except ServoctlError:
         return None
 
