@@ -60,7 +60,7 @@ def test_the_jacobian_of_a_compiled_loop_equals_differences(name: str, held: boo
     exact = loop.jacobian(t, x, command)
 
     def rates(y: Array) -> Array:
-        return loop.derivative(t, y) if command is None else loop.held_derivative(t, y, command)
+        return loop.derivative(t, y) if command is None else loop.derivative(t, y, command)
 
     assert exact is not None
     close = differences(rates, x, 1.0)

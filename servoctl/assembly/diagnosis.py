@@ -245,7 +245,7 @@ def _slopes(loop: Loop, start: State, held: bool) -> Array:
     """J over q and v, shape (2 n, 2 n)."""
     real, n = loop.simulated(), loop.system.model.n
     x = loop.x_at(start)
-    command = loop.control(start.t, x) if held else None
+    command = [loop.control(start.t, x)] if held else []
     delta = np.concatenate([SMALL * (1.0 + np.abs(start.q)), np.ones(n)])
     columns = []
     for i, step in enumerate(delta):
@@ -253,9 +253,7 @@ def _slopes(loop: Loop, start: State, held: bool) -> Array:
         for sign in (1.0, -1.0):
             moved = x.copy()
             moved[i] += sign * step
-            ends.append(
-                real.derivative(start.t, moved) if command is None else real.held_derivative(start.t, moved, command)
-            )
+            ends.append(real.derivative(start.t, moved, *command))
         columns.append((ends[0] - ends[1])[: 2 * n] / (2.0 * step))
     return np.array(columns).T
 

@@ -215,7 +215,7 @@ def _held_periods(run: Run, period: float) -> Iterator[tuple[Rows, Array, Rows]]
             held[: model.m] = u
             if not np.isfinite(held[: model.m]).all():
                 continue
-            rows, a = model.rows_of_bounds(state), loop.held_derivative(state.t, x, held)
+            rows, a = model.rows_of_bounds(state), loop.derivative(state.t, x, held)
             later, _ = loop.split(state.t + period, loop.after_hold(state.t, x, held, period, steps))
             yield rows, rows.A @ a[model.n : 2 * model.n] - rows.b, model.rows_of_bounds(later)
 

@@ -120,16 +120,13 @@ class MujocoMachine:
         if floats and len(free) != 1:
             problems.append(f"the plant's base is free, but the scene has {len(free)} free joints (expected one)")
             return
-        self._base: tuple[Array, Array, int, int] | None = None
+        ours, positions, speeds = [], [], []  # index of a coordinate, place of its value, place of its rate
+        self._turn: list[int] = []  # the coordinates of a free base's quaternion, whose rates MuJoCo does not have
         if floats:
-            position, turn = ([names.index(name) for name in group] for group in (BASE_POSITION, BASE_TURN))
-            self._base = (
-                np.array(position),
-                np.array(turn),
-                int(model.jnt_qposadr[free[0]]),
-                int(model.jnt_dofadr[free[0]]),
-            )
-        ours, positions, speeds = [], [], []
+            first, dof = int(model.jnt_qposadr[free[0]]), int(model.jnt_dofadr[free[0]])
+            ours, self._turn = ([names.index(name) for name in group] for group in (BASE_POSITION, BASE_TURN))
+            positions, speeds = list(range(first, first + 3)), list(range(dof, dof + 3))
+            self._quaternion, self._spin = slice(first + 3, first + 7), slice(dof + 3, dof + 6)
         for k, name in enumerate(names):
             if floats and name in BASE_POSITION + BASE_TURN:
                 continue
@@ -203,8 +200,8 @@ class MujocoMachine:
         joints = [i for i, name in enumerate(self._joints) if name not in self._plant.coordinates]
         followers = {position for position, *_ in self._followers}
         joints = [i for i in joints if int(model.jnt_qposadr[i]) not in followers]
-        if self._base is not None:
-            joints = [i for i in joints if model.jnt_dofadr[i] != self._base[3]]
+        if self._turn:
+            joints = [i for i in joints if self._scene.joint_kind(i) != "free"]
         more = [self._scene.name("joint", i) for i in joints]
         return [f"joints that the plant does not have: {', '.join(more)}"] if more else []
 
@@ -213,22 +210,18 @@ class MujocoMachine:
         data, q, v = self._data, x[: self._n], x[self._n :]
         data.time = t
         data.qpos[self._positions], data.qvel[self._speeds] = q[self._ours], v[self._ours]
-        if self._base is not None:
-            position, turn, first, dof = self._base
-            data.qpos[first : first + 3], data.qpos[first + 3 : first + 7] = q[position], q[turn]
-            data.qvel[dof : dof + 3] = v[position]
-            data.qvel[dof + 3 : dof + 6] = spin_columns(q[turn]) @ v[turn]
+        if self._turn:
+            data.qpos[self._quaternion] = q[self._turn]
+            data.qvel[self._spin] = spin_columns(q[self._turn]) @ v[self._turn]
 
     def _motion(self) -> Array:
         """q and v from MuJoCo's data."""
         data, n = self._data, self._n
         x = np.zeros(2 * n)
         x[self._ours], x[n + self._ours] = data.qpos[self._positions], data.qvel[self._speeds]
-        if self._base is not None:
-            position, turn, first, dof = self._base
-            x[position], x[turn] = data.qpos[first : first + 3], data.qpos[first + 3 : first + 7]
-            x[n + position] = data.qvel[dof : dof + 3]
-            x[n + turn] = spin_columns(data.qpos[first + 3 : first + 7]).T @ data.qvel[dof + 3 : dof + 6] / 4.0
+        if self._turn:
+            turn, quaternion = np.array(self._turn), data.qpos[self._quaternion]
+            x[turn], x[n + turn] = quaternion, spin_columns(quaternion).T @ data.qvel[self._spin] / 4.0
         return x
 
     def _drive(self, t: float, u: Array) -> None:
@@ -238,10 +231,8 @@ class MujocoMachine:
             return
         force = np.asarray(dense_actuation(self._plant, self._motion()[: self._n], t), dtype=float) @ u
         data.qfrc_applied[self._speeds] = force[self._ours]
-        if self._base is not None:
-            position, turn, first, dof = self._base
-            data.qfrc_applied[dof : dof + 3] = force[position]
-            data.qfrc_applied[dof + 3 : dof + 6] = spin_columns(data.qpos[first + 3 : first + 7]) @ force[turn] / 4.0
+        if self._turn:
+            data.qfrc_applied[self._spin] = spin_columns(data.qpos[self._quaternion]) @ force[self._turn] / 4.0
 
     def _state(self) -> Array:
         state = np.empty(self.size)

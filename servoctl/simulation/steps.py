@@ -111,7 +111,7 @@ class AdaptiveHold(Step):
             return np.full(len(x), np.nan), row
 
         def rates(s: float, y: Array) -> Array:
-            # not `held_derivative`: in C its rounding differs, and results stay as they were
+            # not `derivative`: in C its rounding differs, and results stay as they were
             return loop.motion(s, y, command)[0]
 
         return hold(rates, t, x, h, self._integrator, 0, jacobian_of(loop, rates, self._integrator, command)), row
@@ -199,7 +199,7 @@ class Period(Step):
 
         def acting_rates(s: float, y: Array) -> Array:
             acting = self._realism.lagging(torque, u, s - t) if lagged else u
-            return plant.held_derivative(s, y, self._held(command, acting))
+            return plant.derivative(s, y, self._held(command, acting))
 
         rates = Watched(acting_rates)
         # lagging torques depend on time alone, so they add nothing to the Jacobian

@@ -338,19 +338,14 @@ class TracedLoop:
 
         return self._compile("closing", ("command",), outputs)
 
-    def derivative(self, t: float, x: Array) -> Array:
-        """x' alone, for stages of a step that log nothing."""
+    def derivative(self, t: float, x: Array, *held: Array) -> Array:
+        """x' alone, for stages of a step that log nothing; under a held command, if one is given."""
         self.evaluations += 1
-        return self.slopes_kernel(t, x, self.parameters)[0]
-
-    def held_derivative(self, t: float, x: Array, command: Array) -> Array:
-        """x' alone, under a held command."""
-        self.evaluations += 1
-        return self.held_slopes_kernel(t, x, self.parameters, command)[0]
+        return (self.held_slopes_kernel if held else self.slopes_kernel)(t, x, self.parameters, *held)[0]
 
     def after_hold(self, t: float, x: Array, command: Array, h: float, substeps: int = 1) -> Array:
         """x after a command was held for h [s], by so many equal steps of rk4."""
-        after: Array = rk4_steps(lambda s, y: self.held_derivative(s, y, command), t, x, h, substeps)
+        after: Array = rk4_steps(lambda s, y: self.derivative(s, y, command), t, x, h, substeps)
         return after
 
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
@@ -407,9 +402,9 @@ class TracedLoop:
         """
         if not self.differentiable:
             return None
-        kernel = self.slopes_kernel if command is None else self.held_slopes_kernel
-        held = [] if command is None else [command]
-        return kernel.derivative("x")(t, x, self.parameters, *held)[0]
+        if command is None:
+            return self.slopes_kernel.derivative("x")(t, x, self.parameters)[0]
+        return self.held_slopes_kernel.derivative("x")(t, x, self.parameters, command)[0]
 
 
 def _named(plant: Plant, equations: Any) -> dict[str, Any]:
