@@ -146,7 +146,7 @@ class Coordinates:
 
     def decompositions(self, t: float, q: Array) -> Decompositions:
         """The decompositions at a pose, on numbers."""
-        rows = self._model.passive_rows_at(t, q, np.zeros(self._n), self._model.parameters)
+        rows = self._model.rows(State(t, q, np.zeros(self._n)))[0]
         H = np.asarray(self._h.jacobian(self._model.plant, q, t), dtype=float)
         return decompose_rows(rows.A[self._holonomic], H, self._h.weights, self._tolerance)
 
@@ -163,7 +163,7 @@ class Coordinates:
     def _step(self, t: Any, q: Array, y: Array, c: Array, H: Array, plant: Plant) -> Array:
         """q after one Gauss-Newton step."""
         weights, p = c[: self._m], c[2 * self._m :]
-        rows = self._model.passive_rows_at(t, q, np.zeros(self._n), p)
+        rows = self._model.rows(State(t, q, np.zeros(self._n)), p)[0]
         A, phi = rows.A[self._holonomic], rows.violation[self._holonomic]
         decompositions = decompose_rows(A, H, weights, self._tolerance)
         return q + decompositions.change(phi, weights * (y - self._h(plant, q)))
@@ -173,7 +173,7 @@ class Coordinates:
         m = self._m
         y, rates, slack = measured[:m], measured[m : 2 * m], measured[2 * m :]
         weights, errors, p = c[:m], c[m : 2 * m], c[2 * m :]
-        rows = self._model.passive_rows_at(t, q, v, p)
+        rows = self._model.rows(State(t, q, v), p)[0]
         # a nonholonomic row constrains v itself: its violation is already a rate
         velocity_rows = np.array([row.kind != "holonomic" for row in self._model.passive_rows], dtype=bool)
         rate = rows.violation_rate
@@ -326,7 +326,7 @@ def pose_at(
     holonomic = np.array([row.kind == "holonomic" for row in model.passive_rows], dtype=bool)
     error = np.inf
     for _ in range(NEWTON_STEPS):
-        rows = model.passive_rows_at(t, q, rest, model.parameters)
+        rows = model.rows(State(t, q, rest))[0]
         H = np.asarray(displacements.jacobian(model.plant, q, t), dtype=float)[chosen]
         missing = np.concatenate([-rows.violation[holonomic], values - displacements(model.plant, q)[chosen]])
         before, error = error, float(np.abs(missing).max(initial=0.0))

@@ -176,7 +176,7 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
             met = [row.name for row in counted if row.name not in dict(open_rows)]
             together = f" together with {', '.join(met)}" if met else ""
             why = "the rows contradict each other, or are out of reach (correct the equations, or the start)"
-            passive, task = model.plain.rows(start)
+            passive, task, _ = model.plain.rows(start)
             slopes = zip((*model.plain.passive_rows, *model.plain.task_rows), (*passive.A, *task.A), strict=True)
             if flat := [row.name for row, A in slopes if row.name in dict(open_rows) and not A.any()]:
                 remedy = "move the start, or correct the equation"

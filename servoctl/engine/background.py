@@ -59,7 +59,7 @@ class Compilation:
         """Starts the work after this time [s]."""
         # problem: why there will be no library; empty while nothing is wrong
         self._program, self.problem = program, ""
-        self._library: Library | None = None
+        self.library: Library | None = None  # None: it is not there yet
         self._process: subprocess.Popen[str] | None = None
         self._lock, self._ended, self._left = threading.Lock(), False, False
         self._begun, self._handed_over = threading.Event(), threading.Event()
@@ -67,10 +67,6 @@ class Compilation:
         self._thread.daemon = True
         self._thread.start()
         atexit.register(self.end)  # a command may end before its run
-
-    def ready(self) -> "Library | None":
-        """The library, if it is there."""
-        return self._library
 
     def leave(self) -> bool:
         """Lets the compiler finish alone; returns whether it works and can."""
@@ -101,7 +97,7 @@ class Compilation:
             if not self._program.cached:
                 self._compile()
             if not self._left and not self._ended:
-                self._library = self._program.load()
+                self.library = self._program.load()
         except CompileError as error:
             self.problem = str(error)
         finally:

@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 LIMIT = 200_000_000  # size limit of the folder [byte]; the least recently used files are removed first
 SUFFIXES = (".so", ".trace")  # endings of the files: compiled libraries, and traced functions
@@ -55,20 +56,15 @@ def refusal() -> str | None:
     return None
 
 
-def find(key: str, suffix: str = ".so") -> Path | None:
+class CacheFile(NamedTuple):
+    """A file of the folder."""
+
+    path: Path
+    content: bytes
+
+
+def find(key: str, suffix: str = ".so") -> CacheFile | None:
     """The file of a key; None if there is none. Removes files that are damaged, or that others may have written."""
-    found = _find(key, suffix)
-    return None if found is None else found[0]
-
-
-def find_bytes(key: str, suffix: str) -> bytes | None:
-    """The content of the file of a key; None if there is none."""
-    found = _find(key, suffix)
-    return None if found is None else found[1]
-
-
-def _find(key: str, suffix: str) -> tuple[Path, bytes] | None:
-    """Path and content of the file of a key, checked."""
     directory = folder() if refusal() is None else None
     if directory is None:
         return None
@@ -82,7 +78,7 @@ def _find(key: str, suffix: str) -> tuple[Path, bytes] | None:
             if content is not None and path.stem == f"{key}-{_checksum(content)}":
                 with suppress(OSError):
                     os.utime(path)
-                return path, content
+                return CacheFile(path, content)
         drop(path)
     return None
 

@@ -97,9 +97,9 @@ class CSource:
         found = cache.find(self.key)
         if found is not None:
             try:
-                return self._open(found)
+                return self._open(found.path)
             except (OSError, AttributeError):
-                cache.drop(found)
+                cache.drop(found.path)
         try:
             with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
                 built = Path(folder) / "code.so"

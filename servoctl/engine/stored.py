@@ -35,7 +35,7 @@ WORTH = 500  # functions of fewer operations are not kept: tracing them takes no
 
 def has_kernel(key: str | None, name: str) -> bool:
     """Whether a kernel was kept under a key and a name."""
-    return key is not None and cache.find(_file_key(key, name), SUFFIX) is not None
+    return _find(key, name) is not None
 
 
 def kept(key: str | None, name: str, make: Callable[[], tuple[Kernel, Any]]) -> tuple[Kernel, Any]:
@@ -43,7 +43,7 @@ def kept(key: str | None, name: str, make: Callable[[], tuple[Kernel, Any]]) -> 
 
     A function from the cache is read when it is first needed. What calls code in NumPy cannot be written.
     """
-    found = _find(key, name)
+    found = _read(_find(key, name))
     if found is not None:
         header, functions = found
         shapes = _shapes(header)
@@ -67,9 +67,9 @@ def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kerne
 
 def kept_numbers(key: str | None, name: str, make: Callable[[], Array]) -> Array:
     """A vector that is expensive to find, from the cache or made now, equal to the bit; None for the key: made now."""
-    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
-    if content is not None and len(content) % np.dtype(float).itemsize == 0:
-        return np.frombuffer(content, dtype=float).copy()
+    found = _find(key, name)
+    if found is not None and len(found) % np.dtype(float).itemsize == 0:
+        return np.frombuffer(found, dtype=float).copy()
     numbers = make()
     if key is not None:
         cache.put_bytes(_file_key(key, name), np.ascontiguousarray(numbers, dtype=float).tobytes(), SUFFIX)
@@ -105,11 +105,13 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
     return header.encode() + b"\n" + zlib.compress(functions.encode(), 1)
 
 
-def _find(key: str | None, name: str) -> tuple[dict[str, Any], bytes] | None:
+def _find(key: str | None, name: str) -> bytes | None:
+    found = None if key is None else cache.find(_file_key(key, name), SUFFIX)
+    return None if found is None else found.content
+
+
+def _read(content: bytes | None) -> tuple[dict[str, Any], bytes] | None:
     """Header and functions that `_written` wrote; the cache has compared their checksum."""
-    if key is None:
-        return None
-    content = cache.find_bytes(_file_key(key, name), SUFFIX)
     if content is None:
         return None
     header, _, functions = content.partition(b"\n")

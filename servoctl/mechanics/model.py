@@ -165,7 +165,7 @@ class Model:
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
         samples, self.doubts = audited(start, zip(variations(self.plant), self.samples(start.state), strict=True))
-        require_equal_passive(samples, self.passive_rows, lambda state: self._rows(state)[0])
+        require_equal_passive(samples, self.passive_rows, lambda state: self.rows(state)[0])
         try:
             compiled = compiled_plant(self._key, self.plant, symbols)
             require_equal(compiled.kernel, compiled.places, self.parameters, samples)
@@ -182,7 +182,7 @@ class Model:
         states = [start, *self.samples(start)]
         for i, (constraints, rows) in enumerate(((self.task, self.task_rows), (self.bounds, self.bound_rows)), 1):
             functions = {name: constraint.in_numpy for name, constraint in constraints.items()}
-            require_equal_rows(functions, rows, lambda state, i=i: self._rows(state)[i], states)  # type: ignore[misc]
+            require_equal_rows(functions, rows, lambda state, i=i: self.rows(state)[i], states)  # type: ignore[misc]
 
     def of(
         self,
@@ -269,12 +269,9 @@ class Model:
     @property
     def parameter_names(self) -> list[str]:
         """Names in the order of `parameters`: `m1`, `m[0]`, `mine.radius`."""
-        names = parameter_names(self.plant)
-        for group, constraint in self.task.items():
-            names += [f"{group}.{name}" for name in parameter_names(constraint)]
-        for group, constraint in self.bounds.items():
-            names += [f"bounds.{group}.{name}" for name in parameter_names(constraint)]
-        return names
+        named = [*self.task.items(), *((f"bounds.{name}", bound) for name, bound in self.bounds.items())]
+        of_rows = [f"{group}.{name}" for group, constraint in named for name in parameter_names(constraint)]
+        return [*parameter_names(self.plant), *of_rows]
 
     def matrices(self, state: State) -> Matrices:
         """The matrices at a state, by compiled functions; those of an opaque plant by its own code.
@@ -282,7 +279,7 @@ class Model:
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        passive, task, bounds = self._rows(state)
+        passive, task, bounds = self.rows(state)
         if self.plant_kernel is None:
             M, Q, B, c = plant_values.terms(self.plant, state)
         else:
@@ -304,29 +301,20 @@ class Model:
         found = [self.terms(state, rank_tolerance) for state in states]
         return [terms for terms in found if terms.sound]
 
-    def rows(self, state: State) -> tuple[Rows, Rows]:
-        """The mechanism rows and the task's rows at a state."""
-        passive, task, _ = self._rows(state)
-        return passive, task
+    def rows(self, state: State, p: Array | None = None) -> list[Rows]:
+        """The rows of the mechanism, of the task and of the bounds at a state, on numbers or symbols.
+
+        Args:
+            p: All parameters; None: those of this model.
+        """
+        parts = self.rows_kernel(*state, self.parameters if p is None else p)
+        count = len(parts) // len(self._row_places)
+        groups = [(mask, *parts[i * count : (i + 1) * count]) for i, mask in enumerate(self._row_places)]
+        return [Rows(filled(mask, A), *others) for mask, A, *others in groups]
 
     def rows_of_bounds(self, state: State) -> Rows:
         """The rows of the bounds at a state."""
-        return self._rows(state)[2]
-
-    def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
-        """The mechanism rows on numbers or symbols; p has all parameters."""
-        A, *others = self.rows_kernel(t, q, v, p)[:5]
-        return Rows(filled(self._row_places[0], A), *others)
-
-    def _rows(self, state: State) -> list[Rows]:
-        """The rows of each group."""
-        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        groups, places = [], self._row_places
-        count = len(parts) // len(places)
-        for i, mask in enumerate(places):
-            A, *others = parts[i * count : (i + 1) * count]
-            groups.append(Rows(filled(mask, A), *others))
-        return groups
+        return self.rows(state)[2]
 
     def symbolic_matrices(self, symbols: Mapping[str, Array], in_numpy: bool = False) -> Matrices:
         """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`.

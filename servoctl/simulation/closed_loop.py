@@ -138,7 +138,7 @@ class Loop(TracedLoop):
 
     def goes_over(self, t: float, substeps: int | None) -> bool:
         """Takes the library that `compilation` has made, between two steps; returns whether it did so now."""
-        library = None if self.compilation is None else self.compilation.ready()
+        library = None if self.compilation is None else self.compilation.library
         if library is None:
             return False
         self.run_on(library, substeps)

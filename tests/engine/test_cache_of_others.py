@@ -58,7 +58,7 @@ def test_only_the_user_may_write_to_the_cache(own_cache: Path) -> None:
     finally:
         os.umask(before)
     assert (own_cache.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
-    assert cache.find(doubled().key) == path and cache.refusal() is None
+    assert cache.find(doubled().key).path == path and cache.refusal() is None
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
@@ -118,7 +118,7 @@ def test_entries_that_are_no_files_neither_hang_nor_stop_a_run(tmp_path: Path, m
     assert found.stdout.splitlines() == ["[2.0, 4.0]"] * 4, found.stderr
     for kind, path in paths.items():
         monkeypatch.setenv("SERVOCTL_CACHE", str(path.parent))
-        assert path.is_dir() if kind == "folder" else cache.find(doubled().key) == path
+        assert path.is_dir() if kind == "folder" else cache.find(doubled().key).path == path
 
 
 def test_a_truncated_library_is_compiled_again(own_cache: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_library_that_does_not_load_is_compiled_again_even_if_its_checksum_is_
     spoiled = own_cache.parent / "spoiled"
     spoiled.write_bytes(content)
     path = cache.put(doubled().key, spoiled)
-    assert cache.find(doubled().key) == path
+    assert cache.find(doubled().key).path == path
     np.testing.assert_array_equal(value(), [2.0, 4.0])
     assert not path.exists() and cache.find(doubled().key) is not None
 

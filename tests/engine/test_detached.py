@@ -93,7 +93,7 @@ def test_two_runs_of_the_same_law_compile_it_once(folder: Path) -> None:
     both = [Compilation(program(), after=0.0) for _ in range(2)]
     wait(lambda: began(folder))
     (folder / "go").touch()
-    wait(lambda: all(each.ready() for each in both))
+    wait(lambda: all(each.library for each in both))
     assert len(began(folder)) == 1 and not left(folder) and not any(each.problem for each in both)
 
 

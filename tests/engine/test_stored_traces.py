@@ -210,8 +210,7 @@ def test_a_function_that_cannot_be_read_is_made_again(own_cache: Path) -> None:
         return Kernel.compile("doubled", x, {"y": 2.0 * x["x"]})
 
     stored.kept_kernel(key, "doubled", doubled)
-    path = cache.find(stored._file_key(key, "doubled"), ".trace")
-    assert path is not None
+    path = cache.find(stored._file_key(key, "doubled"), ".trace").path
     header = path.read_bytes().partition(b"\n")[0]
     cache.drop(path)
     cache.put_bytes(stored._file_key(key, "doubled"), header + b"\nno function", ".trace")

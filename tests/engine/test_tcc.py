@@ -123,7 +123,7 @@ def test_a_compilation_beside_a_run_finds_tcc(no_cc: pytest.MonkeyPatch, tmp_pat
     program = run.loop.program(run.settings.substeps)
     work = background.Compilation(program, after=0.0)
     work._thread.join(60.0)
-    assert work.problem == "" and work.ready() is not None
+    assert work.problem == "" and work.library is not None
     work.end()
 
 

@@ -150,15 +150,15 @@ class TreeBuilder:
             )
             self._joints.append(_tree_joint(joint, identifier(joint.name, prefix), body, outer.then(axes)))
         self._follow(description.joints, indices)
-        for name, i in indices.items():
-            if self._joints[i].follows is None:
-                self._quantities.add(self._joints[i].name, f"{where}: joint '{name}'")
+        own = {name: self._joints[i].name for name, i in indices.items() if self._joints[i].follows is None}
+        for name, coordinate in own.items():
+            self._quantities.add(coordinate, f"{where}: joint '{name}'")
         for link in (root, *others):
             label, name = f"{where}: link '{link.name}'", identifier(link.name, prefix)
             if link is root and name == "world" and not is_massive(link.inertial):
                 if base == "free":
-                    remedy = "leave base out, or give the file's first body a free joint"
-                    self.problems.append(f"{where}: base: free: the file's root is the world itself ({remedy})")
+                    advice = "leave base out, or give the file's first body a free joint"
+                    self.problems.append(f"{where}: base: free: the file's root is the world itself ({advice})")
                 continue  # many files name their root so; it is the world itself
             self._place(Attached(label, name, "", IDENTITY, link.inertial, None, link.shapes), *places[link.name])
         for loop in description.loops:
@@ -167,9 +167,16 @@ class TreeBuilder:
                 body, at_link = places.get(carrier, (WORLD, IDENTITY))
                 self._place(Attached(label, f"{name}_{number}", "", IDENTITY), body, at_link.then(place))
             self.loop(name, loop.kind, f"{name}_1", f"{name}_2")
-        self._add_motors(where, indices, motors)
-        if motors is None and description.driven:
-            self._note_driven(description, prefix, indices)
+        for name in motors or ():
+            if name not in own:
+                what = "follows another joint" if name in indices else "there is no such joint"
+                self.problems.append(f"{where}: motors: {name}: {what} ({remedy(name, own)})")
+        self._motors += [coordinate for name, coordinate in own.items() if motors is None or name in motors]
+        more = [name for name in own if name not in description.driven]
+        if motors is None and description.driven and more:  # joints without a motor in a file that has others
+            kept = ", ".join(description.driven)
+            note = f"{', '.join(more)}: a motor here, but none in the file (motors: [{kept}] has those of the file)"
+            self._notes.append(f"{prefix}: {note}" if prefix else note)
 
     def body(
         self,
@@ -272,22 +279,6 @@ class TreeBuilder:
                 self._joints[i] = replace(
                     self._joints[i], follows=indices[at.name], multiplier=multiplier, offset=offset
                 )
-
-    def _add_motors(self, where: str, indices: Mapping[str, int], motors: Sequence[str] | None) -> None:
-        free = {name: self._joints[i].name for name, i in indices.items() if self._joints[i].follows is None}
-        for name in free if motors is None else motors:
-            if name not in free:
-                what = "follows another joint" if name in indices else "there is no such joint"
-                self.problems.append(f"{where}: motors: {name}: {what} ({remedy(name, free)})")
-        self._motors += [joint for name, joint in free.items() if motors is None or name in motors]
-
-    def _note_driven(self, description: Description, prefix: str, indices: Mapping[str, int]) -> None:
-        """Notes joints that get a motor although the file has none there, though it has others."""
-        more = [name for name, i in indices.items() if self._joints[i].follows is None]
-        if more := [name for name in more if name not in description.driven]:
-            kept = ", ".join(description.driven)
-            note = f"{', '.join(more)}: a motor here, but none in the file (motors: [{kept}] has those of the file)"
-            self._notes.append(f"{prefix}: {note}" if prefix else note)
 
     def _place_attached(self) -> None:
         """Places payloads and frames, each after the one that it is on."""
