@@ -17,7 +17,7 @@ section 9.6, with the gyroscopic terms left out).
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,18 @@ class _Turning(Plant):
 
     per_actuator = (FIELD,)
 
+    @cached_property
+    def _bare(self) -> Plant:
+        """The plant as it was given, whose force and energy may take M, which has no rotors there."""
+        order: Any = type(self).__mro__
+        kind = order[order.index(_Turning) + 1]
+        added = set(order[0].__dataclass_fields__) - set(getattr(kind, "__dataclass_fields__", ()))
+        bare: Plant = object.__new__(kind)
+        for name, value in contents(self).items():
+            if name not in added:
+                object.__setattr__(bare, name, value)
+        return bare
+
     def mass_matrix(self, q: Array, t: float) -> Array | Diagonal:
         plain: Any = super()
         M, J = plain.mass_matrix(q, t), np.array(armature_of(self))
@@ -99,7 +111,7 @@ class _Turning(Plant):
         return turning
 
     def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
-        Q = np.asarray(super().right_hand_side(q, v, t))
+        Q = np.asarray(self._bare.right_hand_side(q, v, t))
         rate = _rate(self, q, v, t)
         if rate is None:
             return Q
@@ -107,7 +119,7 @@ class _Turning(Plant):
         return turned
 
     def energy(self, q: Array, v: Array, t: float) -> Any:
-        known = without_armature(self).energy(q, v, t)  # it may use M, which has no rotors there
+        known = self._bare.energy(q, v, t)
         if known is None:
             return None
         speeds = dense_actuation(self, q, t).T @ v

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -110,3 +111,27 @@ def test_the_energy_counts_each_rotor_once_also_of_a_plant_that_takes_it_from_it
     assert before is not None and after is not None
     speeds = dense_actuation(plain, q, 0.0).T @ v
     assert after - before == pytest.approx(0.5 * np.sum(J * speeds**2), rel=1e-12)
+
+
+@dataclass(frozen=True)
+class Hoist(sc.Plant):
+    """A falling load that takes its weight from its mass matrix."""
+
+    m: float = 2.0
+    coordinates: ClassVar = {"z": "m"}
+    actuators: ClassVar = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+
+    def force(self, q, v, t):
+        return self.mass_matrix(q, t) @ np.array([-9.81])
+
+    def actuation(self, q, t):
+        return np.eye(1)
+
+
+def test_a_rotor_has_no_weight_though_a_force_takes_its_mass_matrix() -> None:
+    start = State(0.0, np.zeros(1), np.zeros(1))
+    found = sc.fundamental_acceleration(with_armature(Hoist(), [3.0]), start).acceleration
+    assert found == pytest.approx([-9.81 * 2.0 / 5.0], rel=1e-14)
