@@ -18,7 +18,7 @@ from servoctl.errors import CompileError, ConfigError
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.source import Facts, StandaloneSource, law
-from servoctl.export.trial import Vector, test, vectors
+from servoctl.export.trial import test, vectors
 from servoctl.simulation.closed_loop import Loop
 
 
@@ -97,7 +97,10 @@ def export(run: Run) -> Export:
     references, left_out = vectors(loop, run.start, border)
     if not references:
         raise ConfigError(f"{run.name}: export: engines numpy and vm agree at none of {left_out} states")
-    facts = Facts(run.name, border, source, loop, _accuracy(references))
+    accuracy = (
+        f"double; the test holds u to {TOLERANCE:g} of {len(references)} states about the start, computed by NumPy"
+    )
+    facts = Facts(run.name, border, source, loop, accuracy)
     files = {
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),
@@ -125,7 +128,3 @@ def _source(run: Run, loop: Loop) -> StandaloneSource:
     except CompileError as error:
         reason = str(error).removesuffix(USE_VM)
         raise ConfigError(f"{run.name}: law: cannot be exported: {reason}") from error
-
-
-def _accuracy(references: list[Vector]) -> str:
-    return f"double; the test holds u to {TOLERANCE:g} of {len(references)} states about the start, computed by NumPy"

@@ -2,8 +2,9 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -195,14 +196,10 @@ def identifier(text: str, taken: set[str] | None = None) -> str:
     word = f"law_{word}" if not word[:1].isalpha() else word
     word = f"{word}_" if word in KEYWORDS or _MACROS.fullmatch(word) else word
     if taken is not None:
-        word = next(candidate for candidate in _numbered(word) if candidate not in taken)
+        numbered = (f"{word}_{number}" for number in count(2))
+        word = next(each for each in chain([word], numbered) if each not in taken)
         taken.add(word)
     return word
-
-
-def _numbered(word: str) -> Iterable[str]:
-    yield word
-    yield from (f"{word}_{number}" for number in range(2, 10_000))
 
 
 def named(units: Mapping[str, str]) -> str:
