@@ -1,6 +1,8 @@
 """MuJoCo as the machine behind a law: an implementation that is not ours moves the plant."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import servoctl as sc
 from hil.emulator.plant import SimulatedPlant
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError
+from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.types import Array, State
@@ -115,6 +118,46 @@ def test_motors_are_found_by_the_joint_that_they_drive_before_their_name(home: P
             f'<motor name="{name}" joint="{joint}"/>' for name, joint in zip(names, ("shoulder", "elbow"), strict=True)
         )
         assert np.abs(ours.q - with_scene(home, scene(motors=motors)).q).max() < 1e-11
+
+
+@dataclass(frozen=True)
+class Cranked(Plant):
+    """The first actuator pulls the shoulder by a crank."""
+
+    coordinates: ClassVar = {"shoulder": "rad", "elbow": "rad"}
+    actuators: ClassVar = {"rod": "N", "elbow": "N m"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(2)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.diag([np.cos(q[0]), 1.0])
+
+
+class Straight(Cranked):
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+
+def test_a_motor_does_not_stand_for_an_actuator_whose_lever_changes_with_the_pose(tmp_path: Path) -> None:
+    path = tmp_path / "scene.xml"
+    path.write_text(scene())
+    with pytest.raises(ConfigError, match=r"motor 'shoulder' has one gear at every pose, .* by 'rod' of 'shoulder'"):
+        MujocoMachine(path, Cranked())
+    path.write_text(scene(motors=""))
+    x = np.array([1.2, 0.3, 0.0, 0.0])
+    machines = (
+        (MujocoMachine(path, Cranked()), np.array([2.0, 1.0])),
+        (
+            MujocoMachine(path, Straight()),
+            np.array([2.0 * np.cos(1.2), 1.0]),
+        ),
+    )
+    pulled, turned = (machine.after(0.0, x, machine.start(0.0, x), u, 1e-3)[0] for machine, u in machines)
+    np.testing.assert_allclose(pulled, turned, rtol=1e-12)
 
 
 def test_a_motors_own_limit_holds_although_the_law_does_not_know_it(home: Path) -> None:

@@ -10,11 +10,12 @@ scene may hold more: bodies and joints that the plant does not have are MuJoCo's
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from servoctl.errors import ConfigError, remedy
+from servoctl.errors import ConfigError, PlantError, remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, value
 from servoctl.mechanics.spatial.dynamics import spin_columns
@@ -26,6 +27,7 @@ from servoctl.types import Array, State
 BASE_POSITION = ("base_x", "base_y", "base_z")
 BASE_TURN = ("base_qw", "base_qx", "base_qy", "base_qz")
 
+POSES = 4  # poses near 0 at which B is compared with that at 0; others may be none of the plant's
 WHOLE = 1e-9  # [steps] a hold this close to a whole number of steps of the scene is that many
 
 DRAWN = "mjWARN_VGEOMFULL"
@@ -67,6 +69,7 @@ class MujocoMachine:
         problems: list[str] = []
         rest = State(0.0, np.zeros(self._n), np.zeros(self._n))
         self._B = np.asarray(value(plant, "actuation", rest, True), dtype=float)
+        self._varies = self._varying(rest)
         self._place_coordinates(problems)
         self._place_actuators(problems)
         if problems:
@@ -161,6 +164,12 @@ class MujocoMachine:
             if motor is not None:
                 found.append(motor)
                 scales.append(scale)
+                joint = self._joints[model.actuator_trnid[motor, 0]]
+                if self._varies[j] and joint in self._plant.coordinates:
+                    problems.append(
+                        f"motor '{names[motor]}' has one gear at every pose, but the plant's actuation by '{name}' of "
+                        f"'{joint}' changes with the pose (take the motors out: torques then act on the joints)"
+                    )
             elif model.nu:
                 problems.append(
                     f"no motor on the joint that '{name}' drives, nor of its name ({remedy(name, names)}; without any "
@@ -175,6 +184,15 @@ class MujocoMachine:
             return
         gains = model.actuator_gear[scene.outputs[self._motors], 0] * model.actuator_gainprm[self._motors, 0]
         self._control, self._driven = np.array(scales) / gains, scene.controls[self._motors]
+
+    def _varying(self, rest: State) -> Array:
+        """Which columns of B change with the pose, shape (m,)."""
+        random, varies = np.random.default_rng(0), np.zeros(self._B.shape[1], dtype=bool)
+        for _ in range(POSES):
+            with suppress(PlantError):
+                B = np.asarray(value(self._plant, "actuation", rest._replace(q=0.1 * random.standard_normal(self._n))))
+                varies |= np.abs(B - self._B).max(axis=0, initial=0.0) > WHOLE * np.abs(self._B).max(initial=0.0)
+        return varies
 
     def _motor_of(self, j: int, name: str) -> tuple[int | None, float]:
         """The motor of an actuator, by the joint that it drives, then by name; and torque at the joint per input."""
