@@ -104,6 +104,13 @@ def test_compiled_code_computes_what_numbers_compute(name: str) -> None:
         np.testing.assert_allclose(ours, -bias, atol=1e-11)
 
 
+def test_coordinates_of_the_wrong_number_are_refused_and_those_after_them_are_not() -> None:
+    robot = built(arm7())
+    with pytest.raises(ValueError, match=r"mass_matrix: x0: expected shape \(7,\), got \(8,\)"):
+        robot.mass_matrix(np.zeros(8), 0.0)
+    np.testing.assert_array_equal(robot.mass_matrix(np.zeros(7), 0.0), ROBOTS["arm"].mass_matrix(np.zeros(7), 0.0))
+
+
 def test_a_free_body_tumbles_as_eulers_equations_say() -> None:
     inertia = (0.3, 0.5, 0.7, 0.0, 0.0, 0.0)
     body = Description("body", (LinkDescription("body", Inertial(2.0, (0.0, 0.0, 0.0), inertia)),), ())

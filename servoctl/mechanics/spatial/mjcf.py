@@ -26,7 +26,7 @@ from servoctl.mechanics.spatial.description import (
     read_xml,
 )
 from servoctl.mechanics.spatial.dynamics import quaternion_rotation
-from servoctl.mechanics.spatial.placement import Inertial, Placement
+from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import GRAVITY
 from servoctl.types import Array
 
@@ -187,12 +187,6 @@ def turned(placement: Placement, model: Any, joint: int, kind: str) -> Placement
         return placement.then(Placement.of(np.eye(3), -ref * axis))
     half = -0.5 * ref
     return placement.then(pose(np.array([np.cos(half), *(np.sin(half) * axis)]), np.zeros(3)))
-
-
-def inertial_of(model: Any, body: int, name: str, findings: Findings) -> Inertial | None:
-    """The inertial of a body in its axes; None without mass."""
-    placement = pose(model.body_iquat[body], model.body_ipos[body])
-    return inertial_in_link(float(model.body_mass[body]), np.diag(model.body_inertia[body]), placement, name, findings)
 
 
 def shapes_of(scene: Scene, body: int) -> tuple[Shape, ...]:
@@ -402,9 +396,10 @@ class _ModelReader:
             parent, inside = link, Placement.of(np.eye(3), -model.jnt_pos[joint])
         if not is_base and parent != name:
             self._joints.append(JointDescription(f"{name}_body", "fixed", parent, name, inside))
-        self._links.append(
-            LinkDescription(name, inertial_of(model, body, name, self._findings), shapes_of(self._scene, body))
-        )
+        m, inertia = float(model.body_mass[body]), np.diag(model.body_inertia[body])
+        placement = pose(model.body_iquat[body], model.body_ipos[body])
+        inertial = inertial_in_link(m, inertia, placement, name, self._findings)
+        self._links.append(LinkDescription(name, inertial, shapes_of(self._scene, body)))
 
     def _add_sites(self) -> None:
         """Adds each site with a name as a link without mass, which is a frame."""

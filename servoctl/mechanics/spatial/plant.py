@@ -61,7 +61,9 @@ def traced_once(function: Callable[..., Array]) -> Callable[..., Array]:
         known: KnownRobot = robot.known
         kernel = known.kernels.get(function)
         if kernel is None:
-            kernel = known.kernels[function] = _kernel(function, tuple(map(np.size, vectors)), SameStructure(robot))
+            n = len(robot.coordinates)  # not the size of q, which may be wrong
+            sizes = tuple(1 if np.size(vector) == 1 else n for vector in vectors)
+            kernel = known.kernels[function] = _kernel(function, sizes, SameStructure(robot))
         return kernel(*vectors, known.p)[0]
 
     return evaluate
@@ -139,7 +141,8 @@ class Robot(Plant):
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return _restored, (values,)
+        tree, gravity = values.pop("tree"), values.pop("gravity")
+        return robot, (tree, values, gravity)
 
     @property
     def coordinates(self) -> Mapping[str, str]:
@@ -310,11 +313,6 @@ def _lengths(tree: RobotTree) -> dict[str, int]:
 def _class(fields: tuple[tuple[str, Any], ...]) -> Any:
     """The class of robots with these parameters, so that two of one structure have one class."""
     return dataclasses.make_dataclass("Robot", fields, bases=(Robot,), namespace={"__module__": __name__}, frozen=True)
-
-
-def _restored(values: dict[str, Any]) -> Robot:
-    """A robot from its fields, unchecked: they may be symbols."""
-    return robot(**{"tree": values.pop("tree"), "gravity": values.pop("gravity"), "values": values})
 
 
 def skeleton(tree: RobotTree, origins: Array) -> dict[str, Array]:
