@@ -10,7 +10,7 @@ robot, runs on CasADi's virtual machine in microseconds.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from os import PathLike
 from typing import Any, cast
@@ -233,16 +233,12 @@ class Robot(Plant):
 
     def link_moments(self) -> list[Moments]:
         """Mass and moments of each link of the tree, in the link's axes."""
-        return [Moments.of(*inertia) for inertia in self._inertias()]
-
-    def link_values(self) -> list[list[Any]]:
-        """Mass, centre of mass and inertia about it (xx yy zz xy xz yz) of each link of the tree, in its axes."""
-        return [[m, *com, *inertia] for m, com, inertia in self._inertias()]
-
-    def _inertias(self) -> Iterator[tuple[Any, Any, Any]]:
+        moments = []
         for link in self.tree.links:
-            m, com, *inertia = (getattr(self, name) for name in link.parameters)
-            yield m, com, inertia[0] if link.gyration is None else [m * value for value in link.gyration]
+            m, com, *own = (getattr(self, name) for name in link.parameters)
+            inertia = own[0] if link.gyration is None else [m * value for value in link.gyration]
+            moments.append(Moments.of(m, com, inertia))
+        return moments
 
     def body_moments(self) -> list[Moments]:
         """Mass and moments of each moving body, in its axes."""
