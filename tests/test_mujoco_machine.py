@@ -170,6 +170,15 @@ def test_a_motors_own_limit_holds_although_the_law_does_not_know_it(home: Path) 
     assert np.abs(weak.q - free.q).max() > 1e-4
 
 
+@pytest.mark.parametrize(
+    "option", ['<option actuatorgroupdisable="2"/>', '<option><flag actuation="disable"/></option>']
+)
+def test_a_motor_that_the_file_switches_off_is_refused(home: Path, option: str) -> None:
+    motors = MOTORS.replace('name="elbow"', 'name="elbow" group="2"')
+    with pytest.raises(ConfigError, match="motor 'elbow' is switched off by an option of the file"):
+        with_scene(home, scene(motors=motors).replace("<worldbody>", f"{option}<worldbody>"))
+
+
 def test_joint_friction_and_armature_of_the_scene_act(home: Path) -> None:
     plain, real = with_scene(home, scene()), with_scene(home, scene(joint='armature="0.1" damping="0.5"'))
     assert np.abs(real.q - plain.q).max() > 1e-3

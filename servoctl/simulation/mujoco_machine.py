@@ -179,6 +179,9 @@ class MujocoMachine:
         for i in found:
             if not self._is_plain(i):
                 problems.append(f"motor '{names[i]}' is no <motor> on a joint (servos take no torque)")
+            if scene.is_off(i):
+                off = '<flag actuation="disable"/>, or `actuatorgroupdisable`'
+                problems.append(f"motor '{names[i]}' is switched off by an option of the file (take out {off})")
         self._motors = np.array(found, int)
         if problems or not found:
             return
@@ -200,7 +203,7 @@ class MujocoMachine:
         driven = np.flatnonzero(self._B[:, j])
         joint = list(self._plant.coordinates)[driven[0]] if len(driven) == 1 else None
         there = [i for i, at in enumerate(joints) if scene.acts_on(i) == "joint" and self._joints[at] == joint]
-        there = [i for i in there if self._is_plain(i)] or there
+        there = [i for i in there if self._is_plain(i) and not scene.is_off(i)] or there
         named = [i for i in range(len(scene.controls)) if identifier(scene.name("actuator", i)) == name]
         if len(there) == 1 or (there and not named):
             return there[0], float(self._B[driven[0], j])

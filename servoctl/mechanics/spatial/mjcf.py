@@ -91,6 +91,11 @@ class Scene:
         joint = self.joint_kind(self.model.actuator_trnid[actuator, 0])
         return "joint" if joint in ("hinge", "slide") else f"{joint} joint"
 
+    def is_off(self, actuator: int) -> bool:
+        """Whether an option of the file switches an actuator off."""
+        groups = int(self.model.opt.disableactuator)
+        return "actuation" in self.disabled or bool(groups & (1 << int(self.model.actuator_group[actuator])))
+
     def takes_torque(self, actuator: int) -> bool:
         """Whether the force of an actuator is its control times a constant, at once or after a lag."""
         model = self.model
