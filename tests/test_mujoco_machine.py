@@ -76,8 +76,10 @@ def problems(home: Path, *overrides: str) -> list[str]:
     return caught.value.problems
 
 
-def test_a_robots_own_file_moves_as_our_machine_does(home: Path) -> None:
-    ours, theirs = simulated(home), simulated(home, "realism.machine.urdf=files/small.urdf")
+@pytest.mark.parametrize("name", ["small.urdf", "small.xml"])
+def test_a_robots_own_file_moves_as_our_machine_does(home: Path, name: str) -> None:
+    (home / "files" / name).write_text(small_urdf())
+    ours, theirs = simulated(home), simulated(home, f"realism.machine.urdf=files/{name}")
     assert np.abs(ours.v).max() > 0.01
     assert np.abs(ours.q - theirs.q).max() < 1e-12
     assert np.abs(ours.v - theirs.v).max() < 1e-10

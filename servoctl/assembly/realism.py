@@ -46,7 +46,8 @@ def machine_of(context: Context, folder: Path) -> MujocoMachine | None:
     if scene is None:
         return None
     try:
-        return MujocoMachine(folder / scene.file, context.plant, context.values.run.integrator.fixed_step or math.inf)
+        step = context.values.run.integrator.fixed_step or math.inf
+        return MujocoMachine(folder / scene.file, context.plant, step, scene.kind == "urdf")
     except ServoctlError as error:
         for problem in error.problems if isinstance(error, ConfigError) else [str(error)]:
             context.problems.add(problem, "realism", "machine", scene.kind)

@@ -37,13 +37,14 @@ DRAWN = "mjWARN_VGEOMFULL"
 class MujocoMachine:
     """A scene of MuJoCo as the machine of a run; see `Machine`."""
 
-    def __init__(self, path: Path, plant: Plant, step: float = math.inf) -> None:
+    def __init__(self, path: Path, plant: Plant, step: float = math.inf, is_urdf: bool = False) -> None:
         """Loads a scene and matches it with a plant.
 
         Args:
             path: MJCF, or a URDF that MuJoCo reads.
             plant: Plant whose coordinates and actuators it must have.
             step: Longest step [s]; the scene's `timestep` if that is shorter.
+            is_urdf: Whether it is a URDF, whatever its name ends with.
 
         Raises:
             ConfigError: MuJoCo cannot read the file, or a joint or motor has no partner; names all of them.
@@ -59,7 +60,7 @@ class MujocoMachine:
         # length of the state besides q and v: MuJoCo's own state
         self.size = int(mujoco.mj_stateSize(model, self._parts))
         self._step = min(step, float(model.opt.timestep))
-        if path.suffix == ".urdf":  # it names neither step nor method
+        if is_urdf or path.suffix.lower() == ".urdf":  # it names neither step nor method
             self._step = step if math.isfinite(step) else self._step
             model.opt.integrator = int(mujoco.mjtIntegrator.mjINT_RK4)
         # MuJoCo would go on from its start after a bad step, in silence
