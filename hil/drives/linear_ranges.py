@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import yaml
 from pydantic import BeforeValidator, TypeAdapter
@@ -29,7 +29,7 @@ from hil.drives.wire import (
 )
 from hil.frame import Frame
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, fault, in_words
+from servoctl.tree.fields import NumberField, only
 from servoctl.tree.rules import Section
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")
@@ -55,11 +55,8 @@ def tables() -> Mapping[str, Ranges]:
     return TypeAdapter(dict[str, Ranges]).validate_python(yaml.safe_load(FILE.read_text()))
 
 
-def _by_name(value: Any) -> Any:
-    """Numbers in another order would scale every torque, and nothing reads them back."""
-    if value is None or isinstance(value, Mapping):
-        return value
-    raise fault(f"expected {EXPECTED}, got {in_words(value)}")
+# numbers in another order would scale every torque, and nothing reads them back
+_by_name = only(lambda value: value is None or isinstance(value, Mapping), EXPECTED)
 
 
 class RangeOptions(Section):

@@ -11,7 +11,7 @@ next answer.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from math import isfinite
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, PlainValidator
 
@@ -26,7 +26,7 @@ from hil.drives.wire import TURN, Encoding, Expects, Message, Reads, Rounding, j
 from hil.frame import Frame
 from hil.loop import SECOND
 from servoctl.config.document import Problem
-from servoctl.tree.fields import NumberField, fault, in_words
+from servoctl.tree.fields import NumberField, only
 from servoctl.tree.rules import Section
 
 COASTS = 0, 12
@@ -37,10 +37,9 @@ With 12 it regulates to zero velocity by the gains of the last command, and thos
 SET_TIMEOUT_MODE = "in tview or moteus_tool: conf set servo.timeout_mode 15, conf write"
 
 
-def _timeout_mode(value: Any) -> int:
-    if type(value) is int and value in (0, 10, 12, 15):
-        return value
-    raise fault(f"expected 0, 10, 12 or 15, as servo.timeout_mode in the drive, got {in_words(value)}")
+_timeout_mode = only(
+    lambda value: type(value) is int and value in (0, 10, 12, 15), "0, 10, 12 or 15, as servo.timeout_mode in the drive"
+)
 
 
 class MoteusOptions(Section):

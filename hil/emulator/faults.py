@@ -12,7 +12,7 @@ from hil.emulator.emulator import Begin, End, FaultInjector, each_of, ignore
 from hil.emulator.wire import MOST_OFF
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
 from hil.loop.clock import SECOND, nanoseconds
-from servoctl.tree.fields import NumberField, in_words
+from servoctl.tree.fields import NumberField, only
 
 REBOOT_TIME = 0.3  # [s] time of a reboot if the fault gives none
 
@@ -51,12 +51,7 @@ def word(meaning: str, known: tuple[str, ...], default: str) -> Option:
 
 
 def _value(meaning: str, default: Any, expected: str, fits: Callable[[Any], bool]) -> Option:
-    def read(value: Any) -> Any:
-        if fits(value):
-            return value
-        raise ValueError(f"expected {expected}, got {in_words(value)}")
-
-    return Option(read, default, meaning)
+    return Option(only(fits, expected), default, meaning)
 
 
 time = partial(number, expected="a time >= 0 [s]", least=0.0)
