@@ -179,10 +179,10 @@ class CiA402(CanOpenNode, EmulatedDrive):
         after = following(self.state, word, before, values[QUICK_STOP_OPTION])
         if after is self.state or (after is Cia402State.ENABLED and self.refuses):
             return
+        if self.state is Cia402State.FAULT:
+            self.clear_fault()
+            return
         was, self.state = self.state, after
-        if was is Cia402State.FAULT:
-            values[ERROR_CODE] = 0
-            self.emergency(0, 0)
         if after is Cia402State.ENABLED:
             self.stop_control()
             cancel(self._closing)
@@ -229,7 +229,6 @@ class CiA402(CanOpenNode, EmulatedDrive):
         """Switches its torque off, and enters a state; None: it stays in the one that it has."""
         self.stop_control()
         cancel(self._closing)
-        self._closing = None
         self.motor.disable()
         if state is not None:
             self._enter(state)

@@ -115,7 +115,7 @@ class FaultInjector:
 
     @property
     def drive(self) -> EmulatedDrive:
-        return self.emulator.drive(self.fault.drive or "")
+        return self.emulator.drives[self.fault.drive or ""]
 
     @property
     def motor(self) -> Motor:
@@ -163,7 +163,7 @@ class FaultInjector:
         ends: list[End] = []
         for wire in self.wires:
             # one frame on the wire and one behind it: a full bus leaves no gap for others
-            intruder = wire.attach("intruder", ignore, frozenset(), capacity=2)
+            intruder = wire.attach(ignore, frozenset(), capacity=2)
             timer = Timer(self.world, partial(intruder.send, frame))
             timer.start(period(wire))
             ends += [timer.stop, partial(wire.power, intruder, False)]
@@ -187,7 +187,7 @@ class EmulatedRig:
     system: System  # system with the plant; task and law are not used
     start: State  # pose and velocity at power-on
     period: float  # [s] period of the loop
-    drives: Sequence[DriveSettings]  # one per actuator
+    drives: Sequence[DriveSettings]  # one per actuator, in the plant's order
     classes: Mapping[str, type[EmulatedNode]]  # name of each drive and sensor -> the class that emulates it
     sensors: Sequence[SensorSettings] = ()  # nodes that only measure
     options: Emulation = field(default_factory=Emulation)  # section `hil.emulation`
@@ -221,7 +221,7 @@ class Emulator:
         self.clock = VirtualClock(world)  # the same time, for the loop
         self._rig = rig
         self.nodes: dict[str, EmulatedNode] = {}  # name -> drive or encoder node
-        self.motors: list[Motor] = []  # motors of the drives, in the order of the plant's actuators
+        self.drives: dict[str, EmulatedDrive] = {}  # those of them that are drives, in the order of the rig
         self.wires: dict[str, EmulatedWire] = {}  # name -> wire; empty if the drives are on real buses
         self.buses: dict[str, EmulatedBus] = {}  # name -> the host's controller on that wire
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
@@ -233,8 +233,7 @@ class Emulator:
             if isinstance(node, DriveSettings):
                 assert issubclass(kind, EmulatedDrive)
                 motor = Motor(world, plant, index, node, rig.options)
-                self.nodes[name] = kind(world, medium, node, encoder, motor)
-                self.motors.append(motor)
+                self.nodes[name] = self.drives[name] = kind(world, medium, node, encoder, motor)
             else:
                 self.nodes[name] = kind(world, medium, node, encoder)
         self.host_faults = HostFaults()  # faults of the loop itself
@@ -243,9 +242,7 @@ class Emulator:
         for each in self.nodes.values():
             each.boot()
         if rig.options.supply is not None:
-            drives = [node for node in self.nodes.values() if isinstance(node, EmulatedDrive)]
-            Supply(world, plant, drives, rig.options.supply)
-        self.motors.sort(key=lambda motor: motor.index)
+            Supply(world, plant, list(self.drives.values()), rig.options.supply)
         self._schedule("power_on")
 
     @classmethod
@@ -275,11 +272,6 @@ class Emulator:
                 injector = FaultInjector(fault, self, f"{self._rig.seed}/fault {number}")
                 self.world.after(nanoseconds(fault.at), injector.begin)
 
-    def drive(self, name: str) -> EmulatedDrive:
-        node = self.nodes[name]
-        assert isinstance(node, EmulatedDrive)
-        return node
-
     @property
     def state(self) -> tuple[Array, Array]:
         """True q and v now."""
@@ -289,12 +281,12 @@ class Emulator:
     def settled(self) -> bool:
         """Whether all drives are off, their brakes closed and the machine at rest."""
         _, v = self.plant.state(self.world.now)
-        return all(motor.settled for motor in self.motors) and bool(np.abs(v).max() <= AT_REST)
+        return all(drive.motor.settled for drive in self.drives.values()) and bool(np.abs(v).max() <= AT_REST)
 
     def truth(self) -> list[float]:
         """The columns `true_q` and `true_v`, then of each motor `true_u`, `true_on` and `true_brake`, now."""
         q, v = self.plant.state(self.world.now)
-        motors = self.motors
+        motors = [drive.motor for drive in self.drives.values()]
         torques = self.plant.torques(self.world.now)
         on, braked = [motor.makes_torque for motor in motors], [motor.braked for motor in motors]
         return [*q.tolist(), *v.tolist(), *torques, *on, *braked]

@@ -125,7 +125,7 @@ def _wrong_length(at: FaultInjector, length: int, p: float) -> End:
 def _id_clash(at: FaultInjector, collide: bool) -> End:
     settings = at.node.settings
     wire = at.emulator.wires[settings.bus]
-    second = wire.attach("intruder", ignore, frozenset(), restart=None)
+    second = wire.attach(ignore, frozenset(), restart=None)
 
     def mangle(identity: int, data: bytes) -> bytes:
         other = settings.frame(identity, bytes(byte ^ 0xFF for byte in data))

@@ -79,7 +79,7 @@ class EmulatedNode(ABC):
         self.medium = medium
         self._boot: Event | None = None
         self.set_up()
-        self.station = medium.attach(settings.name, self.receive, self.listens())  # its CAN controller
+        self.station = medium.attach(self.receive, self.listens())  # its CAN controller
 
     @abstractmethod
     def set_up(self) -> None:
@@ -222,5 +222,4 @@ class EmulatedDrive(EmulatedNode):
 
     def stop_control(self) -> None:
         cancel(self._control)
-        self._control = None
         self.motor.release()

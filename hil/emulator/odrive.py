@@ -166,7 +166,7 @@ class ODrive(ODriveNode, EmulatedDrive):
         elif command == codec.SET_LIMITS:
             self._velocity_limit = codec.VELOCITY_LIMIT.number(data) * tau
         elif command == codec.CLEAR_ERRORS:
-            self.error = self.result = 0
+            self.clear_fault()
             self._watchdog.feed()
         elif command == codec.ESTOP:
             self.trip(ESTOP_REQUESTED)

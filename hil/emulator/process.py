@@ -14,7 +14,6 @@ from hil.bus.open import EmulatorMessage, emulator_frame, emulator_message, is_l
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import EmulatedRig, Emulator, Fault
 from hil.emulator.faults import KINDS
-from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Medium, Station, key
 from hil.frame import Frame
@@ -93,14 +92,13 @@ class EmulatorServer:
         self.outlets = {name: Outlet(world, bus) for name, bus in self._buses.items()}
         # the drives and the machine
         self.emulator = Emulator(self._rig, world, plant, self.outlets)
-        for drive in self.emulator.nodes.values():
-            if isinstance(drive, EmulatedDrive):
-                drive.motor.told = partial(self._tell, drive.settings)
+        for drive in self.emulator.drives.values():
+            drive.motor.told = partial(self._tell, drive.settings)
 
     def _asked(self) -> bool:
         """Whether another loop has the drives; if one had them before, they are powered on again."""
         heard, now = max(outlet.heard for outlet in self.outlets.values()), self.emulator.world.now
-        if any(motor.enabled for motor in self.emulator.motors) or (heard and now - heard < QUIET):
+        if any(drive.motor.enabled for drive in self.emulator.drives.values()) or (heard and now - heard < QUIET):
             return True
         if heard:
             self._tell_line(f"{now / SECOND:9.4f} s  a new loop: the drives are powered on again, at the start pose")

@@ -31,11 +31,9 @@ class Medium(ABC):
         self.world = world  # its time
         self.stations: list[Station] = []  # all controllers, in the order in which they were attached
 
-    def attach(
-        self, name: str, receive: Callable[[Frame], None], ids: Container[int] | None = None, **options: Any
-    ) -> "Station":
+    def attach(self, receive: Callable[[Frame], None], ids: Container[int] | None = None, **options: Any) -> "Station":
         """Attaches a controller; arguments as of `Station`."""
-        station = Station(self, name, receive, ids, **options)
+        station = Station(self, receive, ids, **options)
         self.stations.append(station)
         return station
 
@@ -54,7 +52,6 @@ class Station:
     def __init__(
         self,
         wire: Medium,
-        name: str,
         receive: Callable[[Frame], None],
         ids: Container[int] | None = None,
         *,
@@ -62,7 +59,6 @@ class Station:
         capacity: int | None = None,
         restart: int | None = 0,
     ) -> None:
-        self.name = name  # name in messages
         self.host = host  # whether it belongs to the loop
         self.capacity = capacity  # largest length of the queue; None: no limit
         self.restart = restart  # time from bus-off until it restarts [ns]; None: never

@@ -42,7 +42,6 @@ class Timer:
 
     def stop(self) -> None:
         cancel(self._event)
-        self._event = None
 
     def drift_by(self, ppm: float) -> None:
         """Changes the drift [ppm] from the next period on."""

@@ -301,7 +301,7 @@ class EmulatedBus(Bus):
         self.clock_step = 0  # added to the time of each frame [ns]; a fault sets it
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()
-        self.station = wire.attach("host", self._hear, host=True, capacity=QUEUE, restart=None)
+        self.station = wire.attach(self._hear, host=True, capacity=QUEUE, restart=None)
         self.station.report = self._inbox.append
         self._sent = self._received = self._refused = 0
         self._closed, self._patient = False, True

@@ -365,7 +365,7 @@ class CommandObserver:
         return sorted(found, key=lambda violation: violation[:3])
 
     def _has_worked(self, reader: CommandReader) -> bool:
-        return self.emulator.drive(reader.drive.name).motor.has_worked
+        return self.emulator.drives[reader.drive.name].motor.has_worked
 
 
 @contextmanager

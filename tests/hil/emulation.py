@@ -90,7 +90,7 @@ class Bench:
     @property
     def node(self) -> Any:
         """The drive `a`; its class is that of its protocol."""
-        return self.emulator.drive("a")
+        return self.emulator.drives["a"]
 
     def collect(self, milliseconds: float) -> list[Frame]:
         """What comes in during a time."""

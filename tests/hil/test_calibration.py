@@ -185,7 +185,7 @@ def mounted(signs: Sequence[int], offsets: Sequence[float], out: Path) -> RunRes
     emulator = make_emulator(truth, "vm")
     observer = CommandObserver(emulator, truth.settings.drives)
     result = on_rig(believed, emulator, Phase.CALIBRATE, 2.0, out)
-    assert not any(motor.enabled for motor in emulator.motors)
+    assert not any(drive.motor.enabled for drive in emulator.drives.values())
     assert set(observer.findings.largest.values()) == {0.0}
     return result
 

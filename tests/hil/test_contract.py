@@ -234,7 +234,7 @@ def test_driver_and_drive_converse_as_their_documents_say(talk: Conversation) ->
             host.order(talk.orders)
         assert str(refused.value).startswith("a: ") and talk.error in str(refused.value)
         assert not host.drive.quiet
-        assert talk.instead or not any(motor.enabled for motor in host.bench.emulator.motors)
+        assert talk.instead or not any(drive.motor.enabled for drive in host.bench.emulator.drives.values())
     else:
         host.order(talk.orders)
     shown = talk.shown or "|".join({" ".join(line.split()[:2]) for line in talk.lines})
@@ -364,7 +364,7 @@ def test_the_reader_reads_what_the_driver_sends(settings: DriveSettings) -> None
 def test_a_drive_comes_up_makes_its_torque_and_goes_off(settings: DriveSettings) -> None:
     host = Host(settings)
     drive, torque = host.drive, 0.03 * settings.torque_limit
-    (motor,), plant, world = host.bench.emulator.motors, host.bench.emulator.plant, host.bench.emulator.world
+    motor, plant, world = host.bench.node.motor, host.bench.emulator.plant, host.bench.emulator.world
     host.bring_up(torque)
     assert drive.condition is Condition.ENABLED and not drive.fault and motor.enabled
     for share in (1.0, -1.0, 0.5):
@@ -392,7 +392,7 @@ def test_a_drive_with_a_watchdog_stops_by_itself_in_its_time(settings: DriveSett
     host.bring_up()
     for _ in range(5):
         host.tick(0.0)
-    (motor,), begun = host.bench.emulator.motors, host.clock.now()
+    motor, begun = host.bench.node.motor, host.clock.now()
     host.until(lambda: not motor.enabled, lambda: host.clock.sleep_until(host.clock.now() + nanoseconds(PERIOD)))
     elapsed = (host.clock.now() - begun) * 1e-9
     assert settings.watchdog / 2 < elapsed < settings.watchdog + 1.1  # a CiA 402 drive brakes for a second at most

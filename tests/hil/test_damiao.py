@@ -154,8 +154,8 @@ def test_the_owners_program_drives_an_emulated_drive(interface: str, fd: bool, m
                     lambda: abs(motor.state["torq"] - 1.0) < 0.01 and motor.state["pos"] > began + 0.01,
                     each=lambda: motor.send_cmd_mit(feedforward_torque=1.0),
                 )
-                assert server.emulator.drive("a").motor.enabled
-                wait_until(lambda: not server.emulator.drive("a").motor.enabled)  # nobody commands any more
+                assert server.emulator.drives["a"].motor.enabled
+                wait_until(lambda: not server.emulator.drives["a"].motor.enabled)  # nobody commands any more
                 motor.request_motor_feedback()
                 wait_until(lambda: motor.state["status"] == "LOST_COMM")
                 motor.clear_error()

@@ -38,7 +38,7 @@ class Bench:
         self.world = World()
         self.wire = EmulatedWire(self.world, "main", rates)
         self.heard: dict[str, list[tuple[int, Frame]]] = {name: [] for name in names}
-        self.stations = {name: self.wire.attach(name, self._ear(name)) for name in names}
+        self.stations = {name: self.wire.attach(self._ear(name)) for name in names}
 
     def _ear(self, name: str) -> Callable[[Frame], None]:
         return lambda frame: self.heard[name].append((self.world.now, frame))
@@ -246,11 +246,11 @@ def played(quick: bool, seed: int) -> list[object]:
     wire = EmulatedWire(world, "main", BusRates(500_000, 500_000))
     heard: list[object] = []
     stations = [
-        wire.attach(f"s{i}", partial(lambda i, frame: heard.append((world.now, i, frame)), i), ids)
+        wire.attach(partial(lambda i, frame: heard.append((world.now, i, frame)), i), ids)
         for i, ids in enumerate((None, range(0x40), range(0x20, 0x60), (0x11,), None, ()))
     ]
     if not quick:
-        connect(wire, wire.attach("off", heard.append), False)  # while a cable is off, arbitration is not all there is
+        connect(wire, wire.attach(heard.append), False)  # while a cable is off, arbitration is not all there is
         wire.disturbances.append(Disturbance(Selection()))  # one that does nothing
     for _ in range(200):
         station, identity = rng.choice(stations), rng.randrange(0x80)
@@ -275,8 +275,8 @@ def test_a_station_that_sent_the_same_frame_as_another_loses_no_later_frame() ->
     world = World()
     wire = EmulatedWire(world, "main", BusRates(500_000, 500_000))
     heard: list[int] = []
-    wire.attach("listener", lambda frame: heard.append(frame.id))
-    one, other = (wire.attach(name, lambda frame: None, ()) for name in ("one", "other"))
+    wire.attach(lambda frame: heard.append(frame.id))
+    one, other = (wire.attach(lambda frame: None, ()) for _ in range(2))
     for station in (one, other):
         station.send(Frame(0x10, b"same"))
     world.advance(MILLISECOND // 20)

@@ -107,7 +107,7 @@ def test_random_frames_of_a_station_raise_nothing_and_change_no_torque(protocol:
     known = sorted({identity for node in nodes for identity in node.identities})
 
     def disturb(emulator: Emulator) -> None:
-        station = emulator.wires["main"].attach("intruder", lambda frame: None, frozenset(), capacity=2)
+        station = emulator.wires["main"].attach(lambda frame: None, frozenset(), capacity=2)
 
         def talk() -> None:
             identity = generator.choice(known) if generator.random() < 0.5 else generator.randrange(0x800)
@@ -120,5 +120,5 @@ def test_random_frames_of_a_station_raise_nothing_and_change_no_torque(protocol:
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
     assert EventKind.EXCEPTION not in {event.kind for event in ended.events}
     assert observer.report() == []
-    assert not [name for name in "ab" if emulator.drive(name).motor.enabled]
+    assert not [name for name in "ab" if emulator.drives[name].motor.enabled]
     assert np.isfinite(ended.trajectory.columns["u.a"]).all() and np.isfinite(ended.trajectory.columns["u.b"]).all()

@@ -71,7 +71,7 @@ def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
     off = next(event.time for event in ended.events if event.detail == "disabling")
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
     assert (EventKind.DRIVE_FAULT, "a") in kinds(ended)
-    assert not emulator.drive("a").motor.enabled
+    assert not emulator.drives["a"].motor.enabled
     told = [time for time in heard if onset[0] < time < off]
     assert off - onset[0] > 20_000_000
     assert len(told) >= (off - onset[0]) // 2_500_000 - 2, "one command a period"
@@ -103,7 +103,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
     assert next(word for word in words if word != 0x0F) == 0x02, "quick stop comes before voltage is disabled"
     assert not emergencies, "it brakes by our word, and not because we fell silent"
-    assert not any(emulator.drive(name).motor.enabled for name in "ab")
+    assert not any(emulator.drives[name].motor.enabled for name in "ab")
 
 
 @pytest.mark.parametrize(("lockstep", "handled"), [(True, False), (False, True)])

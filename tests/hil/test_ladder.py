@@ -80,8 +80,8 @@ def test_a_drive_that_a_dead_master_has_left_enabled_is_refused_and_brakes_befor
     before: list[bool] = []
 
     def leave(emulator: Emulator) -> None:
-        emulator.world.after(99 * MILLISECOND, lambda: before.append(emulator.drive("F").motor.enabled))
-        master = emulator.wires["main"].attach("dead master", ignore, frozenset())
+        emulator.world.after(99 * MILLISECOND, lambda: before.append(emulator.drives["F"].motor.enabled))
+        master = emulator.wires["main"].attach(ignore, frozenset())
         for number, text in enumerate(LEFT_ENABLED[protocol].split()):
             identity, _, data = text.partition("#")
             frame = Frame(int(identity, 16), bytes.fromhex(data))
@@ -90,7 +90,7 @@ def test_a_drive_that_a_dead_master_has_left_enabled_is_refused_and_brakes_befor
     played = play(lift(RACK, protocol), stage=Phase.ZERO, begin=leave)
     assert before == [True] and played.exit_code == 3 and not played.unconfirmed
     assert ["already" in str(event) for event in played.events if event.kind is EventKind.HANDSHAKE] == [True]
-    assert not played.emulator.drive("F").motor.enabled
+    assert not played.emulator.drives["F"].motor.enabled
     fall = 0.09 if protocol == "mit" else 0.002  # its brake closes only once it is off, in 0.1 s
     assert abs(played.emulator.state[0].item()) < fall
 

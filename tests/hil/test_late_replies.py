@@ -65,7 +65,7 @@ def test_samples_that_are_late_from_the_start_are_refused_before_a_drive_is_enab
     held = {"kind": "late", "drive": "F", "delay": late, "since": "power_on", "at": 0.0}
     played = play(rig, faults=[held], stage=Phase.ZERO)
     assert (played.exit_code, played.unconfirmed) == (3 if refused else 0, ())
-    assert played.emulator.drive("F").motor.has_worked is not refused
+    assert played.emulator.drives["F"].motor.has_worked is not refused
     if refused:
         (said,) = [str(event) for event in played.events if event.kind is EventKind.HANDSHAKE]
         after = float(said.partition("an answer comes ")[2].split()[0]) / 1000
@@ -77,7 +77,7 @@ def test_a_master_that_asks_for_samples_from_the_bring_up_on_does_not_hold_it_up
     sync = {"kind": "foreign_frames", "id": 0x80, "data": "", "period": 0.003, "since": "power_on", "at": 0.15}
     played = play("V screw", faults=[sync], stage=Phase.ZERO)
     assert (played.exit_code, played.unconfirmed) == (3, ()) and played.events[0].kind is EventKind.FOREIGN
-    assert not played.emulator.drive("F").motor.has_worked
+    assert not played.emulator.drives["F"].motor.has_worked
 
 
 @pytest.mark.parametrize(("rig", "oldest"), [("V screw", 0.1), *((rig, 1.0) for rig in REPLYING)])

@@ -47,7 +47,7 @@ def story(folder: Path) -> tuple[str, str | None, list[str]]:
 
 
 def on(emulator: Emulator) -> list[str]:
-    return [name for name in "ab" if emulator.drive(name).motor.enabled]
+    return [name for name in "ab" if emulator.drives[name].motor.enabled]
 
 
 class Law(HostFaults):
@@ -235,7 +235,7 @@ def test_a_drive_that_cannot_be_sent_off_keeps_no_other_on(protocol: str, tmp_pa
     begin = partial(setattr, adapter, "broken", True)
     ended = on_rig(prepared, emulator, out=tmp_path / "run", engaged=begin, buses={"main": adapter})
     assert ended.exit_code == 3
-    assert not emulator.drive("b").motor.enabled
+    assert not emulator.drives["b"].motor.enabled
     assert ended.trajectory.metadata["drives"]["b"]["confirmed_off"] is True
     status, error, events = story(tmp_path / "run")
     assert status == "stopped" and error is not None and "OverflowError: the adapter's library has failed" in error
@@ -251,7 +251,7 @@ def test_a_node_that_raises_sticks_no_wire_and_leaves_no_drive_on(tmp_path: Path
         heard.append(frame.id)
         raise ArithmeticError("a model that fails")
 
-    begin = partial(setattr, emulator.drive("a").station, "receive", fail)
+    begin = partial(setattr, emulator.drives["a"].station, "receive", fail)
     ended = on_rig(prepared, emulator, out=tmp_path / "run", engaged=begin)
     assert (ended.exit_code, ended.unconfirmed) == (3, ("a",)), "it cannot be asked any more"
     assert not on(emulator), "the one that hears nothing goes off by its watchdog"

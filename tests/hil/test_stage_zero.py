@@ -457,7 +457,7 @@ def test_no_drive_is_enabled_to_test_its_watchdog_where_the_encoders_contradict_
     enabled = []
 
     def begin(emulator: Emulator) -> None:
-        motors = [emulator.drive(name).motor for name in drives]
+        motors = [emulator.drives[name].motor for name in drives]
         emulator.wires["main"].taps.append(lambda frame, sender: enabled.append(any(each.enabled for each in motors)))
 
     sets = [f"hil.emulation.drives.{name}.offset=0.1" for name in drives]

@@ -74,7 +74,7 @@ def test_an_exception_while_c_holds_the_pose_ends_the_run_at_once() -> None:
     (event,) = [event for event in ended.events if event.kind is EventKind.EXCEPTION]
     assert "ArithmeticError: a pose that fails (line " in event.detail and ended.exit_code == 3
     assert not Awkward.failures and 0 <= event.time - kept[0] < 2_000_000  # two periods
-    assert not emulator.drive("F").motor.enabled
+    assert not emulator.drives["F"].motor.enabled
 
 
 def test_an_emulated_machine_that_goes_on_failing_ends_the_run_once_and_leaves_a_whole_summary() -> None:

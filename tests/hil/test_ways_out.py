@@ -79,7 +79,7 @@ def test_signals_that_would_kill_the_loop_ask_for_the_controlled_stop(number: si
     assert (result.exit_code, result.unconfirmed) == (130, ())
     assert "stopping" in [event.detail for event in result.events]
     assert [event.detail for event in result.events if event.kind is EventKind.INTERRUPTED] == [number.name]
-    assert not any(emulator.drive(name).motor.enabled for name in "ab")
+    assert not any(emulator.drives[name].motor.enabled for name in "ab")
 
 
 def test_a_run_in_a_thread_is_refused_before_anything_is_sent() -> None:
