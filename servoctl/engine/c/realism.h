@@ -33,13 +33,15 @@ static void lag(const V* torque, const V* u, const V* r, V* now) {
   for (int i = 0; i < INPUTS; ++i) now[i] = select(r[LAG + i] > 0.0, torque[i], u[i]);
 }
 
-/* The torque half a length and a whole length later: a first-order lag. */
+/* The torque half a length and a whole length later: a first-order lag. With that halfway the rule of Simpson, and so a
+   step of Runge-Kutta, gives the exact impulse, also of a lag that is shorter than the step. */
 static void follow(const V* torque, const V* u, V length, const V* r, V* halfway, V* last) {
   for (int i = 0; i < INPUTS; ++i) {
     M slow = r[LAG + i] > 0.0;
-    V decay = keep(slow, v_exp(-length / 2.0 / select(slow, r[LAG + i], number(1.0))));
-    halfway[i] = u[i] + (torque[i] - u[i]) * decay;
-    last[i] = u[i] + (torque[i] - u[i]) * (decay * decay);
+    V lag = select(slow, r[LAG + i], number(1.0)), decay = keep(slow, v_exp(-length / lag));
+    V mean = lag / length * (1.0 - decay);
+    halfway[i] = u[i] + (torque[i] - u[i]) * keep(slow & (length > 0.0), (6.0 * mean - 1.0 - decay) / 4.0);
+    last[i] = u[i] + (torque[i] - u[i]) * decay;
   }
 }
 
