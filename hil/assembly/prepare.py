@@ -12,7 +12,7 @@ from hil.assembly.live_gains import LiveGains
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.assembly.setup import RigSetup, sample_errors
 from hil.assembly.stops import refuse_fall, refuse_start, what_holds
-from hil.drives.base import Drive, Node
+from hil.drives.base import Drive, Node, listed
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity
 from hil.safety import SafetyBounds
 from hil.safety.plan import START_AT_REST
@@ -421,16 +421,16 @@ def _bounds_beyond_limits(setup: RigSetup) -> Iterator[str]:
 
 def _unreadable(setup: RigSetup) -> Iterator[str]:
     """Notes on settings that cannot be read from drives on real buses, one per protocol."""
-    real, names = setup.settings.real_buses, dict[str, list[str]]()
+    real, names = setup.settings.real_buses, dict[str, list[Drive]]()
     for drive in setup.drives:
         if drive.unverified and drive.settings.bus in real:
-            names.setdefault(drive.unverified, []).append(drive.settings.name)
-    return (f"{', '.join(drives)}: {note}" for note, drives in names.items())
+            names.setdefault(drive.unverified, []).append(drive)
+    return (f"{listed(drives)}: {note}" for note, drives in names.items())
 
 
 def _watchdogs(setup: RigSetup) -> Iterator[str]:
     """Notes on drives that go on when the loop dies, and for how long the others do."""
-    unwatched = ", ".join(drive.settings.name for drive in setup.drives if not drive.watchdog)
+    unwatched = listed(drive for drive in setup.drives if not drive.watchdog)
     if unwatched:
         yield f"{unwatched}: no watchdog in the drive: it keeps its last torque when the loop dies"
     if (time := setup.settings.values.safety.drive_watchdog) > LONGEST_WATCHDOG:

@@ -6,7 +6,7 @@ the time limit. The caller runs the steps of all drives side by side, on any clo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import Enum
 from math import inf, nan
 from typing import Any, ClassVar, NamedTuple
@@ -184,6 +184,11 @@ class Node(ABC):
     def explanation(self) -> str:
         """What its last frames tell about a time-out: its state, an emergency; empty if nothing."""
         return ""
+
+
+def listed(nodes: Iterable[Node]) -> str:
+    """The names of nodes, for a sentence."""
+    return ", ".join(node.settings.name for node in nodes)
 
 
 class Drive(Node):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from hil.drives.base import SAMPLE_TIME, Drive, DriveError, Feedback, HandshakeStep, Node, Steps
+from hil.drives.base import SAMPLE_TIME, Drive, DriveError, Feedback, HandshakeStep, Node, Steps, listed
 from hil.drives.guard import moving
 from hil.frame import Frame
 from hil.loop import SECOND, Clock, nanoseconds
@@ -84,8 +84,7 @@ class Handshake:
             if problem is not None:
                 problems.append(problem)
         if not problems and self._steps and self._clock.now() > self._end:
-            names = ", ".join(node.settings.name for node in self._steps)
-            problems.append(f"{names}: not ready within {self._limit:g} s")
+            problems.append(f"{listed(self._steps)}: not ready within {self._limit:g} s")
         if problems:
             self.abandon()
             raise DriveError("\n".join(problems))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import nan
 
-from hil.drives.base import Condition, Feedback
+from hil.drives.base import Condition, Feedback, listed
 from hil.drives.guard import moving
 from hil.loop import SECOND, Reading, Tick
 from hil.safety.drive_test import DriveRig
@@ -135,7 +135,7 @@ class Watch:
                 "; shadow sends nothing, and these nodes send only when they are started and asked: another "
                 "master must do it, or --calibrate, which enables nothing"
             )
-        self._monitor.report(now, EventKind.LOST, ", ".join(node.settings.name for node in silent), detail)
+        self._monitor.report(now, EventKind.LOST, listed(silent), detail)
         return True
 
     def start(self, now: int, hold: Sequence[float]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import yaml
 
 from hil.assembly.setup import RigSetup
+from hil.drives.base import Node, listed
 from hil.safety.plan import Phase
 from hil.session.calibration import CalibratedAxis
 from servoctl.errors import ConfigError, RunFolderError, WriteError
@@ -22,17 +23,17 @@ DURATION = 20.0  # [s] default time for the motion by hand
 
 def refuse_unreadable(setup: RigSetup) -> None:
     """Refuses drives that answer only to commands of torque; ConfigError if there is one; names all."""
-    silent: dict[str, list[str]] = {}
+    silent: dict[str, list[Node]] = {}
     for node in setup.nodes:
         if not node.readable:
-            silent.setdefault(node.settings.protocol, []).append(node.settings.name)
+            silent.setdefault(node.settings.protocol, []).append(node)
     if silent:
         raise ConfigError(
             [
-                f"--calibrate: {protocol}: {', '.join(names)}: answers only to commands of torque, so its encoder "
+                f"--calibrate: {protocol}: {listed(nodes)}: answers only to commands of torque, so its encoder "
                 "cannot be read without one (set sign and offset in the config by the drive maker's tool, and check "
                 "them with --stage zero)"
-                for protocol, names in silent.items()
+                for protocol, nodes in silent.items()
             ]
         )
 
@@ -41,7 +42,7 @@ def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:
     """What the operator does, one line each."""
     units = setup.plant.coordinates.items()
     pose = ", ".join(f"{name} {x:.4g} {unit}" for (name, unit), x in zip(units, setup.start.q, strict=True))
-    names = ", ".join(drive.settings.name for drive in setup.drives)
+    names = listed(setup.drives)
     every, stops = all(drive.settings.has_stops for drive in setup.drives), _stops(setup)
     lines = [
         f"calibrate: nodes are asked for samples for {duration:g} s; no drive is enabled, none makes torque",

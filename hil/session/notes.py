@@ -11,7 +11,7 @@ from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_bounds, describe_drops, describe_silence, describe_stops, stops_of_task
 from hil.bus.open import is_loopback
 from hil.drives import Feedback
-from hil.drives.base import Drive
+from hil.drives.base import Drive, listed
 from hil.drives.settings import GAUGES, Gauge, Quantity
 from hil.emulator.process import check_fault
 from hil.safety.plan import Phase
@@ -63,7 +63,7 @@ def _tested(setup: RigSetup) -> list[str]:
             (False, "before anything is enabled", silence),
             (True, "while the drive is enabled for it, at the start pose", "when no command comes"),
         )
-        if (names := _listed([drive for drive in watched if drive.test_enables is enables]))
+        if (names := listed([drive for drive in watched if drive.test_enables is enables]))
     ]
     tolerances = [node.settings.start_tolerance for node in setup.nodes]
     within = " to ".join(dict.fromkeys(f"{end(tolerances):.3g}" for end in (min, max)))
@@ -116,10 +116,10 @@ def _only_machine(setup: RigSetup, overrides: Sequence[Override]) -> list[str]:
         *_swapped(drives),
         "position_limits keep the machine clear of itself, of its cables and of people",
     ]
-    braked = _listed([drive for drive in drives if drive.settings.brake])
+    braked = listed([drive for drive in drives if drive.settings.brake])
     if braked:
         left.append(f"the brakes of {braked} hold the machine when the power is off")
-    coasting = _listed([drive for drive in drives if not drive.watchdog])
+    coasting = listed([drive for drive in drives if not drive.watchdog])
     if coasting:
         left.append(f"{coasting}: no watchdog that is tested: something else must stop the drive when the loop dies")
     left += _stops(setup)
@@ -142,7 +142,7 @@ def _swapped(drives: Sequence[Drive]) -> list[str]:
     kinds = Counter((drive.settings.protocol, drive.settings.bus) for drive in drives)
     alike = [drive for drive in drives if kinds[drive.settings.protocol, drive.settings.bus] > 1]
     what = "each node moves its own axis: two whose nodes are swapped look sound if their axes are alike"
-    return [f"{_listed(alike)}: {what} (move them one by one with --calibrate)"] if alike else []
+    return [f"{listed(alike)}: {what} (move them one by one with --calibrate)"] if alike else []
 
 
 def _stops(setup: RigSetup) -> list[str]:
@@ -150,15 +150,11 @@ def _stops(setup: RigSetup) -> list[str]:
     lines = []
     for kind in dict.fromkeys(type(drive) for drive in setup.drives):
         alike = [drive for drive in setup.drives if type(drive) is kind]
-        who, steps = f"{_listed(alike)} ({alike[0].settings.protocol})", kind.stop_steps
+        who, steps = f"{listed(alike)} ({alike[0].settings.protocol})", kind.stop_steps
         lines += [f"{who}, own ramp: {steps.ramp}", f"{who}, without the loop or its bus: {steps.silence}"]
         if any(drive.settings.brake for drive in alike):
             lines.append(f"{who}, brake: {steps.brake}")
     return lines + describe_silence(setup) + describe_bounds(setup)
-
-
-def _listed(drives: Sequence[Drive]) -> str:
-    return ", ".join(drive.settings.name for drive in drives)
 
 
 def faults_elsewhere(setup: RigSetup) -> list[str]:
@@ -188,10 +184,10 @@ def in_shadow(setup: RigSetup) -> list[str]:
             "(set hop_limit: 0 to keep them here)"
         )
     notes.append(f"shadow: nothing is sent on {', '.join(buses)}; the next step is --stage zero --armed")
-    polled = [node.settings.name for node in setup.nodes if node.feedback is not Feedback.CYCLIC]
+    polled = listed(node for node in setup.nodes if node.feedback is not Feedback.CYCLIC)
     if polled:
         notes.append(
-            f"{', '.join(polled)}: send only when they are started and asked: shadow hears them only if another master "
+            f"{polled}: send only when they are started and asked: shadow hears them only if another master "
             "does it; --calibrate --armed does it too, and enables nothing"
         )
     return notes
@@ -258,4 +254,4 @@ def _gauges(drives: Sequence[Drive]) -> Iterator[tuple[Gauge, list[Drive], list[
 
 
 def _names(drives: Sequence[Drive], some: Sequence[Drive]) -> str:
-    return "all drives" if len(some) == len(drives) else ", ".join(drive.settings.name for drive in some)
+    return "all drives" if len(some) == len(drives) else listed(some)

@@ -18,6 +18,7 @@ from hil.bus.open import (
     is_loopback,
     open_buses,
 )
+from hil.drives.base import listed
 from hil.loop import WallClock
 from hil.safety.plan import WATCHING, Phase
 from hil.session.by_hand import DURATION, check_recording, instructions, refuse_unreadable
@@ -125,10 +126,10 @@ def _stage(request: Request, setup: RigSetup, emulated: bool, notes: list[str]) 
             f"--stage {stage.value}: {buses} counts as real: drives would make torque "
             "(add --armed when nobody is in reach and the emergency stop is at hand)"
         )
-    undeclared = [drive.settings.name for drive in setup.drives if drive.watchdog is None]
+    undeclared = listed(drive for drive in setup.drives if drive.watchdog is None)
     if undeclared:
         raise ConfigError(
-            f"hil.drives: {', '.join(undeclared)}: drive_watchdog is missing: without a watchdog the drive keeps its "
+            f"hil.drives: {undeclared}: drive_watchdog is missing: without a watchdog the drive keeps its "
             "last torque when the loop dies (set drive_watchdog: true if the drive's status proves one, or false if "
             "something else cuts the power then)"
         )
