@@ -28,7 +28,7 @@ from hil.core.controller import Controller
 from hil.drives.base import Node
 from hil.emulator.disturbances import HostFaults
 from hil.emulator.emulator import EmulatedRig, Emulator
-from hil.emulator.plant import SimulatedPlant
+from hil.emulator.plant import Motion, SimulatedPlant
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import Clock, WallClock, nanoseconds
 from hil.loop.realtime import PRIORITY, StopSignals, prepare
@@ -56,7 +56,6 @@ branch."""
 
 MOVING = 0.95  # part of the way from corner to corner in which an axis moves; then it rests there [share of the time]
 STILL = 0.06  # [share of the whole] time at the start in which the machine stands still
-Motion = Callable[[float], tuple[Array, Array]]  # time since the hand began [s] -> q and v
 
 
 def hand_of(setup: RigSetup, duration: float) -> Motion:

@@ -112,7 +112,7 @@ class LiveGains:
             self._from = self._to = self._config_values
             self.force(self._config_values, take_law)
 
-    def law(self, values: Sequence[float]) -> AttachedLaw:
+    def law(self, values: Sequence[float]) -> AttachedConstraintFollowing:
         """The attached law with these values; TaskError if a correction refuses them."""
         law = self._law
         for gain, value in zip(self.gains, values, strict=True):
@@ -122,7 +122,7 @@ class LiveGains:
     def _problems(self, values: Sequence[float]) -> list[str]:
         """Why these values are not possible, as `check` says it; takes milliseconds."""
         try:
-            law = cast(AttachedConstraintFollowing, self.law(values))
+            law = self.law(values)
         except TaskError as error:
             return str(error).splitlines()
         problems = [
@@ -149,7 +149,7 @@ class LiveGains:
 
     def _growth(self, values: Sequence[float]) -> float:
         """Largest growth of a violation over a period, with one period of delay; 1 is the limit of stability."""
-        law = cast(AttachedConstraintFollowing, self.law(values))
+        law = self.law(values)
         rows = {law.correction.feedback(i) for i in range(len(law.rows))}
         return max(growth(row, self._spacing.timing, self._period) if row.corrects else 0.0 for row in rows)
 

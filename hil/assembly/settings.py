@@ -200,7 +200,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             *([] if wrong_names else _absurd_gears(drives)),
             *_missing_drives(values, plant),
             *_limits_beyond_stops(values),
-            *_wrong_turns(values),
+            *_wrong_turns(values, nodes),
             *([] if wrong_buses else node_problems(nodes, buses)),
             *_wrong_options(nodes, values.period),
             *_wrong_options(true_nodes, None),
@@ -228,10 +228,10 @@ def true_settings(node: Settings, values: Hil) -> Settings:
     if (different := values.emulation.drives.get(node.name)) is None:
         return node
     changes: dict[str, Any] = {
-        key: value for key in ("gear", "sign", "offset") if (value := getattr(different, key)) is not None
+        key: value
+        for key in ("gear", "sign", "offset", "rated_torque")
+        if hasattr(node, key) and (value := getattr(different, key)) is not None
     }
-    if isinstance(node, DriveSettings) and different.rated_torque is not None:
-        changes["rated_torque"] = different.rated_torque
     return replace(node, options={**node.options, **_options(different)}, **changes)
 
 
@@ -266,16 +266,11 @@ def _start_tolerance(node: NodeConfig, values: Hil) -> float:
     return given or (TOLERANCE if node.absolute else min(TOLERANCE, SAFE * 2 * pi / node.gear))
 
 
-def _wrong_turns(values: Hil) -> Iterator[Problem]:
+def _wrong_turns(values: Hil, nodes: ConfigNodes) -> Iterator[Problem]:
     """The start tolerance must be less than half a turn of each motor: a position wrong by a turn must not pass."""
-    given, nodes = (
-        values.safety.start_tolerance,
-        [(drive.actuator, drive.gear, drive.absolute) for drive in values.drives],
-    )
-    nodes += [(sensor.coordinate, sensor.gear, sensor.absolute) for sensor in values.sensors]
-    wrong = [(gear, name) for name, gear, absolute in nodes if given and not absolute and given > HALF * pi / gear]
-    if wrong:
-        gear, name = max(wrong)
+    given, pairs = values.safety.start_tolerance, zip((*values.drives, *values.sensors), nodes, strict=True)
+    gear, name = max(((node.gear, node.name) for each, (_, node) in pairs if not each.absolute), default=(0.0, ""))
+    if given and given * gear > HALF * pi:
         what = f"{given:g} is more than half a turn of the motor of {name}, {pi / gear:.3g}"
         remedy = f"at most {SAFE * 2 * pi / gear:.3g}, or absolute: true where the encoder knows the turn"
         yield Problem(("hil", "safety", "start_tolerance"), f"{what}: a wrong turn would pass ({remedy})")

@@ -228,7 +228,7 @@ class Stop(NamedTuple):
 
 def describe_stops(setup: RigSetup) -> list[str]:
     """A sentence per drive: from which speed its joint comes to rest, where, how soon, and how far on."""
-    lines, late = [], []
+    lines, late = [], {"in the task": list[str](), "at its speed limits": list[str]()}
     stop_time, task = setup.settings.values.safety.stop_time, stops_of_task(setup)
     poses = [*setup.task_states, *states_within_limits(setup)]
     for i, (drive, unit) in enumerate(zip(setup.settings.drives, setup.units, strict=False)):
@@ -238,17 +238,15 @@ def describe_stops(setup: RigSetup) -> list[str]:
             f"stop of {drive.name}: {_sentence(hardest, i, unit)} at {in_words(setup, hardest.start)}; "
             f"in the task {_sentence(in_task, i, unit)}"
         )
-        for stop, where in ((in_task, "in the task"), (hardest, "at its speed limits")):
+        for names, stop in zip(late.values(), (in_task, hardest), strict=True):
             if stop.times.max() > stop_time:
-                late.append((drive.name, where, float(stop.times.max())))
-    for where in ("in the task", "at its speed limits"):
-        names = [name for name, place, _ in late if place == where]
-        if names:
-            lines.append(
-                f"note: {', '.join(names)}: a controlled stop {where} can take longer than stop_time, {stop_time:g} s: "
-                f"what still moves then is left to the drives and brakes ({SLOWER})"
-            )
-    return lines
+                names.append(drive.name)
+    return lines + [
+        f"note: {', '.join(names)}: a controlled stop {where} can take longer than stop_time, {stop_time:g} s: "
+        f"what still moves then is left to the drives and brakes ({SLOWER})"
+        for where, names in late.items()
+        if names
+    ]
 
 
 def describe_bounds(setup: RigSetup) -> list[str]:

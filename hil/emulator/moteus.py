@@ -123,8 +123,9 @@ class Moteus(EmulatedDrive):
         """Register -> value of what it measures [its unit]."""
         position, velocity = self._motion()
         torque = self.motor.torque() / self.torque_table
-        limited = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
-        mode, fault = self.mode, limited if self.mode == IN_POSITION else self.fault
+        mode, fault = self.mode, self.fault
+        if mode == IN_POSITION:
+            fault = self._limited or (LIMITED_BY_CURRENT if self.motor.saturated else 0)
         milliseconds = (self.world.now - self._since) // (SECOND // 1000)
         temperature = self.temperature()  # it may switch the drive off, which the next answer shows
         return {
@@ -173,7 +174,6 @@ class Moteus(EmulatedDrive):
         self.mode, self._command = mode, command
         position = command[codec.COMMAND_POSITION]
         self._held = None if isnan(position) else position
-        self._limited = 0
         if mode == BRAKE:
             self._short()
         else:
@@ -217,7 +217,7 @@ class Moteus(EmulatedDrive):
     def _starved(self) -> None:
         """The watchdog has run out: mode 11, and what `servo.timeout_mode` says."""
         self.stop_control()
-        self.mode, self._limited = TIMED_OUT, 0
+        self.mode = TIMED_OUT
         kind, damping = int(self._configured["servo.timeout_mode"]), self._command[codec.KD_SCALE]
         if kind == BRAKE:
             self._short()
@@ -235,7 +235,7 @@ class Moteus(EmulatedDrive):
     def _off(self, mode: int) -> None:
         self.stop_control()
         self._watchdog.stop()
-        self.mode, self.fault, self._limited = mode, 0, 0
+        self.mode, self.fault = mode, 0
         self._command = dict(COMMANDED)
         self.motor.disable()
 

@@ -27,6 +27,8 @@ from servoctl.simulation.system import Machine, System
 from servoctl.types import Array, State
 
 SHORTEST = 100  # [ns] shortest step: with shorter ones a second takes hours
+Motion = Callable[[float], tuple[Array, Array]]  # time since a hand began [s] -> q and v
+
 STABLE = 2.5  # largest product of step and pole: up to 2.78 what decays does so in the method of integration too
 
 
@@ -43,10 +45,8 @@ class Actuator:
         self.saturated = False  # whether the last command was above the limit
         self.target = 0.0  # [N m] what the torque tends to
         self._asked = 0.0
-        self._torque = self._impulse = (
-            0.0  # [N m, N m s] torque, and impulse since the step began, at the time `_since`
-        )
-        self._since = 0  # [ns]
+        # [N m, N m s] torque, and impulse since the step began, at the time `_since` [ns]
+        self._torque, self._impulse, self._since = 0.0, 0.0, 0
 
     def command(self, torque: float, now: int) -> None:
         """Commands a torque [N m] from now [ns] on; NaN commands 0."""
@@ -143,7 +143,7 @@ class SimulatedPlant:
         if machine is None:
             machine = CompiledPlant(make_loop(bare, "numpy" if engine == "numpy" else "auto"), engine)
         self._machine: Machine = machine
-        self._guide: Callable[[float], tuple[Array, Array]] | None = None
+        self._guide: Motion | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model.plant)
         friction = np.full(m, options.coulomb_friction), np.full(m, options.viscous_friction)
@@ -217,7 +217,7 @@ class SimulatedPlant:
         self._pushes[index] += torque
         self._asleep = None
 
-    def guide(self, motion: Callable[[float], tuple[Array, Array]], now: int) -> None:
+    def guide(self, motion: Motion, now: int) -> None:
         """Lets a hand move the machine from now on, whatever acts on it: motion(time [s]) -> q and v."""
         self._guide, self._guided_from = motion, now
         self._seen = None

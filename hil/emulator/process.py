@@ -14,18 +14,16 @@ from hil.bus.open import EmulatorMessage, emulator_frame, emulator_message, is_l
 from hil.drives.settings import SensorSettings
 from hil.emulator.emulator import EmulatedRig, Emulator, Fault
 from hil.emulator.faults import KINDS
-from hil.emulator.plant import SimulatedPlant
+from hil.emulator.plant import Motion, SimulatedPlant
 from hil.emulator.station import Medium, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND, Clock, World
 from servoctl.errors import ConfigError
-from servoctl.types import Array
 
 LONGEST_GAP = SECOND // 20  # [ns] a longer pause of this process does not count in the drives' time
 SHORTEST_WAIT = SECOND // 5000  # [ns] time that the server waits for each of several buses
 LONGEST_WAIT = SECOND // 50  # [ns] `stop` is called at least this often
 QUIET = SECOND // 5  # [ns] the drives are free for another loop after this time without frames
-Motion = Callable[[float], tuple[Array, Array]]  # time since a hand began [s] -> q and v
 
 HOST_TARGETS = ("bus", "host", "host_or_node")
 
