@@ -300,14 +300,13 @@ def serve(
     """
     setup, clock = load(config, overrides, engine), WallClock()
     settings = setup.settings
-    inside = [name for name, keys in settings.buses.items() if keys["interface"] == "virtual"]
+    inside = [
+        f"hil.buses.{name}: virtual reaches no other process (use udp_multicast with hop_limit: 0)"
+        for name, keys in settings.buses.items()
+        if keys["interface"] == "virtual"
+    ]
     if inside:
-        raise ConfigError(
-            [
-                f"hil.buses.{name}: virtual reaches no other process (use udp_multicast with hop_limit: 0)"
-                for name in inside
-            ]
-        )
+        raise ConfigError(inside)
     buses = open_for_emulation(settings.buses, clock, vcan)
     try:
         rig = emulated_rig(setup, engine)

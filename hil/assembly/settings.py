@@ -55,17 +55,17 @@ def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
         yield Problem(("hil", "buses"), f"{what} (one clock for all: make every bus emulated, or none)")
     names: dict[tuple[str, ...], str] = {}
     for name, keys in buses.items():
-        yield from (Problem(("hil", "buses", name, key), what) for key, what in _wrong_rates(keys))
+        wrong = list(_wrong_rates(keys))
         if keys["interface"] == EMULATED:
-            for key in (key for key in keys if key not in EMULATED_KEYS):
-                what = f"an emulated bus has no such key ({remedy(key, EMULATED_KEYS)})"
-                yield Problem(("hil", "buses", name, key), what)
-            continue
-        yield from (Problem(("hil", "buses", name, key), what) for key, what in key_problems(keys))
-        channel = tuple(str(keys.get(key)) for key in ("interface", "channel", "port"))
-        if names.setdefault(channel, name) != name:
-            what = f"{channel[0]} {channel[1]} is already bus '{names[channel]}' (put all nodes on that one)"
-            yield Problem(("hil", "buses", name, "channel"), what)
+            unknown = [key for key in keys if key not in EMULATED_KEYS]
+            wrong += [(key, f"an emulated bus has no such key ({remedy(key, EMULATED_KEYS)})") for key in unknown]
+        else:
+            wrong += key_problems(keys)
+            channel = tuple(str(keys.get(key)) for key in ("interface", "channel", "port"))
+            if names.setdefault(channel, name) != name:
+                what = f"{channel[0]} {channel[1]} is already bus '{names[channel]}' (put all nodes on that one)"
+                wrong.append(("channel", what))
+        yield from (Problem(("hil", "buses", name, key), what) for key, what in wrong)
 
 
 def _wrong_rates(keys: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -199,7 +199,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             *wrong_names,
             *([] if wrong_names else _absurd_gears(drives)),
             *_missing_drives(values, plant),
-            *_limits_beyond_stops(values),
+            *_limits_beyond_stops(drives),
             *_wrong_turns(values, nodes),
             *([] if wrong_buses else node_problems(nodes, buses)),
             *_wrong_options(nodes, values.period),
@@ -314,11 +314,10 @@ def _missing_drives(values: Hil, plant: Plant) -> Iterator[Problem]:
         yield Problem(("hil", "drives"), f"no drive for {', '.join(missing)} (every actuator needs one)")
 
 
-def _limits_beyond_stops(values: Hil) -> Iterator[Problem]:
-    for i, drive in enumerate(values.drives):
-        for key, limit, side in (("lower", drive.position_limits[0], -1), ("upper", drive.position_limits[1], 1)):
-            stop = getattr(drive.stops, key)
-            if stop is not None and side * (limit - stop) > 0:
+def _limits_beyond_stops(drives: Sequence[DriveSettings]) -> Iterator[Problem]:
+    for i, drive in enumerate(drives):
+        for key, side, limit, stop in zip(("lower", "upper"), (-1, 1), drive.position_limits, drive.stops, strict=True):
+            if side * (limit - stop) > 0:
                 what = f"the {key} limit, {limit:g}, is beyond the stop at {stop:g}"
                 yield Problem(("hil", "drives", i, "position_limits"), f"{what} (keep the limits clear of the stops)")
 

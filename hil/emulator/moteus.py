@@ -178,12 +178,8 @@ class Moteus(EmulatedDrive):
             self._short()
         else:
             self._regulate()
-        self._watch(command[codec.WATCHDOG])
-
-    def _watch(self, seconds: float) -> None:
-        """Restarts the watchdog with the time in a command; it acts in position mode only."""
-        seconds = seconds or float(self._configured["servo.default_timeout_s"])
-        off = self.mode != IN_POSITION or isnan(seconds)
+        seconds = command[codec.WATCHDOG] or float(self._configured["servo.default_timeout_s"])
+        off = mode != IN_POSITION or isnan(seconds)  # the watchdog acts in position mode only
         self._watchdog.start(0 if off else nanoseconds(seconds))
 
     def _regulate(self) -> None:

@@ -27,15 +27,13 @@ def refuse_unreadable(setup: RigSetup) -> None:
     for node in setup.nodes:
         if not node.readable:
             silent.setdefault(node.settings.protocol, []).append(node)
-    if silent:
-        raise ConfigError(
-            [
-                f"--calibrate: {protocol}: {listed(nodes)}: answers only to commands of torque, so its encoder "
-                "cannot be read without one (set sign and offset in the config by the drive maker's tool, and check "
-                "them with --stage zero)"
-                for protocol, nodes in silent.items()
-            ]
-        )
+    problems = [
+        f"--calibrate: {protocol}: {listed(nodes)}: answers only to commands of torque, so its encoder cannot be read "
+        "without one (set sign and offset in the config by the drive maker's tool, and check them with --stage zero)"
+        for protocol, nodes in silent.items()
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def instructions(setup: RigSetup, duration: float, emulated: bool) -> list[str]:

@@ -140,16 +140,14 @@ def outcome(monitor: Monitor) -> dict[str, Any]:
 
 def drive_states(drives: Iterable[Drive], sends: bool, proof: TorqueProof) -> dict[str, dict[str, Any]]:
     """Drive -> its state; `confirmed_off` is None if this run never switched the drive on."""
-    states: dict[str, dict[str, Any]] = {
+    return {
         drive.settings.name: {
             "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
             "confirmed_off": drive.confirmed_off if sends and (drive.confirmed_off or drive.possibly_on) else None,
+            "proof": axis.as_dict(),
         }
-        for drive in drives
+        for drive, axis in zip(drives, proof.axes, strict=True)
     }  # fmt: skip
-    for state, axis in zip(states.values(), proof.axes, strict=True):
-        state["proof"] = axis.as_dict()
-    return states
 
 
 def bus_states(healths: Mapping[str, Health]) -> dict[str, dict[str, Any]]:
