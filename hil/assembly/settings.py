@@ -325,12 +325,10 @@ def _limits_beyond_stops(drives: Sequence[DriveSettings]) -> Iterator[Problem]:
 def _absurd_gears(drives: Sequence[DriveSettings]) -> Iterator[Problem]:
     for i, drive in enumerate(drives):
         angle = max(abs(drive.motor(limit)) for limit in drive.position_limits)
-        torque = drive.motor_limit
-        if not (angle < ABSURD and torque < ABSURD):
-            what = f"at the limits the motor turns to {angle:.3g} rad and makes {torque:.3g} N m"
-            yield Problem(
-                ("hil", "drives", i, "gear"), f"{what} (check gear, offset, position_limits and torque_limit)"
-            )
+        if not (angle < ABSURD and drive.motor_limit < ABSURD):
+            what = f"at the limits the motor turns to {angle:.3g} rad and makes {drive.motor_limit:.3g} N m"
+            remedy = "check gear, offset, position_limits and torque_limit"
+            yield Problem(("hil", "drives", i, "gear"), f"{what} ({remedy})")
 
 
 def _wrong_options(nodes: ConfigNodes, period: float | None) -> Iterator[Problem]:

@@ -20,7 +20,6 @@ from hil.emulator.station import Medium
 from hil.emulator.timers import Timer
 from hil.frame import Frame
 from hil.loop.clock import Event, World, cancel, nanoseconds
-from servoctl.expression import constant
 
 PERIOD = 0.001  # [s] period of a drive's own control
 BANDWIDTH = 100.0  # K [1/s]: a tenth of what period and current loop allow
@@ -91,9 +90,8 @@ class EmulatedNode(ABC):
         return default if value is None else value
 
     def number(self, name: str, default: float) -> float:
-        """The same as a number; the config may give a constant expression."""
-        value = self.option(name, None)
-        return default if value is None else float(constant(value))
+        """The same as a number."""
+        return float(self.option(name, default))
 
     @abstractmethod
     def listens(self) -> Container[int]:
