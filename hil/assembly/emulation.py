@@ -39,6 +39,8 @@ from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, ServoctlError
+from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
+from servoctl.mechanics.actuator_parameters import armature_of
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
@@ -248,7 +250,16 @@ def simulated_system(setup: RigSetup) -> System:
     Raises ConfigError if the plant refuses these parameters.
     """
     values = setup.settings.values.emulation
-    overrides = [f"plant.parameters.{name}={value}" for name, value in values.parameters.items()]
+    rotors = dict.fromkeys(setup.plant.actuators, 0.0)
+    rotors |= zip(rotors, armature_of(setup.plant) or (), strict=False)
+    overrides = []
+    for name, value in values.parameters.items():
+        if name.startswith(f"{ROTORS}."):
+            rotors[name.removeprefix(f"{ROTORS}.")] = value
+        else:
+            overrides.append(f"plant.parameters.{name}={value}")
+    if len(overrides) < len(values.parameters):
+        overrides.append(f"plant.armature={rotors}")
     if friction_of(setup.plant) is not None and (values.coulomb_friction or values.viscous_friction):
         overrides.append("plant.friction=")  # the drives' friction is all that the machine has
     if not overrides:

@@ -31,6 +31,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, ExpressionError, no_such, remedy
 from servoctl.expression import constant
+from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.model import FREE_BASE
 from servoctl.mechanics.spatial.plant import Robot
@@ -394,7 +395,9 @@ def _unknown_nodes(values: Hil, nodes: ConfigNodes) -> Iterator[Problem]:
 
 
 def _unknown_parameters(values: Hil, plant: Plant) -> Iterator[Problem]:
-    parameters: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
+    known: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
+    parameters = [name for name in known if name != ROTORS]
+    parameters += [f"{ROTORS}.{actuator}" for actuator in plant.actuators]
     for name in values.emulation.parameters:
         if name not in parameters:
             unknown = f"{type(plant).__name__} has no such parameter ({remedy(name, parameters)})"

@@ -264,8 +264,10 @@ class Emulation(Section):
         description="resolution of the encoder, at the motor [rad]; left out: from the options of the protocol",
     )
     encoder_noise: Angle = Field(default=0.0, description="standard deviation of the encoder noise, at the motor [rad]")
-    parameters: dict[str, Parameter] = Field(
-        default={}, description="fields of the simulated plant that differ from the law's model"
+    parameters: ByPath[Parameter] = Field(
+        default={},
+        description="fields of the simulated plant that differ from the law's model, and its rotors, such as "
+        "armature.u1",
     )
     drives: dict[str, TrueNode] = Field(
         default={}, description="actuator of a drive, or coordinate of an encoder node -> how the emulated one differs"

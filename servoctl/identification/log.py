@@ -26,6 +26,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.log import UNITS, LogConfig
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, no_such, remedy
+from servoctl.mechanics.actuator_parameters import FIELD, armature_of
 from servoctl.mechanics.friction import Friction, friction_of
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.table import Table, read_table
@@ -241,11 +242,15 @@ class SimulatedMachine:
                 kinds = ("coulomb", "viscous", "speed")
                 found["realism"]["friction"] = {kind: list(getattr(self.friction, kind)) for kind in kinds}
         if self.emulated is not None:
-            known = {name: getattr(self.plant, name, None) for name in identified if name not in self.emulated}
+            known = {name: getattr(self.plant, name, None) for name in identified}
+            if FIELD in identified:
+                del known[FIELD]
+                rotors = armature_of(self.plant) or (0.0,) * len(self.plant.actuators)
+                known |= zip((f"{FIELD}.{name}" for name in self.plant.actuators), rotors, strict=True)
             parameters = {
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in known.items()
-                if value is not None
+                if value is not None and name not in self.emulated
             }
             found["hil"] = {"emulation": {"parameters": parameters}} if parameters else {}
         return {name: section for name, section in found.items() if section}

@@ -1,11 +1,13 @@
 """Laws on emulated drives: bounds, priorities, observers, estimators, and tasks that are missed."""
 
+from dataclasses import replace as changed
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import servoctl as sc
+from hil.assembly.emulation import simulated_system
 from hil.assembly.prepare import load
 from hil.core.controller import Controller
 from hil.safety import EventKind
@@ -13,6 +15,8 @@ from hil.session.replay import replay
 from hil.session.run import RunResult
 from hil.session.start import Request, start
 from servoctl.config import shipped_configs
+from servoctl.identification.log import simulated_machine
+from servoctl.mechanics.actuator_parameters import armature_of
 from servoctl.run_folder.missed import missed_tasks
 from tests.faces import on_drives
 from tests.hil.emulation import SHORT
@@ -85,6 +89,30 @@ def test_a_posture_that_conflicts_with_the_task_stops_no_drive(tmp_path: Path) -
     assert summary["given_up"]["posture"] > 100.0  # beta^2 times 3 m is 192 m/s^2
     again = replay(tmp_path / "run")
     assert (again.differing, again.other_samples) == (0, 0)
+
+
+def test_the_emulated_machine_has_rotors_that_the_law_does_not_know() -> None:
+    """Its kinetic energy is the work of the true torques; what `identify` writes to keep the machine is read again."""
+    rotors = "hil.emulation.parameters.armature.F=0.5"
+    result = on_drives("two_mass_spring_drive", rotors, "hil.safety.tracking=0.1", duration=1.0)
+    assert result.exit_code == 0
+    run = result.trajectory
+    x1, x2, v1, v2, F = (run[f"true_{name}"] for name in ("q.x1", "q.x2", "v.x1", "v.x2", "u.F"))
+    energy = 1.5 * v1**2 / 2 + 2.0 * v2**2 / 2 + 10.0 * (x2 - x1 - 0.5) ** 2 / 2
+    power = F * v1
+    work = np.concatenate([[0.0], np.cumsum(np.diff(run.t) * (power[1:] + power[:-1]) / 2)])
+    np.testing.assert_allclose(energy - energy[0], work, atol=1e-3 * np.ptp(energy))
+
+    known = load("two_mass_spring_drive", ["plant.armature={F: 0.2}"], "vm")
+    for stated, kept in (((), {"armature.F": 0.2}), (("armature.F",), None)):
+        machine = simulated_machine(known.run)
+        assert machine is not None
+        sections = changed(machine, emulated=stated).sections({"armature": [0.3]}, rubs=False)
+        assert sections == ({"hil": {"emulation": {"parameters": kept}}} if kept else {})
+    setup = load(
+        "two_mass_spring_drive", ["plant.armature={F: 0.3}", "hil.emulation.parameters={armature.F: 0.2}"], "vm"
+    )
+    assert [armature_of(of.model.plain.plant) for of in (setup.run.system, simulated_system(setup))] == [(0.3,), (0.2,)]
 
 
 def test_the_error_is_smaller_with_an_observer() -> None:
