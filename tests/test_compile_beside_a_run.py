@@ -32,7 +32,8 @@ class AtOnce:
     def __init__(self, library: Library, asked: int) -> None:
         self.problem, self._library, self._left = "", library, asked
 
-    def ready(self) -> Library | None:
+    @property
+    def library(self) -> Library | None:
         self._left -= 1
         return self._library if self._left < 0 else None
 
