@@ -333,7 +333,7 @@ def test_a_fast_swing_that_grows_by_e_in_minutes_is_unstable_and_a_slow_one_with
 
 @pytest.mark.parametrize("pole", [6e-6 + 0j, 5e-4 + 1000j])
 def test_a_mode_that_is_called_neutral_does_not_make_the_loop_unstable(pole: complex) -> None:
-    """It cost the loop all its margins, beside a mode that neither grows nor decays."""
+    """A loop that also has a mode which neither grows nor decays had no margins."""
     h = 0.001
     z = cmath.exp(pole * h)
     assert Mode(pole, "internal", "internal").stable is None

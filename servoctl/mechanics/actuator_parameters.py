@@ -16,7 +16,7 @@ section 9.6, with the gyroscopic terms left out).
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
@@ -51,22 +51,24 @@ def with_fields(plant: Plant, methods: Any, values: Values, what: str) -> Plant:
         raise PlantError(f"{kind.__name__} has the parameter {taken[0]} already (rename it)")
     if not plant.actuators:
         raise PlantError(f"{kind.__name__} has no actuators, so there is no {what} at actuators (leave it out)")
-    other: Plant = object.__new__(_class(kind, methods, tuple(values)))
-    for name, value in (contents(plant) | dict(values)).items():
-        object.__setattr__(other, name, value)
-    return other
+    return _made(_class(kind, methods, tuple(values)), contents(plant) | dict(values))
 
 
-def without_fields(plant: Plant, methods: Any, names: Iterable[str]) -> Plant:
+def without_fields(plant: Plant, methods: Any, names: Collection[str]) -> Plant:
     """The plant that `with_fields` was given with these methods and fields; other plants themselves."""
     kind = type(plant)
     if kind.__bases__[0] is not methods:
         return plant
-    bare: Plant = object.__new__(kind.__bases__[1])
-    for name, value in contents(plant).items():
-        if name not in names:
-            object.__setattr__(bare, name, value)
-    return bare
+    return _made(kind.__bases__[1], contents(plant), names)
+
+
+def _made(kind: Any, values: Mapping[str, Any], left_out: Collection[str] = ()) -> Plant:
+    """A plant of a class with these fields and attributes, unchecked."""
+    made: Plant = object.__new__(kind)
+    for name, value in values.items():
+        if name not in left_out:
+            object.__setattr__(made, name, value)
+    return made
 
 
 @cache
@@ -93,11 +95,7 @@ class _Turning(Plant):
         order: Any = type(self).__mro__
         kind = order[order.index(_Turning) + 1]
         added = set(order[0].__dataclass_fields__) - set(getattr(kind, "__dataclass_fields__", ()))
-        bare: Plant = object.__new__(kind)
-        for name, value in contents(self).items():
-            if name not in added:
-                object.__setattr__(bare, name, value)
-        return bare
+        return _made(kind, contents(self), added)
 
     def mass_matrix(self, q: Array, t: float) -> Array | Diagonal:
         plain: Any = super()

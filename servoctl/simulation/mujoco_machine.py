@@ -19,8 +19,8 @@ from servoctl.errors import ConfigError, PlantError, remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation, value
 from servoctl.mechanics.spatial.dynamics import spin_columns
-from servoctl.mechanics.spatial.mjcf import Scene
 from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.scene import Scene
 from servoctl.mechanics.spatial.tree_builder import identifier
 from servoctl.types import Array, State
 
