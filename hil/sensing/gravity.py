@@ -88,7 +88,10 @@ class GravityCompensation(StateFunction):
 def falls_without_torque(
     model: Model, t: float, q: Array, rank_tolerance: float = 1e-6, braked: Sequence[int] = ()
 ) -> StaticBalance:
-    """Whether the machine starts to move from rest without torque; `braked`: actuators whose brakes are closed."""
+    """Whether the machine starts to move from rest at the pose q, shape (n,), without torque, at the time t [s].
+
+    `braked`: indices of the actuators whose brakes are closed.
+    """
     state = State(t, q, np.zeros(model.n))
     terms = assemble(state, model.plain.matrices(state).without_task(), rank_tolerance)
     held = terms.project(terms.inputs)[:, list(braked)]
@@ -100,9 +103,9 @@ def falls_without_torque(
 
 
 def accelerations(model: Model, state: State, torques: Array, rank_tolerance: float = 1e-6) -> tuple[Array, Array]:
-    """Largest accelerations that torques of these sizes can cause in a state, shape (m,) [actuator units].
+    """Largest accelerations of the motor displacements, shape (m,), and of the coordinates, shape (n,), in a state.
 
-    Of the motor displacements, shape (m,), and of the coordinates, shape (n,).
+    `torques`: size of that of each motor, shape (m,) [actuator units].
     """
     matrices = model.plain.matrices(state)
     terms = assemble(state, matrices, rank_tolerance)
@@ -113,7 +116,7 @@ def accelerations(model: Model, state: State, torques: Array, rank_tolerance: fl
 def task_errors(model: Model, state: State, low_priority_rows: Sequence[int] = ()) -> dict[str, tuple[float, float]]:
     """Task row -> violation and its rate; NaN where a row has one of them alone; rows with neither are left out.
 
-    So are `low_priority_rows`, those of priority 2 and below: the task may start without them.
+    `low_priority_rows`: indices of the rows of priority 2 and below, left out too: the task may start without them.
     """
     errors = consistency(model, state)
     rows = enumerate(model.plain.task_rows)

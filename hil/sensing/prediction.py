@@ -91,7 +91,7 @@ class Prediction:
         parameters[:] = self._parameters
 
     def __call__(self, t: float, h: float, q: Array, v: Array, u: Array) -> tuple[Array, Array]:
-        """q and v at t + h [s] under the inputs u, which stay."""
+        """q and v, shapes (n,), at t + h [s], from those at t under constant inputs u, shape (m,) [actuator units]."""
         n = self._n
         self._times[0], self._times[1] = t, h
         self._x[:n], self._x[n:], self._u[:] = q, v, u

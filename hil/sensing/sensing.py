@@ -228,7 +228,10 @@ class Sensing:
         return [implausibility(verdict, self._names, units, self._actuators) for verdict in c.verdict[0 : c.verdicts]]
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerances: Sequence[float]) -> list[tuple[str, str]]:
-        """Name and explanation of each channel whose sample differs from the start pose by more than its tolerance."""
+        """Name and explanation of each channel whose sample differs from the start pose by more than its tolerance.
+
+        `q`: start pose, shape (n,); `tolerances`: one per channel [joint unit].
+        """
         problems = []
         for channel, unit, expected, sample, tolerance in zip(
             self.displacements.channels,
