@@ -91,7 +91,7 @@ def test_a_cluster_gives_the_table_of_this_machine(engine: str, local: Any) -> N
     grid = points_of(varies)
     here = sweep(run, varies, grid)
     with Cluster(local.scheduler_address) as cluster:
-        there = sweep(run, varies, grid, cluster=cluster)
+        there = sweep(run, varies, grid, workers=cluster)
     assert there.columns == here.columns and set(there.columns["status"]) == {"refused", "done"}
     assert {engine} == set(there.columns["engine"]) - {None}
 
@@ -102,7 +102,7 @@ def test_a_search_on_a_cluster_ends_with_the_trials_of_this_machine(tmp_path: Pa
     given = problem(tmp_path / "masses.yaml")
     here = tune(given, tmp_path / "here")
     with Cluster(local.scheduler_address) as cluster:
-        assert table(tune(given, tmp_path / "there", cluster=cluster)) == table(here)
+        assert table(tune(given, tmp_path / "there", cluster)) == table(here)
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_a_worker_that_dies_costs_nothing(ball: Path, local: Any) -> None:
     run, masses = sc.load(ball, engine="vm"), [1.0 + i for i in range(12)]
     here, before = list(run_all(run, points(masses))), set(local.scheduler.workers)
     with Cluster(local.scheduler_address) as cluster:
-        assert list(run_all(run, points(masses), cluster=cluster)) == here
+        assert list(run_all(run, points(masses), cluster)) == here
     assert set(local.scheduler.workers) != before  # the one that took 7 is gone
 
 
@@ -151,7 +151,7 @@ def test_a_lost_cluster_keeps_the_finished_rows(ball: Path, tmp_path: Path, monk
     run = sc.load(ball, ["run.duration=1"], engine="vm")
     varies = read_varies([f"{MASS}=1:6:600"], run)
     with own_scheduler(tmp_path) as (address, processes), Cluster(address) as cluster:
-        study = sweep(run, varies, points_of(varies), progress=lambda _: processes[0].kill(), cluster=cluster)
+        study = sweep(run, varies, points_of(varies), progress=lambda _: processes[0].kill(), workers=cluster)
     assert study.broken is not None and "the scheduler, or its last worker, is gone" in study.broken
     count = len(study.columns["run"])
     assert 0 < count < 600 and set(study.columns["status"]) == {"done"}

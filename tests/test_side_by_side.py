@@ -12,7 +12,7 @@ from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, BatchResult
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.side_by_side import plan_of, summary_of
-from servoctl.study.batch import batch, run_all
+from servoctl.study.batch import Machine, batch, run_all
 from servoctl.study.metrics import metrics_of
 from servoctl.types import Array
 
@@ -252,7 +252,7 @@ def test_finished_rows_are_written_early_and_few_runs_wait() -> None:
             return super().__getitem__(key)
 
     points = Points({ALPHA: 5.0 + i} for i in range(1000))
-    rows = run_all(run, points, jobs=2)
+    rows = run_all(run, points, Machine(2))
     assert next(rows)["status"] == "done"
     assert len(made) == 5  # two blocks for each thread wait, and one is handed out
     rows.close()  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import pytest
 import servoctl as sc
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
-from servoctl.study.batch import batch, run_all, run_at
+from servoctl.study.batch import Machine, batch, run_all, run_at
 from servoctl.study.metrics import metric_names, metrics_of
 from servoctl.study.points import points_of, read_varies
 from servoctl.study.sweep import Study, plan, sweep
@@ -58,7 +58,8 @@ def study(varied: list[str], sample: str = "grid", seed: int = 0, jobs: int = 1,
     """A sweep of the two masses, on the virtual machine."""
     run = sc.load("two_mass_spring", OFF, engine="vm")
     varies = read_varies(varied, run)
-    return sweep(run, varies, points_of(varies, sample, samples, seed), sample, seed, jobs)
+    with Machine(jobs) as workers:
+        return sweep(run, varies, points_of(varies, sample, samples, seed), sample, seed, workers)
 
 
 def words(code: int, *line: str) -> None:
@@ -334,7 +335,7 @@ def test_runs_that_rounding_alone_tells_apart_have_no_star() -> None:
     """A run that begins on its task stays there whatever its gains."""
     run = sc.load("two_mass_spring", ["run.duration=0.1"], engine="vm")
     varies = read_varies([f"{ALPHA}=2:6:3"], run)
-    (axes,) = draw(sweep(run, varies, points_of(varies, "grid", 0, 0), "grid", 0, 1), "rms_violation").axes
+    (axes,) = draw(sweep(run, varies, points_of(varies, "grid", 0, 0), "grid", 0), "rms_violation").axes
     assert "star" not in axes.get_title("right") and "*" not in [line.get_marker() for line in axes.lines]
 
 

@@ -16,7 +16,7 @@ import pytest
 import servoctl as sc
 from servoctl.config.problems import unit_of
 from servoctl.errors import ClusterError, ConfigError, RunFolderError
-from servoctl.study.batch import run_all
+from servoctl.study.batch import Machine, run_all
 from servoctl.study.evaluator import Evaluator
 from servoctl.study.problem import SearchProblem, read_problem
 from servoctl.study.search import tune
@@ -309,7 +309,9 @@ def test_a_lost_cluster_leaves_a_study_that_continues(
 @pytest.mark.parametrize("engine", ["vm", "c"])
 def test_two_workers_end_with_the_trials_of_one(config: Path, tmp_path: Path, engine: str) -> None:
     given = read_problem(sc.load(config, [], engine=engine))
-    one, two = (tune(given, tmp_path / f"{jobs}", jobs) for jobs in (1, 2))
+    one = tune(given, tmp_path / "one")
+    with Machine(2) as workers:
+        two = tune(given, tmp_path / "two", workers)
     assert table(one) == table(two)
     assert one.best == two.best
 

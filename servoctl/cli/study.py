@@ -1,7 +1,6 @@
 """`servoctl sweep`: runs a config over ranges of its numbers. `servoctl tune`: searches them for the best runs."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -26,6 +25,7 @@ from servoctl.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from servoctl.assembly import Run
+    from servoctl.study.batch import Machine
     from servoctl.study.cluster import Cluster
     from servoctl.study.sweep import Study
     from servoctl.study.trials import Refinement, Trial, Tuning
@@ -104,11 +104,11 @@ def sweep(
     points = points_of(varies, sample, samples, seed)
     identity = sweeps.identity(loaded, varies, sample, seed, len(points))
     with (
-        _connected(cluster, jobs) as workers,
+        _workers(cluster, jobs) as workers,
         RowStore(folder, identity, len(points), resume) as store,
         Announcer(loaded.name, "compiling and starting the runs") as announcer,
     ):
-        study = sweeps.sweep(loaded, varies, points, sample, seed, jobs, announcer.progress, workers, store)
+        study = sweeps.sweep(loaded, varies, points, sample, seed, workers, announcer.progress, store)
     _warn(loaded, study.broken)
     study = study.examined(*sweeps.within(loaded, study.ranking(shown), points, BEST))
     phases.end("limits", "compiling and simulating", share=study.wall_time)
@@ -159,8 +159,8 @@ def tune(
     phases.end("loading and tracing")
     folder = _folder(f"{loaded.name}-tune", out, resume, TrialStore.file)
     waiting = "compiling and running the baseline"
-    with _connected(cluster, jobs) as workers, Announcer(loaded.name, waiting) as announcer:
-        tuning = run_tune(problem, folder, jobs, resume, workers, announcer.progress)
+    with _workers(cluster, jobs) as workers, Announcer(loaded.name, waiting) as announcer:
+        tuning = run_tune(problem, folder, workers, resume, announcer.progress)
     phases.end("compiling and refining" if problem.tune.refine else "compiling", "searching", share=tuning.wall_time)
     tuning = replace(tuning, total_time=phases.total)
     _warn(loaded, tuning.broken)
@@ -176,14 +176,16 @@ def tune(
     _end(summary, bad=tuning.best is None)
 
 
-def _connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster | None]":
-    """A connection to the cluster that makes the runs; None without `--cluster`.
+def _workers(address: str | None, jobs: int) -> "Cluster | Machine":
+    """The cluster or the processes of this machine that make the runs.
 
     Raises:
         ConfigError: No scheduler answers at the address, or `--jobs` is given too.
     """
     if address is None:
-        return nullcontext()
+        from servoctl.study.batch import Machine
+
+        return Machine(jobs)
     if jobs > 1:
         raise ConfigError(
             f"--jobs {jobs}: given with --cluster, which has as many workers as were started (leave it out)"

@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -164,7 +164,7 @@ Backend = Literal["side by side", "c", "vm"]
 
 
 class Workers(Protocol):
-    """Others that make runs: a cluster, or processes of this machine."""
+    """They make runs: a cluster, or this machine."""
 
     def rows(self, run: Run, backend: Backend, points: Sequence[Point]) -> Iterator[Row]:
         """Yields the row of each run, in order."""
@@ -231,40 +231,45 @@ def rows_of(run: Run, backend: Backend, points: Sequence[Point], threads: int = 
     yield from SideBySide(run, library, series).rows(points, threads)
 
 
-class Processes:
-    """Worker processes that stay alive from one call to the next; a context manager that ends them.
+class Machine:
+    """This machine; a context manager that ends its processes, which stay alive from one call to the next.
 
     Args:
-        jobs: Number of processes.
+        jobs: Threads of generated C, or else processes, that work at the same time; the rows do not depend on it.
     """
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int = 1) -> None:
         self._jobs = jobs
         self._pool: ProcessPoolExecutor | None = None
         self._config: tuple[LoadedConfig, str, Backend] | None = None
 
-    def __enter__(self) -> "Processes":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(wait=kind is None)
 
     def rows(self, run: Run, backend: Backend, points: Sequence[Point]) -> Iterator[Row]:
-        """The rows of some runs, made one by one in each process."""
+        """Yields the row of each run, in order."""
         assert run.loaded is not None
-        size = -(-len(points) // (self._jobs * CHUNKS))
-        yield from self._pool_for(run.loaded, run.engine, backend).map(_work, points, chunksize=size)
-
-    def _pool_for(self, *config: Any) -> ProcessPoolExecutor:
+        if backend == "side by side" or self._jobs <= 1 or len(points) <= 1:
+            yield from rows_of(run, backend, points, self._jobs)
+            return
+        config = run.loaded, run.engine, backend
         if self._pool is None or self._config != config:
             self._end(wait=True)
-            self._pool = ProcessPoolExecutor(self._jobs, get_context("spawn"), _begin, config)
-            self._config = config
-        return self._pool
+            self._pool, self._config = ProcessPoolExecutor(self._jobs, get_context("spawn"), _begin, config), config
+        size = -(-len(points) // (self._jobs * CHUNKS))
+        try:
+            yield from self._pool.map(_work, points, chunksize=size)
+        except (Exception, KeyboardInterrupt):
+            self._end(wait=False)
+            raise
 
     def _end(self, wait: bool) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=wait, cancel_futures=not wait)
+            self._pool = None
 
 
 class Series:
@@ -365,10 +370,11 @@ def batch(
     count = next(iter(lengths.values()), 0)
     points = [{path: _number(path, values[i]) for path, values in parameters.items()} for i in range(count)]
     rows = []
-    for row in run_all(run, points, jobs, cluster):
-        rows.append(row)
-        if progress is not None:
-            progress(len(rows) / count)
+    with Machine(jobs) as machine:
+        for row in run_all(run, points, cluster or machine):
+            rows.append(row)
+            if progress is not None:
+                progress(len(rows) / count)
     return columns_of(rows)
 
 
@@ -386,21 +392,14 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def run_all(
-    run: Run,
-    points: Sequence[Point],
-    jobs: int = 1,
-    cluster: Workers | None = None,
-    planned: int | None = None,
-    processes: Processes | None = None,
+    run: Run, points: Sequence[Point], workers: Workers | None = None, planned: int | None = None
 ) -> Iterator[Row]:
     """Yields the metrics of each run, in the order of the points.
 
     Args:
         points: Path -> value, a number or a word, one mapping per run.
-        jobs: Processes, or threads of generated C, that work at the same time.
-        cluster: Makes the runs instead of this machine; the rows are the same.
+        workers: Make the runs; the rows do not depend on them. None: this process, one after the other.
         planned: Number of runs in all calls together, which decides whether compiling pays; None: those of this call.
-        processes: Worker processes to reuse; None: starts processes for this call, if it needs any.
 
     Raises:
         ConfigError: The run was not loaded from a config.
@@ -408,16 +407,7 @@ def run_all(
     """
     if run.loaded is None:
         raise ConfigError("batch: this run has no config (take one from servoctl.load)")
-    backend = _backend(run, max(planned or 0, len(points)))
-    if cluster is not None:
-        yield from cluster.rows(run, backend, points)
-    elif backend == "side by side" or jobs <= 1 or len(points) <= 1:
-        yield from rows_of(run, backend, points, jobs)
-    elif processes is not None:
-        yield from processes.rows(run, backend, points)
-    else:
-        with Processes(min(jobs, len(points))) as started:
-            yield from started.rows(run, backend, points)
+    yield from (workers or Machine()).rows(run, _backend(run, max(planned or 0, len(points))), points)
 
 
 def _backend(run: Run, count: int) -> Backend:

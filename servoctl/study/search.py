@@ -15,19 +15,17 @@ start. No random numbers are used, so a resumed search comes to the same end.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from servoctl.assembly.run import Run
 from servoctl.config.tune import Range
 from servoctl.errors import MissingPackageError
-from servoctl.study.batch import Processes, Workers, run_all, until_broken
+from servoctl.study.batch import Workers, run_all, until_broken
 from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
-from servoctl.study.metrics import Row
 from servoctl.study.points import Point, at_share
 from servoctl.study.problem import SearchProblem, in_range
 from servoctl.study.trials import Refinement, Trial, TrialStore, Tuning, distributions, frozen
@@ -133,18 +131,16 @@ def require_packages() -> None:
 def tune(
     problem: SearchProblem,
     folder: Path,
-    jobs: int = 1,
+    workers: Workers | None = None,
     resume: bool = False,
-    cluster: Workers | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Tuning:
     """Searches. On Ctrl-C, or if a worker process dies or the cluster is lost, returns the trials made so far.
 
     Args:
         folder: Folder of the study; created if it is missing.
-        jobs: Threads of generated C, or else processes, that work at the same time; the trials do not depend on it.
+        workers: Make the runs, as of `run_all`; the trials do not depend on them.
         resume: Whether to continue an existing study.
-        cluster: Makes the runs instead of this machine; the trials are the same.
         progress: Called with the fraction that is done, 0 to 1, and the best objective so far in a few words.
 
     Raises:
@@ -154,12 +150,9 @@ def tune(
     """
     require_packages()
     planned = problem.tune.trials * len(problem.scenarios)
-    with TrialStore(folder, problem, resume) as store, Processes(jobs) as processes:
-
-        def runs_of(run: Run, points: Sequence[Point]) -> Iterator[Row]:
-            return run_all(run, points, jobs, cluster, planned, processes)
-
-        evaluator, before = Evaluator(problem, runs_of), len(store.trials)
+    with TrialStore(folder, problem, resume) as store:
+        evaluator = Evaluator(problem, lambda run, points: run_all(run, points, workers, planned))
+        before = len(store.trials)
         baseline = evaluator.evaluate([{}])[0]  # compiles, so that the search is timed without it
         runs, began = evaluator.runs, perf_counter()
 

@@ -277,9 +277,8 @@ def sweep(
     points: Sequence[dict[str, float]],
     sample: str = "grid",
     seed: int = 0,
-    jobs: int = 1,
+    workers: Workers | None = None,
     progress: Callable[[float], None] | None = None,
-    cluster: Workers | None = None,
     store: "RowStore | None" = None,
 ) -> Study:
     """Runs a config at every point. On Ctrl-C, or if a worker process dies, returns the runs made so far.
@@ -289,8 +288,7 @@ def sweep(
     Args:
         sample: How the points were chosen: `grid`, `lhs` or `monte-carlo`.
         seed: Seed with which they were drawn.
-        jobs: Threads of generated C, or else processes, that work at the same time; the table does not depend on it.
-        cluster: Makes the runs instead of this machine; the table does not depend on it.
+        workers: Make the runs, as of `run_all`; the table does not depend on them.
         store: Keeps each row when its run ends; rows that it already holds are not run again.
 
     Raises:
@@ -301,7 +299,7 @@ def sweep(
     before, left = 0.0 if store is None else store.seconds, points[len(rows) :]
     began = perf_counter()
     with until_broken("sweep") as broken:
-        for row in run_all(at_every_step(run), left, jobs, cluster, planned=len(points)) if left else ():
+        for row in run_all(at_every_step(run), left, workers, len(points)) if left else ():
             rows.append(row)
             if store is not None:
                 store.add(row, before + perf_counter() - began)
