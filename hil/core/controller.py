@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.core.structs import Calls, Struct
+from hil.core.compiled import Calls, Struct
 from servoctl.laws.law import AttachedLaw
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.estimated import COMMANDS, ELAPSED
@@ -34,7 +34,7 @@ class Controller:
         self.elapsed = 0.0 if period is None else period
         self.elapsed_at = names.index(ELAPSED) if self.estimating else 0
         self.row = tick.command  # command part of the last evaluation, in the order of `loop.layout`
-        # state that the law integrates (`hil/core/c/law.c`), shape (memory,)
+        # state that the law integrates (`hil/core/c/tick.c`), shape (memory,)
         self.struct = Struct("law_memory", {"memory": len(loop.memory_start)}, Calls())
         self.memory, self.struct.arrays["start"][:] = self.struct.arrays["values"], loop.memory_start
         self.memory[:], c = loop.memory_start, self.struct.c

@@ -9,9 +9,9 @@ import numpy as np
 
 from hil.assembly.setup import RigSetup
 from hil.codecs.field import Field
+from hil.core.compiled import Struct
 from hil.core.constants import MOST_EXPECTS, MOST_OPERATIONS, MOST_READS, MOST_SELECTS, NEVER
 from hil.core.controller import Controller
-from hil.core.structs import Struct
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
 from hil.drives.wire import Chain, Encoding, Expects, Message, Wire

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hil.core.structs import Struct
+from hil.core.compiled import Struct
 from hil.sensing.gravity import Hold
 from servoctl.types import Array
 

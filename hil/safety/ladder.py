@@ -11,7 +11,7 @@ from math import inf, isnan
 
 import numpy as np
 
-from hil.core.structs import Calls, Struct
+from hil.core.compiled import Calls, Struct
 from hil.drives.base import Condition, Drive, Sample
 from hil.frame import Frame
 from hil.loop import SECOND

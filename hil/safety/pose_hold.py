@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hil.core.structs import Calls, Struct
+from hil.core.compiled import Calls, Struct
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND, Reading, nanoseconds
 from hil.sensing.gravity import GravityCompensation, Hold

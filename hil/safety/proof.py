@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hil.core.structs import Calls, Struct
+from hil.core.compiled import Calls, Struct
 from hil.drives.settings import DriveSettings
 from hil.safety.axis_motion import AxisMotion
 from hil.safety.events import EventKind

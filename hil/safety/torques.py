@@ -1,4 +1,4 @@
-"""The torques of a tick: those of a source, within the limits, in steps of the wire; in C (`torques.c`, `limits.c`).
+"""The torques of a tick: those of a source, within the limits, in steps of the wire; in C (`hil/core/c/torques.c`).
 
 Design: one function in C makes the torques of every tick, whether C or Python decides it. Python chooses the source,
 and may change what is wanted before it is limited.
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hil.core.compiled import Calls, Struct
 from hil.core.constants import Torques
-from hil.core.structs import Calls, Struct
 from hil.drives.settings import DriveSettings
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import TorqueProof

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from hil.core.compiled import Calls, Struct
 from hil.core.constants import NEVER, Cause, Found
-from hil.core.structs import Calls, Struct
 from hil.drives import Feedback
 from hil.drives.base import Sample
 from hil.loop.clock import SECOND

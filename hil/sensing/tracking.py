@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hil.core.structs import Calls, Struct
+from hil.core.compiled import Calls, Struct
 from hil.sensing.channels import Channel
 from hil.sensing.prediction import StateFunction
 from servoctl.engine.ccode import BoundCall

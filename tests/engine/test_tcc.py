@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import servoctl
-from hil.core import structs
+from hil.core import compiled
 from hil.core.compiled import library
 from servoctl.cli import main
 from servoctl.cli.doctor import examine
@@ -48,7 +48,7 @@ def no_cc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch
 @pytest.fixture
 def another_library(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The C of the ticks is compiled anew in this test; what other tests keep has the library from before."""
-    monkeypatch.setattr(structs, "library", lru_cache(library.__wrapped__))
+    monkeypatch.setattr(compiled, "library", lru_cache(library.__wrapped__))
     return monkeypatch
 
 
