@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from servoctl.laws.corrections import PFeedback as PFeedback
     from servoctl.laws.corrections import Poles as Poles
     from servoctl.laws.corrections import SecondOrderCorrection as SecondOrderCorrection
-    from servoctl.laws.feedback import Feedback as Feedback
-    from servoctl.laws.feedback import law as law
     from servoctl.laws.funnel import Funnel as Funnel
     from servoctl.laws.input_output import InputOutput as InputOutput
     from servoctl.laws.law import Law as Law
-    from servoctl.laws.own_term import Term as Term
     from servoctl.laws.secondary import Secondary as Secondary
+    from servoctl.laws.user_code import Feedback as Feedback
+    from servoctl.laws.user_code import Term as Term
+    from servoctl.laws.user_code import law as law
     from servoctl.linear.convert import linearize as linearize
     from servoctl.linear.convert import to_control as to_control
     from servoctl.mechanics.constraint import Holonomic as Holonomic
@@ -94,12 +94,11 @@ _NAMES = {
     "laws.bounds": "Bound ReactionBound",
     "laws.configured": "ConstraintFollowing",
     "laws.corrections": "Baumgarte PFeedback Poles SecondOrderCorrection",
-    "laws.feedback": "Feedback law",
     "laws.funnel": "Funnel",
     "laws.input_output": "InputOutput",
     "laws.law": "Law",
-    "laws.own_term": "Term",
     "laws.secondary": "Secondary",
+    "laws.user_code": "Feedback Term law",
     "linear.convert": "linearize to_control",
     "mechanics.constraint": "Holonomic Nonholonomic SecondOrder",
     "mechanics.coordinate_bounds": "CoordinateRange CoordinateSpeed",

@@ -20,11 +20,11 @@ from servoctl.engine.symbol import symbols
 from servoctl.errors import ConfigError, PlantError, ServoctlError, counted, in_one_line, no_such, suggestion
 from servoctl.expression import RESERVED
 from servoctl.laws.configured import ConstraintFollowing
-from servoctl.laws.feedback import Feedback
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
-from servoctl.laws.own_term import Term as OwnTerm
+from servoctl.laws.user_code import Feedback
+from servoctl.laws.user_code import Term as OwnTerm
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.actuator_parameters import armature_of, with_armature
 from servoctl.mechanics.constraint import Constraint

@@ -17,8 +17,8 @@ from servoctl.config.hil import Hil
 from servoctl.finding import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
-from servoctl.laws.own_term import AttachedOwnTerm
 from servoctl.laws.secondary import SecondaryTerm
+from servoctl.laws.user_code import AttachedOwnTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant

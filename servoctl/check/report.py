@@ -34,7 +34,7 @@ from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.errors import TaskError, counted
 from servoctl.expression import per_second
 from servoctl.finding import Finding, Severity
-from servoctl.laws.own_term import AttachedOwnTerm
+from servoctl.laws.user_code import AttachedOwnTerm
 from servoctl.linear.reserve import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.curve import STILL, abrupt, peak_rate

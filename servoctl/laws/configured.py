@@ -21,11 +21,11 @@ from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of
 from servoctl.laws.funnel import funnels
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
-from servoctl.laws.own_term import Term
 from servoctl.laws.preload import Preload, PreloadTerm, preload_term
 from servoctl.laws.robust import Adaptive, Robust, row_units, unscaled
 from servoctl.laws.secondary import Equations, Secondary, SecondaryTerm, null_space_of
 from servoctl.laws.term import AttachedTerm, TermTimings
+from servoctl.laws.user_code import Term
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.coordinate_bounds import limit_pair

@@ -1,144 +1,31 @@
 """The base classes of all laws: `Law` is attached to a model, `AttachedLaw` maps a state to a command.
 
+An open loop is the simplest law: no row of the task counts.
+
 Design: a law implements `command(at, memory)`. The equations of motion are assembled once, for the law and for the
 simulated plant. The code runs once, on symbols, so it is plain NumPy with `servoctl.where` for branches. What a law
 remembers are the states of its terms.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from numbers import Real
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.linalg import called
-from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.symbol import Symbol, plain, where
-from servoctl.engine.trace import mismatch, read_only, trace
-from servoctl.errors import ServoctlError, TaskError, TraceError, in_one_line
+from servoctl.engine.linalg import is_finite
+from servoctl.engine.symbol import where
+from servoctl.expression import Expression
 from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.funnel import FunnelTerm
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.term import AttachedTerm
-from servoctl.mechanics.audit import AGREEMENT, DEPENDS, JUST_BEFORE
-from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.constraint import Constraint, equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.mechanics.timing import CommandMemory
 from servoctl.types import Array, Command, Status
-
-INPUTS = "the plant has {} inputs"
-COPY = "it may not change its arguments: work on a copy, as in q = at.q.copy()"
-SAMPLES = 8  # random arguments at which a traced function must equal its NumPy self
-
-
-class UserFunction(NamedTuple):
-    """A function of arrays that symbols can follow."""
-
-    function: Callable[..., Array]  # the arrays -> inputs, shape (m,)
-    opaque: str | None  # why it is called in NumPy; None: it is traced
-
-    def __call__(self, *arrays: Array) -> Array:
-        """The inputs, shape (m,)."""
-        return self.function(*arrays)
-
-
-def user_function(
-    function: Callable[..., Any],
-    name: str,
-    shapes: Sequence[tuple[int, ...]],
-    m: int,
-    what: str = INPUTS,
-) -> UserFunction:
-    """The function itself if it can be traced, else an operation that calls it.
-
-    Args:
-        function: Plain NumPy; its first array has the time alone.
-        name: In messages.
-        shapes: Shape of each array.
-        m: Length of what it returns.
-        what: What has that length, in messages.
-
-    Raises:
-        TaskError: It returns another shape, or two answers to the same arguments.
-    """
-
-    def checked(*arrays: Array) -> Array:
-        return _values(function(*arrays), name, m, what)
-
-    def traced(*arrays: Array) -> Array:
-        return plain(trace(checked, *arrays))
-
-    def work(*arrays: Array) -> list[Array]:
-        try:
-            return [checked(*(read_only(array.copy()) for array in arrays)).astype(float)]
-        except (KeyboardInterrupt, ServoctlError):
-            raise
-        except BaseException as error:  # user code may raise anything
-            if isinstance(error, ValueError) and "read-only" in str(error):
-                raise TaskError(f"{name}: {in_one_line(error)} ({COPY})") from None
-            raise TaskError(f"{name} failed at t = {arrays[0][0]:.6g} s: {in_one_line(error)}") from error
-
-    answers = _answers(work, shapes, name)
-    try:
-        symbols = inputs({f"x{i}": shape for i, shape in enumerate(shapes)})
-        _require_equal(Kernel.compile("user", symbols, {"values": traced(*symbols.values())}), answers, name)
-    except TraceError as error:
-        call = NumpyCall("law", work, shapes, [(m,)])
-        return UserFunction(lambda *arrays: called(call, arrays, (m,))[0], str(error))
-    return UserFunction(traced, None)
-
-
-def _values(values: Any, name: str, m: int, what: str) -> Array:
-    """What a function returned, as m numbers or symbols."""
-    array: Array = np.atleast_1d(np.asarray(values))
-    if array.dtype.kind not in "biuf" and not all(isinstance(value, Symbol | Real) for value in array.flat):
-        raise TaskError(f"{name} returns {values!r} (expected numbers)")
-    if array.shape != (m,):
-        raise TaskError(f"{name} returns shape {array.shape}, {what.format(m)}")
-    return array
-
-
-def _answers(
-    work: Callable[..., list[Array]], shapes: Sequence[tuple[int, ...]], name: str
-) -> list[tuple[list[Array], Array]]:
-    """Random arguments and what a function makes of them, as far as it takes them.
-
-    Raises:
-        TaskError: It gives two answers to the same arguments.
-    """
-    random, answers = np.random.default_rng(0), list[tuple[list[Array], Array]]()
-    for i in range(SAMPLES):
-        arrays = [np.array([i + random.random()]), *(random.standard_normal(shape) for shape in shapes[1:])]
-        # square matrices such as the mass matrix are regular, symmetric and positive definite
-        arrays = [a @ a.T + np.eye(len(a)) if a.ndim == 2 and len(set(a.shape)) == 1 else a for a in arrays]
-        before = [arrays[0] - JUST_BEFORE, *(answers[-1][0] if answers else arrays)[1:]]
-        try:
-            with np.errstate(all="ignore"):
-                _, [one] = work(*before), work(*arrays)
-        except TaskError as error:
-            if error.__cause__ is None:  # not the user's code failed: what it returns is wrong
-                raise
-            continue
-        answers.append((arrays, one))
-    for arrays, one in answers:
-        with np.errstate(all="ignore"):
-            [other] = work(*arrays)
-        if not np.array_equal(one, other, equal_nan=True):
-            raise TaskError(f"{name}: two answers at one state, {one} and {other} {DEPENDS}")
-    return answers
-
-
-def _require_equal(kernel: Kernel, answers: Iterable[tuple[list[Array], Array]], name: str) -> None:
-    """Raises TraceError unless a traced function gives these answers."""
-    for arrays, expected in answers:
-        finite = np.abs(expected[np.isfinite(expected)])
-        difference = mismatch(expected, kernel(*arrays)[0], finite.max(initial=1.0), AGREEMENT)
-        if difference is not None:
-            raise TraceError(f"{name}: symbols and NumPy differ by {difference:.1e} relative (a branch on the state?)")
 
 
 class Law(ABC):
@@ -299,3 +186,18 @@ class AttachedLaw(ABC):
         """Indices of the inputs at a limit of the law."""
         pairs = zip(u, self.limits, strict=False)
         return [i for i, (value, (lower, upper)) in enumerate(pairs) if value <= lower or value >= upper]
+
+
+@dataclass(frozen=True)
+class OpenLoop(AttachedLaw):
+    """An open loop: every input follows its equation of time and state."""
+
+    inputs: Mapping[str, Expression]  # actuator -> equation; an input without equation is zero
+
+    def command(self, at: Terms, memory: Array) -> Command:
+        """The inputs; not finite where the motion is not."""
+        plant = at.matrices.plant
+        values = [equation_value(self.inputs[a], plant, at.state) if a in self.inputs else 0.0 for a in plant.actuators]
+        u, nothing = np.array(values), np.zeros(0)
+        status = judged(at, is_finite(u), Status.OK.code)
+        return Command(where(status >= Status.NOT_POSITIVE.code, np.nan, u), 0.0, nothing, 0.0, status)

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import StrictBool
 
 from servoctl.expression import Expression
-from servoctl.laws.law import UserFunction, user_function
 from servoctl.laws.term import AttachedTerm
+from servoctl.laws.user_code import UserFunction, user_function
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms

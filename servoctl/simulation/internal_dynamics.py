@@ -20,7 +20,7 @@ import numpy as np
 
 from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
-from servoctl.laws.own_term import AttachedOwnTerm
+from servoctl.laws.user_code import AttachedOwnTerm
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System

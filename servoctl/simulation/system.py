@@ -17,8 +17,7 @@ from servoctl.estimation.attached import AttachedEstimator
 from servoctl.expression import Expression
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import CorrectionTerm
-from servoctl.laws.law import AttachedLaw
-from servoctl.laws.open_loop import OpenLoop
+from servoctl.laws.law import AttachedLaw, OpenLoop
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.model import Model

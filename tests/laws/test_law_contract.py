@@ -16,8 +16,8 @@ from servoctl.errors import TaskError
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
-from servoctl.laws.law import UserFunction
 from servoctl.laws.secondary import SecondaryTerm
+from servoctl.laws.user_code import UserFunction
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status
