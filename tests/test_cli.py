@@ -99,9 +99,11 @@ def test_run_writes_into_the_folder_runs_by_default(command: Servoctl, tmp_path:
 def test_a_folder_of_a_config_is_not_taken_for_an_earlier_run(command: Servoctl, folder: Path) -> None:
     (folder / "mine").mkdir()
     (folder / "mine/config.yaml").write_text(CONFIG)
-    done = command("run", "cart.yaml", "--out", "mine")
-    assert (done.returncode, list((folder / "mine").iterdir())) == (2, [folder / "mine/config.yaml"])
-    assert done.stderr.endswith("holds no run, but a config.yaml, which a run would replace (choose another folder)\n")
+    for words in (("run", "cart.yaml"), ("hil", "two_mass_spring_drive", "--duration", "0.1")):
+        done = command(*words, "--out", "mine")
+        assert (done.returncode, list((folder / "mine").iterdir())) == (2, [folder / "mine/config.yaml"])
+        why = "holds no run, but a config.yaml, which a run would replace (choose another folder)\n"
+        assert done.stderr.endswith(why)
 
 
 def test_json_stands_alone_on_stdout_though_a_plant_prints(command: Servoctl, folder: Path) -> None:

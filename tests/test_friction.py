@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from hil.assembly.emulation import simulated_system
 from hil.assembly.prepare import load as load_drives
 from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.friction import Friction, friction_of, with_friction, without_friction
@@ -58,8 +57,8 @@ def test_friction_of_realism_takes_the_place_of_the_friction_of_the_plant() -> N
 def test_friction_of_emulated_drives_takes_the_place_of_the_friction_of_the_plant() -> None:
     known, worn = "plant.friction={coulomb: {F: 1}}", "hil.emulation.coulomb_friction=2"
     prepared = load_drives("two_mass_spring_drive", [known])
-    assert simulated_system(prepared) is prepared.run.system
-    assert friction_of(simulated_system(load_drives("two_mass_spring_drive", [known, worn])).model.plant) is None
+    assert prepared.simulated is prepared.run.system
+    assert friction_of(load_drives("two_mass_spring_drive", [known, worn]).simulated.model.plant) is None
 
 
 def test_a_plant_with_friction_is_of_its_own_class_and_can_be_copied() -> None:

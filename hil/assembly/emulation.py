@@ -35,16 +35,11 @@ from hil.loop.realtime import PRIORITY, StopSignals, prepare
 from hil.protocols.registry import emulations, node_class
 from hil.sensing.channels import Displacements
 from hil.sensing.coordinates import pose_at
-from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.config.overrides import Override
-from servoctl.errors import ConfigError, ServoctlError
-from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
-from servoctl.mechanics.actuator_parameters import armature_of
-from servoctl.mechanics.friction import friction_of
+from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 REACH = 0.25  # [share of its range] farthest that an axis is moved to each side
@@ -224,7 +219,7 @@ def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
     sensors = [true_settings(sensor, settings.values) for sensor in settings.sensors]
     nodes = [node_class(node)(node, settings.values.period) for node in (*drives, *sensors)]
     return EmulatedRig(
-        simulated_system(setup),
+        setup.simulated,
         setup.start,
         settings.values.period,
         drives,
@@ -242,32 +237,6 @@ def _resolution(values: Emulation, node: Node) -> float:
     """Smallest step of the encoder of a node, at the motor [rad]."""
     given = values.encoder_resolution
     return abs(node.quantum()[0] * node.settings.gear if given is None else given)
-
-
-def simulated_system(setup: RigSetup) -> System:
-    """The plant behind the drives: that of the model, with the parameters and the friction of `hil.emulation`.
-
-    Raises ConfigError if the plant refuses these parameters.
-    """
-    values = setup.settings.values.emulation
-    rotors = dict.fromkeys(setup.plant.actuators, 0.0)
-    rotors |= zip(rotors, armature_of(setup.plant) or (), strict=False)
-    overrides = []
-    for name, value in values.parameters.items():
-        if name.startswith(f"{ROTORS}."):
-            rotors[name.removeprefix(f"{ROTORS}.")] = value
-        else:
-            overrides.append(f"plant.parameters.{name}={value}")
-    if len(overrides) < len(values.parameters):
-        overrides.append(f"plant.armature={rotors}")
-    if friction_of(setup.plant) is not None and (values.coulomb_friction or values.viscous_friction):
-        overrides.append("plant.friction=")  # the drives' friction is all that the machine has
-    if not overrides:
-        return setup.run.system
-    try:
-        return make_run(setup.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
-    except ServoctlError as error:
-        raise ConfigError(f"hil.emulation.parameters: {error}") from error
 
 
 class Served:

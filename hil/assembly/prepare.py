@@ -25,6 +25,7 @@ from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.assembly.context import Context
 from servoctl.assembly.gains import drives_gains, has_unknown_gains
 from servoctl.assembly.make import make_run
+from servoctl.assembly.realism import open_loops
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
 from servoctl.config import load_config
@@ -349,6 +350,14 @@ def _changes_with_time(setup: RigSetup) -> Iterator[str]:
         )
 
 
+def _open_loops(setup: RigSetup) -> Iterator[str]:
+    """Notes on loops that the parameters of the emulated machine open at the start pose."""
+    if setup.settings.values.emulation.parameters and not setup.settings.real_buses:
+        where = setup.loaded.where("hil", "emulation", "parameters")
+        gaps = open_loops(setup.model.plain, setup.simulated.model.plain, setup.start)
+        yield from (f"{where}: {gap}" for gap in gaps)
+
+
 def _coarse_torques(setup: RigSetup) -> Iterator[str]:
     """Notes on task rows that half a step of a drive's torque, which is not sent, may hold away from zero.
 
@@ -453,6 +462,7 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     _on_position_limits,
     _ends_early,
     _changes_with_time,
+    _open_loops,
     _coarse_torques,
 )
 """What the operator should know of a rig before a run, in order."""

@@ -387,11 +387,14 @@ def _script(
 
 
 def _unknown_nodes(values: Hil, nodes: ConfigNodes) -> Iterator[Problem]:
-    names = [node.name for _, node in nodes]
-    for name in values.emulation.drives:
-        if name not in names:
-            what = f"no drive or sensor has this name ({remedy(name, names)})"
-            yield Problem(("hil", "emulation", "drives", name), what)
+    named = {node.name: node for _, node in nodes}
+    for name, different in values.emulation.drives.items():
+        path = ("hil", "emulation", "drives", name)
+        if name not in named:
+            yield Problem(path, f"no drive or sensor has this name ({remedy(name, named)})")
+        elif different.rated_torque is not None and not getattr(named[name], "rated_torque", None):
+            what = f"{named[name].protocol} {name} has none in the config: it would change nothing (remove it)"
+            yield Problem((*path, "rated_torque"), what)
 
 
 def _unknown_parameters(values: Hil, plant: Plant) -> Iterator[Problem]:

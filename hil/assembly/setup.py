@@ -19,14 +19,19 @@ from hil.safety.watchdog_test import WatchdogTest
 from hil.sensing.gravity import GravityCompensation, Hold, StaticBalance, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing
+from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.check.bound_path import task_state
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
+from servoctl.errors import ConfigError, ServoctlError
+from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
+from servoctl.mechanics.actuator_parameters import armature_of
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 ENGAGE_TIME = 1e-9  # Task time at which the task is engaged [s]. At 0 a path that starts to move still has speed 0.
@@ -120,6 +125,32 @@ class RigSetup:
     @property
     def plant(self) -> Plant:
         return self.model.plant
+
+    @cached_property
+    def simulated(self) -> System:
+        """The plant behind emulated drives: that of the model, with the parameters and the friction of `hil.emulation`.
+
+        Raises ConfigError if the plant refuses these parameters.
+        """
+        values = self.settings.values.emulation
+        rotors = dict.fromkeys(self.plant.actuators, 0.0)
+        rotors |= zip(rotors, armature_of(self.plant) or (), strict=False)
+        overrides = []
+        for name, value in values.parameters.items():
+            if name.startswith(f"{ROTORS}."):
+                rotors[name.removeprefix(f"{ROTORS}.")] = value
+            else:
+                overrides.append(f"plant.parameters.{name}={value}")
+        if len(overrides) < len(values.parameters):
+            overrides.append(f"plant.armature={rotors}")
+        if friction_of(self.plant) is not None and (values.coulomb_friction or values.viscous_friction):
+            overrides.append("plant.friction=")  # the drives' friction is all that the machine has
+        if not overrides:
+            return self.run.system
+        try:
+            return make_run(self.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
+        except ServoctlError as error:
+            raise ConfigError(f"hil.emulation.parameters: {error}") from error
 
     @property
     def units(self) -> tuple[str, ...]:

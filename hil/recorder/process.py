@@ -11,7 +11,7 @@ import numpy as np
 
 from hil.recorder.files import BusBits, EventLog, FrameLog
 from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns
-from servoctl.errors import RunFolderError
+from servoctl.errors import RunFolderError, WriteError
 from servoctl.run_folder import RunFolder
 
 IDLE, BUSY = 0.02, 0.001  # [s] time between two reads of the memory, and the same if a ring is more than a quarter full
@@ -57,7 +57,7 @@ def main(descriptor: int) -> None:
         try:
             writer = FolderWriter(memory, settings)
         except (OSError, RunFolderError) as error:
-            _tell(connection, ("failed", str(error)))
+            _tell(connection, ("failed", _as_folder_error(error)))
             return
         _tell(connection, ("ready", str(writer.folder.path)))
         metadata = _record(connection, writer, settings.parent)
@@ -65,7 +65,7 @@ def main(descriptor: int) -> None:
             writer.close(metadata)
         except (OSError, RunFolderError) as error:
             writer.give_up(metadata, str(error))
-            _tell(connection, ("failed", str(error)))
+            _tell(connection, ("failed", _as_folder_error(error)))
         else:
             _tell(connection, ("closed", str(writer.folder.path)))
     finally:
@@ -85,7 +85,11 @@ def _record(connection: Connection, writer: "FolderWriter", parent: int) -> dict
         writer.take()
 
 
-def _tell(connection: Connection, message: tuple[str, str]) -> None:
+def _as_folder_error(error: Exception) -> RunFolderError:
+    return error if isinstance(error, RunFolderError) else WriteError(str(error))
+
+
+def _tell(connection: Connection, message: tuple[str, str | RunFolderError]) -> None:
     with contextlib.suppress(OSError):  # the loop may have ended
         connection.send(message)
 

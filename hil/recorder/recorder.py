@@ -192,16 +192,16 @@ class Recorder:
 
     def _answer(self, wanted: str) -> str:
         """The path in the wanted answer; skips earlier answers that were not read because Ctrl-C came."""
-        word, text = "", ""
+        word, content = "", ""
         while word != wanted:
             try:
-                word, text = self._child.connection.recv()
+                word, content = self._child.connection.recv()
             except (EOFError, OSError):
                 self._child.process.wait()
                 raise WriteError(f"the recorder died ({self._child.end}): the run folder is not finished") from None
-            if word == "failed":
-                raise WriteError(text)
-        return text
+            if isinstance(content, RunFolderError):
+                raise content
+        return content
 
     def _release(self) -> None:
         """Ends the process and frees the memory; further calls do nothing."""

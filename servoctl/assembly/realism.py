@@ -128,7 +128,9 @@ def _shown(part: Any) -> str:
 def warnings(system: System, start: State, settings: Settings) -> list[Finding]:
     """Warnings about a realistic run."""
     friction = friction_warning(system, start, settings)
-    return [*_open_loops(system, start), *_of_machine(system, start), *([] if friction is None else [friction])]
+    gaps = open_loops(system.model, system.simulated, start)
+    loops = [Finding("realism.parameter_error", gap) for gap in gaps]
+    return [*loops, *_of_machine(system, start), *([] if friction is None else [friction])]
 
 
 def _of_machine(system: System, start: State) -> Iterator[Finding]:
@@ -139,17 +141,16 @@ def _of_machine(system: System, start: State) -> Iterator[Finding]:
         yield from (Finding("realism.machine", f"{machine.path.name}: {sentence}") for sentence in found)
 
 
-def _open_loops(system: System, start: State) -> Iterator[Finding]:
-    """Passive constraints that the law's model satisfies at the start, but the simulated plant does not."""
-    if system.simulated is None:
+def open_loops(model: Model, simulated: Model | None, start: State) -> Iterator[str]:
+    """Sentences about passive constraints that the law's model satisfies at the start, but the simulated plant not."""
+    if simulated is None:
         return
-    model, simulated = (plant.matrices(start).passive.violation for plant in (system.model, system.simulated))
-    for row, gap, more in zip(system.model.passive_rows, simulated, np.abs(simulated) - np.abs(model), strict=True):
+    gaps, known = (plant.matrices(start).passive.violation for plant in (simulated, model))
+    for row, gap, more in zip(model.passive_rows, gaps, np.abs(gaps) - np.abs(known), strict=True):
         if more > OPEN:
-            yield Finding(
-                "realism.parameter_error",
+            yield (
                 f"the simulated plant violates its constraint {row.name} by {gap:.3g} at the start; "
-                "plant.passive.correction closes it during the run",
+                "plant.passive.correction closes it during the run"
             )
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from hil.assembly.emulation import simulated_system
 from hil.assembly.prepare import load
 from hil.core.controller import Controller
 from hil.safety import EventKind
@@ -112,7 +111,7 @@ def test_the_emulated_machine_has_rotors_that_the_law_does_not_know() -> None:
     setup = load(
         "two_mass_spring_drive", ["plant.armature={F: 0.3}", "hil.emulation.parameters={armature.F: 0.2}"], "vm"
     )
-    assert [armature_of(of.model.plain.plant) for of in (setup.run.system, simulated_system(setup))] == [(0.3,), (0.2,)]
+    assert [armature_of(of.model.plain.plant) for of in (setup.run.system, setup.simulated)] == [(0.3,), (0.2,)]
 
 
 def test_the_error_is_smaller_with_an_observer() -> None:

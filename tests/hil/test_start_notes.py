@@ -71,6 +71,12 @@ def test_the_task_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(through) == 1
 
 
+def test_a_loop_that_the_parameters_of_the_emulated_machine_open_is_named() -> None:
+    notes = notes_on(load("coordinated_robots", ["hil.emulation.parameters.L=3.01"], "vm"))
+    said = "hil.emulation.parameters: the simulated plant violates its constraint loop.0 by -0.01 at the start; "
+    assert [said in note for note in notes].count(True) == 1
+
+
 def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_named_and_the_run_ends_there() -> None:
     edge = "hil.drives.F.position_limits=[0, 0.3]"
     said = "F starts 0 m from a limit, and stage zero moves it by up to 0.001 m: the run may end there (start farther"
