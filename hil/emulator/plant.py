@@ -11,16 +11,15 @@ brakes act at the end of each step: see `hil.emulator.contacts`.
 from collections.abc import Callable
 from math import exp, inf, isfinite
 
-import casadi as ca
 import numpy as np
 
 from hil.emulator.contacts import Contacts, Loads, TrueDisplacements
 from hil.loop.clock import SECOND
 from servoctl.config.hil import Emulation
-from servoctl.engine.kernel import BufferedCall, Kernel, run_fast
-from servoctl.engine.step import rk4
+from servoctl.engine.kernel import BufferedCall, run_fast
 from servoctl.errors import CompileError, PlantError
 from servoctl.mechanics.model import Model
+from servoctl.simulation.adaptive import differences
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import Machine, System
@@ -92,12 +91,13 @@ class CompiledPlant:
 
     def __init__(self, loop: Loop, engine: str) -> None:
         """Compiles the step of a plant without law; CompileError if C is asked for and cannot be had."""
-        kernel = _kernel(loop)
+        kernel = loop.held_stepper()
         found, why = run_fast(kernel, engine if loop.traced else loop.engine)
         if engine == "c" and loop.traced and found != "c":
             raise CompileError(why)
         self._step = BufferedCall(kernel)
-        self._times, self._x, self._u, parameters = self._step.inputs.values()
+        self._x, self._t, self._h, parameters, command = self._step.inputs.values()
+        self._u = command[: loop.system.model.m]
         (self._following,) = self._step.outputs.values()
         parameters[:] = loop.parameters
 
@@ -105,19 +105,9 @@ class CompiledPlant:
         return np.zeros(0)
 
     def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
-        self._times[0], self._times[1], self._x[:], self._u[:] = t, h, x, u
+        self._x[:], self._t[0], self._h[0], self._u[:] = x, t, h, u
         self._step()
         return self._following.copy(), rest
-
-
-def _kernel(loop: Loop) -> Kernel:
-    m = loop.system.model.m
-    sizes = {"times": (2,), "x": (loop.size,), "u": (m,), "p": (len(loop.parameters),)}
-    times, x, u, p = symbols = [ca.SX.sym(name, *size) for name, size in sizes.items()]
-    command = ca.vertcat(u, ca.SX.zeros(loop.layout.command_size - m))
-    motion = loop.motion_kernel.only("plant_motion", "rates").called()
-    following = rk4(lambda s, y: motion(s, y, p, command), times[0], x, times[1])
-    return Kernel(ca.Function("plant_step", symbols, [ca.densify(following)]), sizes, {"x": (loop.size,)})
 
 
 class SimulatedPlant:
@@ -139,10 +129,17 @@ class SimulatedPlant:
         options = options or Emulation()
         self._lag = options.current_lag
         self._usual_gains = m * [1.0] if gains is None else gains
-        machine = system.machine
-        if machine is None:
-            machine = CompiledPlant(make_loop(bare, "numpy" if engine == "numpy" else "auto"), engine)
-        self._machine: Machine = machine
+        self._origin = float(start.t)
+        self._start = np.concatenate([start.q, start.v]).astype(float)
+        self.step = step  # [ns] step of the integration
+        self._closing: Callable[[float, Array], Array] | None = None
+        if system.machine is None:
+            loop = make_loop(bare, "numpy" if engine == "numpy" else "auto")
+            self._machine: Machine = CompiledPlant(loop, engine)
+            self.step = self._stable(step, loop)
+            self._closing = loop.projected if loop.projects else None
+        else:
+            self._machine = system.machine
         self._guide: Motion | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model.plant)
@@ -150,30 +147,16 @@ class SimulatedPlant:
         self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, *friction)
         # what it demands of drives that brake by themselves
         self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self.torques)
-        projects = system.passive.projection and system.machine is None
-        self._closing = make_loop(bare).projected if projects else None
-        self._origin = float(start.t)
-        self._start = np.concatenate([start.q, start.v]).astype(float)
-        self.step = step if system.machine is not None else self._stable(step)  # [ns] step of the integration
         self.restart()
 
-    def _stable(self, step: int) -> int:
+    def _stable(self, step: int, loop: Loop) -> int:
         """The step [ns], or a shorter one where dry friction that is smooth, or a stiff spring, would be unstable.
 
         PlantError if only a step below `SHORTEST` would be stable.
         """
-        # over a longer moment a step of the method itself grows, and a pole beyond 3e6 1/s looks ten times as fast
-        moment, change, rest, u = 1e-9, 1e-6, self._machine.start(self._origin, self._start), np.zeros(self.model.m)
-
-        def after(x: Array) -> Array:
-            return self._machine.after(self._origin, x, rest, u, moment)[0]
-
-        changes = change * np.eye(len(self._start))
-        moved = np.column_stack([after(self._start + d) - after(self._start - d) for d in changes]) / (2.0 * change)
-        rates = (moved - np.eye(len(moved))) / moment
-        if not np.isfinite(rates).all():
-            return step
-        fastest = max(1.0, float(np.abs(np.linalg.eigvals(rates)).max()))
+        t, x, command = self._origin, self._start, np.zeros(loop.layout.command_size)
+        slopes = differences(lambda y: loop.derivative(t, y, command), x, 1.0)
+        fastest = max(1.0, float(np.abs(np.linalg.eigvals(slopes)).max()))
         longest = int(STABLE * SECOND / fastest)
         if longest < SHORTEST:
             what = f"the emulated machine is too stiff: it has a pole beyond {STABLE * SECOND / SHORTEST:.3g} 1/s"

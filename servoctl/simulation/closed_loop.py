@@ -201,24 +201,22 @@ class Loop(TracedLoop):
             command = self.control_kernel.function(t, x, p)
             rates, log = self.motion_kernel.function(t, x, p, command)
             row, part = ca.vertcat(command, log), h / substeps
-            following = self._held_step(rates, t, x, part, p, command)
+            slopes = self.held_slopes_kernel.function
+            following = rk4(lambda s, y: slopes(s, y, p, command), t, x, part, first=rates)
             if substeps > 1:
                 times = t + part * ca.DM(range(1, substeps)).T
                 held = (ca.repmat(value, 1, substeps - 1) for value in (part, p, command))
-                following = self._held_stepper().fold(substeps - 1)(following, times, *held)
+                following = self.held_stepper().function.fold(substeps - 1)(following, times, *held)
         return ca.Function(STEP, [x, t, h, p], [following, ca.densify(row)])
 
     def _step_sizes(self) -> dict[str, int]:
         return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
 
-    def _held_step(self, first: Any, t: Any, x: Any, h: Any, p: Any, command: Any) -> Any:
-        """x after one step under a held command; `first` is x' at its start, or None."""
-        slopes = self.held_slopes_kernel.function
-        return rk4(lambda s, y: slopes(s, y, p, command), t, x, h, first)
-
-    def _held_stepper(self) -> Any:
-        """CasADi function (x, t, h, p, command) -> x after one step under a held command."""
+    def held_stepper(self) -> Kernel:
+        """(x, t, h, p, command) -> x after one step under a held command; it can become C."""
         sizes = {**self._step_sizes(), "command": self.layout.command_size}
-        x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
-        following = self._held_step(None, t, x, h, p, command)
-        return ca.Function("held_step", [x, t, h, p, command], [following])
+        x, t, h, p, command = symbols = [ca.SX.sym(name, size) for name, size in sizes.items()]
+        slopes = self.held_slopes_kernel.called()
+        following = ca.densify(rk4(lambda s, y: slopes(s, y, p, command), t, x, h))
+        inputs = {name: (size,) for name, size in sizes.items()}
+        return Kernel(ca.Function("held_step", symbols, [following]), inputs, {"x": (self.size,)})
