@@ -21,8 +21,8 @@ from servoctl.config import (
     shipped_configs,
     validate,
 )
+from servoctl.config.document import NotYamlError, read_value
 from servoctl.config.schema import LawConfig
-from servoctl.config.yaml_loader import NotYamlError, read_value
 from servoctl.errors import ConfigError
 from tests.config_texts import CORRECTION, GRAMMAR, LAW_FIELD
 from tests.refused import Base, Case, assert_refused, cases

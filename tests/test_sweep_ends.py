@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servoctl.cli.console import Announcer, interruptible
-from servoctl.config.yaml_loader import read_value
+from servoctl.config.document import read_value
 from servoctl.errors import counted
 from servoctl.study.store import RowStore
 from tests.config_texts import plant_text

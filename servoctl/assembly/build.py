@@ -35,7 +35,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.mechanics.spatial.task import Orientation, Pose, Position
-from servoctl.tree.per_name import one_per_name
+from servoctl.tree.fields import one_per_name
 from servoctl.types import Array, State
 
 

@@ -34,7 +34,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Integrator
-from servoctl.tree.per_name import one_per_name
+from servoctl.tree.fields import one_per_name
 from servoctl.tree.rules import FieldPath
 from servoctl.types import State
 

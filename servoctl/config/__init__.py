@@ -1,6 +1,6 @@
 """What does a config say? YAML -> checked values with all defaults; all problems are reported at once.
 
-Design: two checks, one after the other. `yaml_loader`: is it YAML with only one meaning? `problems`: is each section
+Design: two checks, one after the other. `document`: is it YAML with only one meaning? `problems`: is each section
 valid, and do its fields and the sections fit each other? The rules are methods of the classes in `schema` and below.
 Names of coordinates, actuators and parameters are checked in `assembly`, which builds the plant; `LoadedConfig.where`
 tells it file and line of each field.

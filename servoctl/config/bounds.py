@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from servoctl.config.references import wrong_rates
-from servoctl.config.robot import NEEDS_ROBOT
+from servoctl.config.robot import NEEDS_ROBOT, FramePair, Xyz
 from servoctl.errors import remedy
 from servoctl.laws.barrier import too_fast
 from servoctl.mechanics.coordinate_bounds import limit_pair
@@ -20,7 +20,6 @@ from servoctl.mechanics.shapes import SweptSphere
 from servoctl.tree.fields import (
     Equation,
     EquationText,
-    FramePair,
     Interval,
     Limit,
     Name,
@@ -28,7 +27,6 @@ from servoctl.tree.fields import (
     Positive,
     Real,
     ScalarOr,
-    Xyz,
     exactly,
 )
 from servoctl.tree.rules import WRONG, Broken, FieldPath, OneKind, OneOf, Section, known, outer_rule, right, rule

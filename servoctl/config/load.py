@@ -11,11 +11,10 @@ from typing import Any
 
 import yaml
 
-from servoctl.config.document import Document, Problem
+from servoctl.config.document import CORE, PREFIX, Document, Problem, read_document, shown
 from servoctl.config.overrides import Override, apply_overrides, setting
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
-from servoctl.config.yaml_loader import CORE, PREFIX, read_document, shown
 from servoctl.errors import ConfigError, remedy, suggestion
 from servoctl.finding import Finding, Severity
 from servoctl.tree.fields import PathMark

@@ -11,9 +11,17 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from servoctl.config.document import NAMED_LISTS, Document, Problem
+from servoctl.config.document import (
+    MAX_DEPTH,
+    NAMED_LISTS,
+    Document,
+    NotYamlError,
+    Problem,
+    read_document,
+    read_value,
+    shown,
+)
 from servoctl.config.schema import Config
-from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, read_document, read_value, shown
 from servoctl.errors import ConfigError, remedy
 from servoctl.tree.fields import DotMark, in_words
 from servoctl.tree.rules import FieldPath, alternatives, at_path, fields_of, is_marked

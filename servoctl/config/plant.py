@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from servoctl.config.bounds import ShapeConfig
-from servoctl.config.corrections import CorrectionConfig
-from servoctl.config.robot import NEEDS_ROBOT, BodyConfig, FrameConfig, LoopConfig, RobotConfig
+from servoctl.config.robot import NEEDS_ROBOT, BodyConfig, FrameConfig, LoopConfig, RobotConfig, Xyz
+from servoctl.config.tasks import CorrectionConfig
 from servoctl.errors import no_such
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
@@ -23,7 +23,6 @@ from servoctl.tree.fields import (
     PerName,
     ScalarOr,
     Share,
-    Xyz,
     name_as,
     only,
 )

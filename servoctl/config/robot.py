@@ -3,27 +3,67 @@
 Design: a robot's parts are named here and looked up in `assembly`, which reads the file and knows its links and joints.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool
+from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, WithJsonSchema
 
 from servoctl.mechanics.spatial.description import Base
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.tree.fields import (
+    LIST,
+    Equation,
+    EquationText,
     FileName,
-    InertiaEntries,
+    NumberField,
     PerName,
     Positive,
     Real,
-    Rpy,
     ScalarOr,
-    Size,
-    TwoFrames,
-    Xyz,
+    exactly,
     only,
+    shape,
 )
 from servoctl.tree.rules import Broken, FieldPath, OneKind, OneOf, Section, outer_rule, rule
+
+AXES = ("x", "y", "z")
+
+
+def _frame_and(read: Callable[[Any], Any], expected: str) -> PlainValidator:
+    """A list of a frame and something else."""
+    pair = only(lambda values: shape(values) == LIST and len(values) == 2 and isinstance(values[0], str), expected)
+    return PlainValidator(lambda values: (pair(values)[0], read(values[1])))
+
+
+def _three(values: Any, expected: str) -> tuple[Any, ...]:
+    return tuple(only(lambda values: shape(values) == LIST and len(values) == 3, expected)(values))
+
+
+def _axis(value: Any) -> Any:
+    if isinstance(value, str) and value.removeprefix("-") in AXES:
+        return value
+    numbers = _three(value, "x, y, z, -x, -y, -z or three numbers in the frame's axes")
+    return only(any, "a direction")(tuple(NumberField("a number").read(number) for number in numbers))
+
+
+def _frame_or_point(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    return tuple(Equation().read(each) for each in _three(value, "a frame or a point [x, y, z]"))
+
+
+_LIST_OF_TWO = WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2})
+
+Xyz = Annotated[tuple[Real, ...], exactly(3, "[x, y, z], three numbers")]
+Rpy = Annotated[tuple[Real, ...], exactly(3, "[roll, pitch, yaw], three numbers")]
+Size = Annotated[tuple[Positive, ...], exactly(3, "three lengths along x, y, z")]
+InertiaEntries = Annotated[tuple[Real, ...], exactly(6, "[ixx, iyy, izz, ixy, ixz, iyz], six numbers")]
+XyzEquations = Annotated[tuple[EquationText, ...], exactly(3, "[x, y, z], three numbers or equations")]
+RpyEquations = Annotated[tuple[EquationText, ...], exactly(3, "[roll, pitch, yaw], three numbers or equations")]
+FrameAxis = Annotated[Any, _frame_and(_axis, "[frame, x], or y, z or three numbers for x"), _LIST_OF_TWO]
+FramePair = Annotated[Any, _frame_and(_frame_or_point, "[frame, frame] or [frame, [x, y, z]]"), _LIST_OF_TWO]
+TwoFrames = Annotated[tuple[str, ...], exactly(2, "two frames [first, second]")]
 
 ORIGIN = (0.0, 0.0, 0.0)
 

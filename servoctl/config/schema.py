@@ -11,13 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from servoctl.config.bounds import BoundConfig, empty_intervals
-from servoctl.config.corrections import CorrectionConfig, wrong_length
 from servoctl.config.hil import Hil
-from servoctl.config.log import LogConfig
 from servoctl.config.plant import PlantConfig
-from servoctl.config.references import ReferenceConfig
+from servoctl.config.references import LogConfig, ReferenceConfig
 from servoctl.config.robot import NEEDS_ROBOT, Initial
-from servoctl.config.tasks import Task
+from servoctl.config.tasks import CorrectionConfig, Task, wrong_length
 from servoctl.config.tune import Tune
 from servoctl.errors import no_such, remedy
 from servoctl.estimation.estimator import Estimator

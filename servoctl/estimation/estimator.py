@@ -26,8 +26,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.reference.curve import end_of
-from servoctl.tree.fields import PerName, Positive, PositiveTime, ScalarOr, described
-from servoctl.tree.per_name import Notes, one_per_name
+from servoctl.tree.fields import Notes, PerName, Positive, PositiveTime, ScalarOr, described, one_per_name
 from servoctl.tree.rules import Broken, FieldPath, Rules, Section, outer_rule, rule
 from servoctl.types import Array, State
 

@@ -23,8 +23,8 @@ from servoctl.assembly.make import make_run
 from servoctl.assembly.values import Problems
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
-from servoctl.config.log import UNITS, LogConfig
 from servoctl.config.overrides import Override
+from servoctl.config.references import UNITS, LogConfig
 from servoctl.errors import ConfigError, no_such, remedy
 from servoctl.mechanics.actuator_parameters import FIELD, armature_of
 from servoctl.mechanics.friction import Friction, friction_of

@@ -14,8 +14,7 @@ from servoctl.engine.parameters import EACH
 from servoctl.mechanics.actuator_parameters import with_fields, without_fields
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.plant_values import dense_actuation
-from servoctl.tree.fields import NotNegative, PerName, Positive, described
-from servoctl.tree.per_name import Notes, spread
+from servoctl.tree.fields import Notes, NotNegative, PerName, Positive, described, spread
 from servoctl.types import Array
 
 FIELDS = {"coulomb": "friction_coulomb", "viscous": "friction_viscous", "speed": "friction_speed"}

@@ -38,6 +38,7 @@ from servoctl.tree.fields import (
     FileName,
     Lag,
     Limit,
+    Notes,
     NotNegative,
     NumberField,
     OneOrEach,
@@ -46,8 +47,9 @@ from servoctl.tree.fields import (
     ScalarOr,
     Time,
     described,
+    one_per_name,
+    spread,
 )
-from servoctl.tree.per_name import Notes, one_per_name, spread
 from servoctl.tree.rules import Broken, FieldPath, Rules, outer_rule, rule
 from servoctl.types import Array
 

@@ -1,12 +1,24 @@
-"""Types of single fields: which values they accept, and the error for all others."""
+"""Types of single fields: which values they accept, and the error for all others; numbers that are given by name."""
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, SupportsFloat, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    SupportsFloat,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from pydantic import (
@@ -23,8 +35,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from servoctl.errors import ExpressionError
+from servoctl.errors import ExpressionError, counted, no_such
 from servoctl.expression import constant, parse
+from servoctl.types import Array
 
 SCALAR, LIST, MAPPING = "<scalar>", "<list>", "<mapping>"
 """Branches of a field that accepts several shapes; they occur in pydantic's paths, never in ours."""
@@ -355,45 +368,72 @@ def wrong_kinds(section: Any) -> Iterator[str]:
             yield f"{name}: expected {expected}, got {in_words(value)}"
 
 
-AXES = ("x", "y", "z")
-
-
 def exactly(count: int, expected: str) -> AfterValidator:
     """A check of the length of a list."""
     return AfterValidator(only(lambda values: len(values) == count, expected))
 
 
-def _frame_and(read: Callable[[Any], Any], expected: str) -> PlainValidator:
-    """A list of a frame and something else."""
-    pair = only(lambda values: shape(values) == LIST and len(values) == 2 and isinstance(values[0], str), expected)
-    return PlainValidator(lambda values: (pair(values)[0], read(values[1])))
+class Notes(Protocol):
+    """Collects problems, so that all are reported at once."""
+
+    def add(self, what: object, *path: str | int) -> None:
+        """Notes what is wrong at a field; each line is a problem."""
 
 
-def _three(values: Any, expected: str) -> tuple[Any, ...]:
-    return tuple(only(lambda values: shape(values) == LIST and len(values) == 3, expected)(values))
+def one_per_name(
+    given: Any,
+    names: Iterable[str],
+    kind: str,
+    problems: Notes,
+    *path: str | int,
+    default: float | None = 0.0,
+) -> Array:
+    """One number per name, shape (names,), from one number for all, a list in order, or a mapping.
+
+    Args:
+        given: The number, list or mapping.
+        names: In the plant's order.
+        kind: What is named, for messages: `coordinate` or `actuator`.
+        problems: Takes what is wrong; the result is zero then.
+        path: Field that holds the numbers.
+        default: For names that a mapping leaves out; None if it must have all.
+    """
+    names = list(names)
+    if isinstance(given, Mapping):
+        for wrong in [name for name in given if name not in names]:
+            problems.add(no_such(kind, wrong, names), *path, wrong)
+        missing = [name for name in names if name not in given]
+        if missing and default is None:
+            problems.add(f"no value for {', '.join(missing)} (give every {kind})", *path)
+        given = [given.get(name, default or 0.0) for name in names]
+    try:
+        values = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        problems.add(f"expected numbers, got {given!r}", *path)
+        return np.zeros(len(names))
+    if values.shape not in ((), (len(names),)):
+        got = len(values) if values.ndim == 1 else f"shape {values.shape}"
+        problems.add(f"expected {counted(len(names), 'value')} ({', '.join(names)}), got {got}", *path)
+        return np.zeros(len(names))
+    if not np.isfinite(values).all():
+        problems.add(f"expected finite numbers, got {values.tolist()}", *path)
+    return np.broadcast_to(values, len(names)).copy()
 
 
-def _axis(value: Any) -> Any:
-    if isinstance(value, str) and value.removeprefix("-") in AXES:
-        return value
-    numbers = _three(value, "x, y, z, -x, -y, -z or three numbers in the frame's axes")
-    return only(any, "a direction")(tuple(NumberField("a number").read(number) for number in numbers))
+def spread(section: S, names: Iterable[str], kind: str, problems: Notes, *path: str | int) -> S:
+    """A section whose fields all take numbers by name, with a tuple of one number per name in each field.
 
-
-def _frame_or_point(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    return tuple(Equation().read(each) for each in _three(value, "a frame or a point [x, y, z]"))
-
-
-_LIST_OF_TWO = WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2})
-
-Xyz = Annotated[tuple[Real, ...], exactly(3, "[x, y, z], three numbers")]
-Rpy = Annotated[tuple[Real, ...], exactly(3, "[roll, pitch, yaw], three numbers")]
-Size = Annotated[tuple[Positive, ...], exactly(3, "three lengths along x, y, z")]
-InertiaEntries = Annotated[tuple[Real, ...], exactly(6, "[ixx, iyy, izz, ixy, ixz, iyz], six numbers")]
-XyzEquations = Annotated[tuple[EquationText, ...], exactly(3, "[x, y, z], three numbers or equations")]
-RpyEquations = Annotated[tuple[EquationText, ...], exactly(3, "[roll, pitch, yaw], three numbers or equations")]
-FrameAxis = Annotated[Any, _frame_and(_axis, "[frame, x], or y, z or three numbers for x"), _LIST_OF_TWO]
-FramePair = Annotated[Any, _frame_and(_frame_or_point, "[frame, frame] or [frame, [x, y, z]]"), _LIST_OF_TWO]
-TwoFrames = Annotated[tuple[str, ...], exactly(2, "two frames [first, second]")]
+    Args:
+        section: A dataclass; the default of a field is that of a name that a mapping leaves out.
+        names: In the plant's order.
+        kind: As of `one_per_name`.
+        path: Field that holds the section.
+    """
+    given: Any = section
+    numbers: dict[str, tuple[float, ...]] = {}
+    for part in fields(given):
+        value, default = getattr(given, part.name), float(cast(Any, part.default))
+        each = one_per_name(value, names, kind, problems, *path, part.name, default=default)
+        numbers[part.name] = tuple(each.tolist())
+    ready: S = replace(given, **numbers)
+    return ready
