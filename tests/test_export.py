@@ -19,8 +19,7 @@ import pytest
 from servoctl.assembly import Run, load
 from servoctl.assembly.evaluate import evaluate
 from servoctl.cli import main
-from servoctl.engine.decomposition import decompose_function
-from servoctl.engine.ops import decomposition_cost
+from servoctl.engine.decomposition import decompose_function, decomposition_cost
 from servoctl.engine.symbol import Symbol
 from servoctl.errors import ConfigError
 from servoctl.export import Export, export, write

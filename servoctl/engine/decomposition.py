@@ -18,10 +18,9 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine import loops
 from servoctl.engine.linalg import WORTH, called, is_finite, largest, product, project, solve_upper, sum_of_squares
 from servoctl.engine.numpy_call import NumpyCall
-from servoctl.engine.ops import decomposition_cost, decomposition_numbers
+from servoctl.engine.ops import Cost, Written, operation
 from servoctl.engine.structured import blocks
 from servoctl.engine.symbol import Symbol, fmin, from_sx, is_symbolic, plain, to_sx, where
 from servoctl.types import Array
@@ -73,12 +72,23 @@ def frobenius(A: Array) -> Any:
     return where(total > 0.0, np.sqrt(where(total > 0.0, total, 1.0)), 0.0)
 
 
+@operation("ROWS N", lambda rows, n: Cost(rows * (3 * n + 3), rows), lambda rows, n: 3)
+def longer_function(rows: int, n: int) -> Written:
+    """(A, limit) -> (1 or 0 for each row: whether it is longer, the rows or zeros)."""
+    A, limit = ca.SX.sym("A", rows, n), ca.SX.sym("limit")
+    counted = ca.SX(rows, 1)
+    for i in range(rows):
+        total = ca.sumsqr(A[i, :])  # its root has a finite derivative at zero, as in `frobenius`
+        counted[i] = ca.if_else(total > 0, ca.sqrt(ca.if_else(total > 0, total, 1)), 0) > limit
+    return [A, limit], [counted, ca.vertcat(*(ca.if_else(counted[i], A[i, :], 0) for i in range(rows)))]
+
+
 def longer_rows(A: Array, limit: Any) -> tuple[Array, Array]:
     """Whether each row is longer than a limit, 1 or 0, shape (r,), and A with zeros in the other rows, shape (r, n)."""
     if not is_symbolic(A) or A.size < WORTH:
         counted = np.array([where(frobenius(row) > limit, 1.0, 0.0) for row in A])
         return counted, counted.reshape(-1, 1) * A
-    longer, kept = called(loops.longer_function(*A.shape), (A, np.array(limit)), (len(A),), A.shape)
+    longer, kept = called(longer_function(*A.shape), (A, np.array(limit)), (len(A),), A.shape)
     return longer, kept
 
 
@@ -194,11 +204,33 @@ def decomposition_call(rows: int, n: int, masked: bool = False) -> NumpyCall:
     return NumpyCall(f"decompose_{rows}x{n}x{int(masked)}", work, ((rows, n), (1,)), sizes, numbered=False)
 
 
-@loops.operation(
+def decomposition_cost(rows: int, n: int, masked: int = 0) -> Cost:
+    """Cost of `c/decompose.h` for one run, loop by loop in its order.
+
+    The worst case: every direction takes most of the length of the rows that are left, and rank is lost.
+    """
+    k, dot = min(rows, n), 2 * n + 3
+    others = sum(rows - 1 - j for j in range(k))  # rows that are not chosen yet, over all pivots
+    total = 3 + rows * dot + others * (2 + dot) + (others - (rows - k)) * (2 * n + dot + 5)
+    total += k * (13 + dot + n) + k - 1  # length of the new direction, whether it counts, its entries
+    total += (k * (k - 1) // 2) * (dot + 2 * n + 2)  # products with the directions before
+    column = 2 * rows + 6 + 2 * rows
+    columns = k * column + 2 * (k - 1) * 2 * rows * k + k * (k - 1) * (2 * rows + 1) + k * k
+    return Cost(total + columns + k * n + 1, 5 * k)
+
+
+def decomposition_numbers(rows: int, n: int, masked: int = 0) -> int:
+    """Numbers and conditions that the two functions of `c/decompose.h` keep on the stack."""
+    k = min(rows, n)
+    rank = rows * n + k * n + n + k * rows + 4 * rows + 2 * k
+    return rank + rows * k + k * k + k + 48  # the last: the second call, pointers and counters
+
+
+@operation(
     "ROWS N MASKED", decomposition_cost, decomposition_numbers,
     more=lambda rows, n, masked: {"K": min(rows, n), "COLUMNS": f"columns_{rows}x{n}x{masked}"},
 )  # fmt: skip
-def decompose_function(rows: int, n: int, masked: int) -> loops.Written:
+def decompose_function(rows: int, n: int, masked: int) -> Written:
     """(A, tolerance) -> (Z, U, R, rank, pivot_min), scale 1; if `masked`, most rows may be zero at a time."""
     return _decomposition(rows, n, ca.SX if rows <= FEW else ca.MX)
 
@@ -208,7 +240,7 @@ def written_decomposition(rows: int, n: int, masked: int) -> Any:
     return ca.Function(f"decompose_{rows}x{n}x{masked}", *_decomposition(rows, n, ca.SX), {"never_inline": True})
 
 
-def _decomposition(rows: int, n: int, kind: Any) -> loops.Written:
+def _decomposition(rows: int, n: int, kind: Any) -> Written:
     A, tolerance = kind.sym("A", rows, n), kind.sym("tolerance")
     C, Z, live, pivots = _pivots(A, tolerance)
     U, R = _columns(C, live)

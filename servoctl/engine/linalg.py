@@ -1,6 +1,6 @@
 """Products, solves with triangles, Cholesky factors, and whether arrays are finite, on numbers (LAPACK) or symbols.
 
-Design: small operations on symbols are written out, large ones are loops. In `is_finite` one test of the sum serves all
+Design: small operations on symbols are written out, large ones are  In `is_finite` one test of the sum serves all
 entries, because a sum with an infinity or a NaN is not finite. The comparison is one that CasADi cannot simplify away:
 `x - x == 0` would become true.
 """
@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
-from servoctl.engine import loops
+from servoctl.engine.ops import Cost, Written, operation
 from servoctl.engine.structured import Diagonal, blocks, diagonal_parts, is_zero
 from servoctl.engine.symbol import Symbol, fmax, from_sx, is_symbolic, to_sx
 from servoctl.types import Array
@@ -48,6 +49,35 @@ def called(function: Any, arguments: tuple[Array, ...], *shapes: tuple[int, ...]
     return [Symbol(sx) if shape == () else from_sx(sx, shape) for sx, shape in zip(results, shapes, strict=True)]
 
 
+LARGE = 8000
+"""Operations on more than this many pairs of numbers are CasADi's own matrix operations on the virtual machine."""
+
+
+def _kind(work: int) -> Any:
+    """The CasADi type in which an operation on so many pairs of numbers is written."""
+    return ca.SX if work <= LARGE else ca.MX
+
+
+@operation("COLUMNS N", lambda columns, n: Cost(columns * (2 * n + 3)), lambda columns, n: 4)
+def dots_function(columns: int, n: int) -> Written:
+    """(A, b) -> A^T b, shape (columns,), of A of shape (n, columns)."""
+    kind = _kind(columns * n)
+    A, b = kind.sym("A", n, columns), kind.sym("b", n)
+    return [A, b], [ca.mtimes(A.T, b)]
+
+
+@operation(
+    "ROWS N COLUMNS TRANSPOSED",
+    lambda rows, n, columns, transposed: Cost(2 * rows * n * columns),
+    lambda rows, n, columns, transposed: rows * (n + 1),
+)
+def product_function(rows: int, n: int, columns: int, transposed: int) -> Written:
+    """(A, B) -> A B, shape (rows, columns), or A B^T if `transposed`."""
+    kind = _kind(rows * n * columns)
+    A, B = kind.sym("A", rows, n), kind.sym("B", *((columns, n) if transposed else (n, columns)))
+    return [A, B], [ca.mtimes(A, B.T if transposed else B)]
+
+
 def product(A: Array, B: Array) -> Array:
     """A B, shape (r, c), or (r,) for a vector B."""
     if not is_symbolic(A) or not is_symbolic(B) or _products(A, B) < SMALL:
@@ -66,12 +96,12 @@ def product(A: Array, B: Array) -> Array:
             whole[:, chosen] = product(A[:, rows], B[np.ix_(rows, chosen)])
         return whole
     if B.ndim == 1 and _transposed(A):
-        dots: Array = called(loops.dots_function(*A.shape), (A.T, B), (len(A),))[0]
+        dots: Array = called(dots_function(*A.shape), (A.T, B), (len(A),))[0]
         return dots
     columns = B.shape[1] if B.ndim == 2 else 1
     # what loops return lies in column order, or transposed in row order: taken as it lies, no entry is copied in C
     transposed = _transposed(B)
-    function = loops.product_function(*A.shape, columns, transposed)
+    function = product_function(*A.shape, columns, transposed)
     (AB,) = called(function, (A, B.T if transposed else B), (len(A), *B.shape[1:]))
     result: Array = AB
     return result
@@ -88,6 +118,14 @@ def _products(A: Array, B: Array) -> int:
     return int(left.sum(axis=0) @ right.reshape(len(B), -1).sum(axis=1))
 
 
+@operation("K N ROWS", lambda k, n, rows: Cost(4 * k * n * rows), lambda k, n, rows: (k + n) * rows)
+def project_function(k: int, n: int, rows: int) -> Written:
+    """(Z, X) -> X (I - Z^T Z), shape (rows, n); Z has shape (k, n)."""
+    kind = _kind(k * n * rows)
+    Z, X = kind.sym("Z", k, n), kind.sym("X", rows, n)
+    return [Z, X], [X - ca.mtimes(ca.mtimes(X, Z.T), Z)]
+
+
 def project(Z: Array, w: Array) -> Array:
     """w - Z^T Z w for orthonormal rows Z, shape (k, n); w of shape (n,) or (n, columns)."""
     if not len(Z):
@@ -96,9 +134,16 @@ def project(Z: Array, w: Array) -> Array:
         plain: Array = w - Z.T @ (Z @ w)
         return plain
     rows: Array = w.T.reshape(-1, len(w))
-    (rest,) = called(loops.project_function(*Z.shape, len(rows)), (Z, rows), rows.shape)
+    (rest,) = called(project_function(*Z.shape, len(rows)), (Z, rows), rows.shape)
     projected: Array = rest.T.reshape(w.shape)
     return projected
+
+
+@operation("COUNT", lambda count: Cost(2 * count + 7), lambda count: 8)
+def squares_function(count: int) -> Written:
+    """The sum of the squares of a vector."""
+    x = _kind(20 * count).sym("x", count)
+    return [x], [ca.sumsqr(x)]
 
 
 def sum_of_squares(A: Array) -> Any:
@@ -110,7 +155,7 @@ def sum_of_squares(A: Array) -> Any:
     lying = (A.T if _transposed(A) else A).ravel(order="F")
     kept = np.array([not is_zero(entry) for entry in lying], dtype=bool)
     lying = lying if kept.all() else lying[kept]
-    (whole,) = called(loops.squares_function(len(lying)), (lying,), ())
+    (whole,) = called(squares_function(len(lying)), (lying,), ())
     return whole
 
 
@@ -157,24 +202,70 @@ def _solve_symbols(solve: Callable[[Array, Array, bool], Array], L: Array, X: Ar
     return Y.reshape(X.shape)
 
 
+def _triangle_cost(rows: int, n: int, first: int = 0) -> Cost:
+    return Cost(n - first + rows * (n - first) ** 2, n - first)
+
+
+@operation("ROWS N FIRST", _triangle_cost, lambda rows, n, first: rows * (n - first))
+def lower_function(rows: int, n: int, first: int) -> Written:
+    """(L, X) -> X L^-T, shape (rows, n - first), of a lower triangle L without its first rows."""
+    size = n - first
+    kind = _kind(rows * size**2)
+    L, X = kind.sym("L", n, n), kind.sym("X", rows, size)
+    if kind is ca.MX:
+        return [L, X], [ca.solve(ca.tril(L[first:, first:]), X.T).T]
+    Y: list[Any] = []
+    for i in range(size):
+        rest = X[:, i] - sum((L[first + i, first + j] * Y[j] for j in range(i)), start=ca.SX(rows, 1))
+        Y.append(rest * (1 / L[first + i, first + i]))
+    return [L, X], [ca.horzcat(*Y)]
+
+
 def _lower(L: Array, X: Array, written: bool) -> Array:
-    """L^-1 X of symbols, shape (n, columns), in statements or in loops."""
+    """L^-1 X of symbols, shape (n, columns), in statements or in"""
     first = next((i for i, row in enumerate(X) if not all(map(is_zero, row))), len(X))  # zero rows stay zero
     Y: Array = np.full(X.shape, 0.0).astype(object)
     if X[first:].size:
         rows: Array = X[first:].T
-        function = loops.lower_function(len(rows), len(L), first, written=written)
+        function = lower_function(len(rows), len(L), first, written=written)
         Y[first:] = called(function, (L, rows), rows.shape)[0].T
     return Y
 
 
+@operation("ROWS N", _triangle_cost, lambda rows, n: rows * n)
+def upper_function(rows: int, n: int) -> Written:
+    """(L, X) -> X L^-1, shape (rows, n), of a lower triangle L."""
+    kind = _kind(rows * n**2)
+    L, X = kind.sym("L", n, n), kind.sym("X", rows, n)
+    if kind is ca.MX:
+        return [L, X], [ca.solve(ca.tril(L).T, X.T).T]
+    Y: list[Any] = [None] * n
+    for i in reversed(range(n)):
+        rest = X[:, i] - sum((L[j, i] * Y[j] for j in range(i + 1, n)), start=ca.SX(rows, 1))
+        Y[i] = rest * (1 / L[i, i])
+    return [L, X], [ca.horzcat(*Y)]
+
+
+@operation("N", lambda n: Cost(2 * n + n * (n - 1), n), lambda n: n + 3)
+def back_function(n: int) -> Written:
+    """(R, y) -> R^-1 y, shape (n,), of an upper triangle R."""
+    kind = _kind(n**2)
+    R, y = kind.sym("R", n, n), kind.sym("y", n)
+    if kind is ca.MX:
+        return [R, y], [ca.solve(ca.triu(R), y)]
+    x: list[Any] = [None] * n
+    for i in reversed(range(n)):
+        x[i] = (y[i] - sum((R[i, j] * x[j] for j in range(i + 1, n)), start=ca.SX(0))) * (1 / R[i, i])
+    return [R, y], [ca.vertcat(*x)]
+
+
 def _upper(L: Array, X: Array, written: bool) -> Array:
-    """L^-T X of symbols, shape (n, columns), in statements or in loops."""
+    """L^-T X of symbols, shape (n, columns), in statements or in"""
     if not written and X.shape[1] == 1 and _transposed(L):  # as it lies, L^T is a whole array in C
-        column: Array = called(loops.back_function(len(L)), (L.T, X[:, 0]), (len(L),))[0]
+        column: Array = called(back_function(len(L)), (L.T, X[:, 0]), (len(L),))[0]
         return column[:, None]
     rows: Array = X.T
-    solved: Array = called(loops.upper_function(len(rows), len(L), written=written), (L, rows), rows.shape)[0].T
+    solved: Array = called(upper_function(len(rows), len(L), written=written), (L, rows), rows.shape)[0].T
     return solved
 
 
@@ -184,7 +275,33 @@ def _solve_numbers(L: Array, X: Array) -> Array:
 
 
 FACTOR_WRITTEN_OUT = 8
-"""Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of loops."""
+"""Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of """
+
+
+def _cholesky_cost(n: int) -> Cost:
+    below = n * (n - 1) // 2
+    changed = (n + 1) * n * (n - 1) // 6  # entries that the columns before them change
+    return Cost(4 * n + below + 2 * changed + 2 * n + below + 2, 2 * n)
+
+
+@operation("N", _cholesky_cost, lambda n: n * n + 2 * n)
+def cholesky_function(n: int) -> Written:
+    """M -> (L, positive), of which M has its lower triangle only; see `linalg.cholesky`.
+
+    No pivot depends on the square root of another: `M = W D^-1 W^T` with D the diagonal of W.
+    """
+    kind = _kind(n**3)
+    M = kind.sym("M", ca.Sparsity.lower(n))
+    rest, positive, columns = ca.densify(M), kind(1), []
+    for j in range(n):
+        counted = rest[0, 0] > 0
+        positive = ca.logic_and(positive, counted) if j else counted
+        pivot = ca.if_else(counted, rest[0, 0], 1)
+        inverse, root = 1 / pivot, ca.sqrt(pivot)
+        below = rest[1:, 0]
+        columns.append(ca.vertcat(kind(ca.DM.zeros(j)), root, below * (root * inverse)))
+        rest = rest[1:, 1:] - ca.mtimes(below, (below * inverse).T)
+    return [M], [ca.horzcat(*columns), positive]
 
 
 def cholesky(M: Array | Diagonal) -> tuple[Any, Any]:
@@ -206,7 +323,7 @@ def _by_parts(M: Array) -> tuple[Array, Any]:
     L: Array = np.full(M.shape, 0.0).astype(object)
     positive: Any = 1.0
     for part in diagonal_parts(M):
-        function = loops.cholesky_function(len(part), written=len(part) <= FACTOR_WRITTEN_OUT)
+        function = cholesky_function(len(part), written=len(part) <= FACTOR_WRITTEN_OUT)
         factor, fine = called(function, (M[np.ix_(part, part)],), (len(part), len(part)), ())
         L[np.ix_(part, part)] = factor
         positive = positive * fine

@@ -2,12 +2,16 @@
 
 Design: one registry has them all. The name of such a function says which operation it is, and its sizes. That is all
 that the C code needs, also of a function from the cache, so equal names must mean equal functions.
+
+Design: straight-line code is for the terms of a plant. Written out, the algebra of two arms with seven joints has more
+statements than the arms, and takes the compiler and the processor longer than loops. A matrix operation is one value:
+its CasADi function, its C and its cost. Derivatives of these functions are written out.
 """
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,28 +35,6 @@ class Cost:
 
     def __mul__(self, times: int) -> "Cost":
         return Cost(times * self.operations, times * self.divisions, times * self.functions)
-
-
-def decomposition_cost(rows: int, n: int, masked: int = 0) -> Cost:
-    """Cost of `c/decompose.h` for one run, loop by loop in its order.
-
-    The worst case: every direction takes most of the length of the rows that are left, and rank is lost.
-    """
-    k, dot = min(rows, n), 2 * n + 3
-    others = sum(rows - 1 - j for j in range(k))  # rows that are not chosen yet, over all pivots
-    total = 3 + rows * dot + others * (2 + dot) + (others - (rows - k)) * (2 * n + dot + 5)
-    total += k * (13 + dot + n) + k - 1  # length of the new direction, whether it counts, its entries
-    total += (k * (k - 1) // 2) * (dot + 2 * n + 2)  # products with the directions before
-    column = 2 * rows + 6 + 2 * rows
-    columns = k * column + 2 * (k - 1) * 2 * rows * k + k * (k - 1) * (2 * rows + 1) + k * k
-    return Cost(total + columns + k * n + 1, 5 * k)
-
-
-def decomposition_numbers(rows: int, n: int, masked: int = 0) -> int:
-    """Numbers and conditions that the two functions of `c/decompose.h` keep on the stack."""
-    k = min(rows, n)
-    rank = rows * n + k * n + n + k * rows + 4 * rows + 2 * k
-    return rank + rows * k + k * k + k + 48  # the last: the second call, pointers and counters
 
 
 _UNARY = {
@@ -185,3 +167,105 @@ def definition(function: Any, lines: Sequence[str]) -> str:
     outputs = [f"V* restrict y{i}" for i in range(function.n_out())]
     body = "\n".join(lines)
     return f"static void f_{function.name()}({', '.join(inputs + outputs)}) {{\n{body}\n}}\n"
+
+
+Written = tuple[list[Any], list[Any]]  # inputs and outputs of a CasADi function
+Writer = Callable[..., Written]
+
+
+@dataclass(frozen=True)
+class Operation(Op):
+    """A matrix operation; called with sizes, it gives its CasADi function at this size."""
+
+    name: str  # the functions are named `<name>_<size>x<size>..`
+    write: Writer  # sizes -> its CasADi function
+    sizes: tuple[str, ...]  # macros of the C file for the sizes, in order; those that are left out are 0
+    cost: Callable[..., Cost]  # sizes -> operations in the worst case
+    numbers: Callable[..., int]  # sizes -> numbers on the stack
+    more: Callable[..., Mapping[str, object]]  # sizes -> further macros
+    made: dict[str, Any] = field(default_factory=dict, compare=False)  # name -> CasADi function
+
+    def __call__(self, *sizes: int, written: bool = False) -> Any:
+        """The function at these sizes; if `written`, one that is written out where it is called."""
+        every = [int(size) for size in (*sizes, *[0] * (len(self.sizes) - len(sizes)))]
+        name = f"{self.name}_{'x'.join(map(str, every))}{'_written' * written}"
+        if name not in self.made:
+            inputs, outputs = self.write(*every)
+            options = {"always_inline" if written else "never_inline": True}
+            self.made[name] = ca.Function(name, inputs, list(map(ca.densify, outputs)), options)
+        return self.made[name]
+
+    def in_c(self, function: Any) -> CFunction:
+        """The C of its function at a size, which the file `<name of the operation>.h` calls `OPERATION`."""
+        name, sizes = function.name(), sizes_of(function.name())
+        macros = {"OPERATION": f"f_{name}", **dict(zip(self.sizes, sizes, strict=True)), **self.more(*sizes)}
+        return CFunction(instance(f"{self.name}.h", macros), self.cost(*sizes), self.numbers(*sizes))
+
+
+def operation(
+    sizes: str,
+    cost: Callable[..., Cost],
+    numbers: Callable[..., int],
+    more: Callable[..., Mapping[str, object]] = lambda *sizes: {},
+) -> Callable[[Writer], Operation]:
+    """Makes a function `<name>_function` of sizes an `Operation`; for the arguments see there."""
+
+    def made(write: Writer) -> Operation:
+        name = write.__name__.removesuffix("_function")
+        return register(f"{name}_", Operation(name, write, tuple(sizes.split()), cost, numbers, more))
+
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated(Op):
+    """A function repeated as a loop, in each lane until it is done."""
+
+    step: Any  # CasADi function (state, ...) -> state after a step
+    most: int  # most steps
+    done: int  # index of the entry of the state that is 1 when done, 0 before
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Repeated) or (self.most, self.done) != (other.most, other.done):
+            return False
+        return same(self.step, other.step)
+
+    @property
+    def called(self) -> list[Any]:
+        return [self.step]
+
+    def in_c(self, function: Any) -> CFunction:
+        size, step = function.nnz_in(0), self.step.name()
+        rest = ", ".join(f"x{i}" for i in range(1, function.n_in()))
+        lines = [
+            f"  for (int i = 0; i < {size}; ++i) y0[i] = x0[i];",
+            f"  for (int k = 0; k < {self.most}; ++k) {{",
+            f"    V after[{size}];",
+            f"    M open = y0[{self.done}] == number(0.0);",
+            "    if (!any(open)) break;",
+            f"    f_{step}(y0, {rest}, after);",
+            f"    for (int i = 0; i < {size}; ++i) y0[i] = select(open, after[i], y0[i]);",
+            "  }",
+        ]
+        choices = Cost(self.most * (size + 1))
+        return CFunction(definition(function, lines), choices, size + 1, self.most * (step,))
+
+
+def repeat(name: str, step: Any, most: int, done: int) -> Any:
+    """CasADi function (state, ...) -> state when done, or after the most steps.
+
+    The virtual machine has no loops. There the steps are nested in pairs, each pair behind a branch, so that steps
+    after the end are not run. This rounds the number of steps up to a power of two, for C too.
+    """
+    inputs = [ca.MX.sym(step.name_in(i), *step.size_in(i)) for i in range(step.n_in())]
+    state, rest = inputs[0], inputs[1:]
+    stay = ca.Function(f"{name}_rest", inputs, [state], {"never_inline": True})
+    run, steps = step, 1
+    while True:
+        unless_done = ca.Function.if_else(f"{name}_branch_{steps}", stay, run)
+        if steps >= most:
+            register(name, Repeated(step, steps, done))
+            return ca.Function(name, inputs, [unless_done(state[done], state, *rest)], {"never_inline": True})
+        half = run(state, *rest)
+        pair = unless_done(half[done], half, *rest)
+        run, steps = ca.Function(f"{name}_{2 * steps}", inputs, [pair], {"never_inline": True}), 2 * steps

@@ -22,9 +22,8 @@ import numpy as np
 from servoctl.engine import cache
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import LookupTable
-from servoctl.engine.loops import Repeated
 from servoctl.engine.numpy_call import numpy_calls
-from servoctl.engine.ops import op_of, register
+from servoctl.engine.ops import Repeated, op_of, register
 from servoctl.types import Array
 
 SUFFIX = ".trace"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from servoctl.assembly import Run
+from servoctl.engine.emit import USE_VM
 from servoctl.engine.ops import Cost
-from servoctl.engine.statements import USE_VM
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface

@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from servoctl.engine.emit import emitted
-from servoctl.engine.loops import Operation
-from servoctl.engine.ops import FUNCTIONS, Cost, literal, op_of, template
+from servoctl.engine.ops import FUNCTIONS, Cost, Operation, literal, op_of, template
 from servoctl.errors import CompileError
 from servoctl.export.interface import Interface, comment
 from servoctl.simulation.closed_loop import Loop

@@ -23,7 +23,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.linalg import called
-from servoctl.engine.loops import repeat
+from servoctl.engine.ops import repeat
 from servoctl.engine.symbol import above, at_least, symbols, to_sx, where, within
 from servoctl.laws.active_set import LeastSquaresProblem, advance, greatest
 from servoctl.types import Array

@@ -22,7 +22,7 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.linalg import product
-from servoctl.engine.loops import repeat
+from servoctl.engine.ops import repeat
 from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import PlantFunctions

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from servoctl.assembly import load
-from servoctl.engine import loops
+from servoctl.engine import decomposition, linalg
 from servoctl.engine.decomposition import decompose_function
-from servoctl.engine.emit import emitted
-from servoctl.engine.loops import repeat
-from servoctl.engine.ops import FUNCTIONS, Cost, template
-from servoctl.engine.statements import Statements
+from servoctl.engine.emit import Statements, emitted
+from servoctl.engine.ops import FUNCTIONS, Cost, repeat, template
 from servoctl.export.source import StandaloneSource
 from servoctl.types import Array
 
@@ -132,17 +130,17 @@ def test_triangles_products_and_projections_take_the_operations_stated(n: int, t
     X, Z = random.normal(size=(3, n)), random.normal(size=(2, n))
     lower = np.eye(n)
     calls = [
-        (loops.cholesky_function(n), (np.eye(n)[np.tril_indices(n)],)),
-        (loops.lower_function(3, n), (lower, X)),
-        (loops.lower_function(3, n + 2, 2), (np.eye(n + 2), X)),
-        (loops.upper_function(3, n), (lower, X)),
-        (loops.back_function(n), (lower, X[0])),
-        (loops.dots_function(3, n), (X.T, X[0])),
-        (loops.product_function(3, n, 2, False), (X, Z.T)),
-        (loops.product_function(3, n, 2, True), (X, Z)),
-        (loops.project_function(2, n, 3), (Z, X)),
-        (loops.squares_function(n), (X[0],)),
-        (loops.longer_function(3, n), (X, np.zeros(1))),
+        (linalg.cholesky_function(n), (np.eye(n)[np.tril_indices(n)],)),
+        (linalg.lower_function(3, n), (lower, X)),
+        (linalg.lower_function(3, n + 2, 2), (np.eye(n + 2), X)),
+        (linalg.upper_function(3, n), (lower, X)),
+        (linalg.back_function(n), (lower, X[0])),
+        (linalg.dots_function(3, n), (X.T, X[0])),
+        (linalg.product_function(3, n, 2, False), (X, Z.T)),
+        (linalg.product_function(3, n, 2, True), (X, Z)),
+        (linalg.project_function(2, n, 3), (Z, X)),
+        (linalg.squares_function(n), (X[0],)),
+        (decomposition.longer_function(3, n), (X, np.zeros(1))),
     ]
     for function, values in calls:
         assert counted(function, tmp_path, *values) == stated(function)

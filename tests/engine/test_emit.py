@@ -9,13 +9,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from servoctl.engine import compiler, loops, step
+from servoctl.engine import compiler, decomposition, linalg, step
 from servoctl.engine.ccode import Program
 from servoctl.engine.decomposition import decompose_function
 from servoctl.engine.emit import emit, emitted, over_numbers
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.loops import repeat
-from servoctl.engine.ops import op_of
+from servoctl.engine.ops import op_of, repeat
 from servoctl.engine.step import StepFunctions
 from servoctl.errors import CompileError
 from servoctl.types import Array
@@ -188,7 +187,7 @@ def test_a_decomposition_does_not_depend_on_the_other_lanes_to_the_bit(
 def factor_in_c(M: Array) -> list[Array]:
     """L and whether M is positive definite, in C."""
     n, entries = len(M), ca.SX.sym("entries", len(M) * (len(M) + 1) // 2)
-    results = loops.cholesky_function(n)(ca.SX(ca.Sparsity.lower(n), entries))
+    results = linalg.cholesky_function(n)(ca.SX(ca.Sparsity.lower(n), entries))
     return in_c(ca.Function(f"factor_of_{n}", [entries], results), M.T[np.triu_indices(n)][:, None])
 
 
@@ -206,7 +205,7 @@ def test_rows_longer_than_a_limit_are_kept_in_c_and_on_the_virtual_machine() -> 
     A[0] *= 1.0001 * limit[0, 0] / np.linalg.norm(A[0])  # row 2 is as long as the limit, and does not count
     expected = np.zeros((4, 14))
     expected[0] = A[0]
-    function = loops.longer_function(4, 14)
+    function = decomposition.longer_function(4, 14)
     for counted, kept in (in_c(function, A, limit), [np.array(each) for each in function(A, limit)]):
         np.testing.assert_array_equal(counted.ravel(), [1.0, 0.0, 0.0, 0.0])
         np.testing.assert_array_equal(kept, expected)
@@ -217,21 +216,21 @@ def test_triangles_products_and_projections_are_those_of_numpy(n: int, many: int
     """In C and on the virtual machine, which takes other functions for large matrices."""
     L, X, Z = spread_of(n)
     M = L @ L.T
-    for factor, positive in (factor_in_c(M), on_vm(loops.cholesky_function(n), ca.tril(ca.DM(M)))):
+    for factor, positive in (factor_in_c(M), on_vm(linalg.cholesky_function(n), ca.tril(ca.DM(M)))):
         assert positive.item() == 1.0
         np.testing.assert_array_equal(factor, np.tril(factor))
         np.testing.assert_allclose(factor, L, rtol=0, atol=1e-12 * np.linalg.cond(M))
     tall, wide = np.tile(X, (many, 1)), np.tile(Z, (many, 1))
     solved = {
-        "X L^-T": (both(loops.lower_function(3, n), L, X) @ L.T, X),
-        "X L^-T from the second row": (both(loops.lower_function(3, n, 1), L, X[:, 1:]) @ L[1:, 1:].T, X[:, 1:]),
-        "X L^-1": (both(loops.upper_function(3, n), L, X) @ L, X),
-        "L^-T x": (L.T @ both(loops.back_function(n), L.T, X[:1].T), X[:1].T),
-        "X^T x": (both(loops.dots_function(n, 3), X, X[:, :1]), X.T @ X[:, :1]),
-        "X Z^T": (both(loops.product_function(3, n, 2 * many, False), X, wide.T), X @ wide.T),
-        "X Z^T, transposed": (both(loops.product_function(3, n, 2 * many, True), X, wide), X @ wide.T),
-        "X (I - Z^T Z)": (both(loops.project_function(2, n, 3 * many), Z, tall), tall - tall @ Z.T @ Z),
-        "|X|^2": (both(loops.squares_function(3 * n), X.ravel()[:, None]), np.full((1, 1), np.sum(X * X))),
+        "X L^-T": (both(linalg.lower_function(3, n), L, X) @ L.T, X),
+        "X L^-T from the second row": (both(linalg.lower_function(3, n, 1), L, X[:, 1:]) @ L[1:, 1:].T, X[:, 1:]),
+        "X L^-1": (both(linalg.upper_function(3, n), L, X) @ L, X),
+        "L^-T x": (L.T @ both(linalg.back_function(n), L.T, X[:1].T), X[:1].T),
+        "X^T x": (both(linalg.dots_function(n, 3), X, X[:, :1]), X.T @ X[:, :1]),
+        "X Z^T": (both(linalg.product_function(3, n, 2 * many, False), X, wide.T), X @ wide.T),
+        "X Z^T, transposed": (both(linalg.product_function(3, n, 2 * many, True), X, wide), X @ wide.T),
+        "X (I - Z^T Z)": (both(linalg.project_function(2, n, 3 * many), Z, tall), tall - tall @ Z.T @ Z),
+        "|X|^2": (both(linalg.squares_function(3 * n), X.ravel()[:, None]), np.full((1, 1), np.sum(X * X))),
     }
     for name, (found, expected) in solved.items():
         small = 1e-13 * n * (np.linalg.cond(L) if "L" in name else 1.0) * np.abs(expected).max()
@@ -244,18 +243,18 @@ def test_triangles_products_and_projections_are_those_of_numpy(n: int, many: int
 def test_a_cholesky_factor_says_that_a_matrix_is_not_positive_definite(n: int, bad: float) -> None:
     M = np.eye(n)
     M[5, 5] = bad
-    for factor, positive in (factor_in_c(M), on_vm(loops.cholesky_function(n), ca.tril(ca.DM(M)))):
+    for factor, positive in (factor_in_c(M), on_vm(linalg.cholesky_function(n), ca.tril(ca.DM(M)))):
         assert positive.item() == 0.0
         assert np.isfinite(factor).all() or np.isnan(bad)
 
 
 def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -> None:
     M, X = ca.SX.sym("M", 49), ca.SX.sym("X", 21)
-    L, _ = loops.cholesky_function(7)(ca.reshape(M, 7, 7))
-    Y = loops.lower_function(3, 7)(L, ca.reshape(X, 3, 7))
-    T = loops.product_function(3, 7, 3, True)(Y, loops.upper_function(3, 7)(L, Y))
-    x = loops.back_function(7)(L.T, loops.dots_function(7, 3)(Y, Y[:, 0]))
-    parts = [Y, T, L, x, loops.squares_function(21)(ca.vec(Y)), loops.lower_function(3, 7, 2)(L, Y[:, :5])]
+    L, _ = linalg.cholesky_function(7)(ca.reshape(M, 7, 7))
+    Y = linalg.lower_function(3, 7)(L, ca.reshape(X, 3, 7))
+    T = linalg.product_function(3, 7, 3, True)(Y, linalg.upper_function(3, 7)(L, Y))
+    x = linalg.back_function(7)(L.T, linalg.dots_function(7, 3)(Y, Y[:, 0]))
+    parts = [Y, T, L, x, linalg.squares_function(21)(ca.vec(Y)), linalg.lower_function(3, 7, 2)(L, Y[:, :5])]
     function = ca.Function("weighed", [ca.vertcat(M, X)], [ca.vertcat(*map(ca.vec, parts))])
     given = [spread_of(7) for _ in range(4)]
     values = np.array([np.concatenate([(L @ L.T).ravel(), X.ravel(order="F")]) for L, X, _ in given])
@@ -265,7 +264,7 @@ def test_triangles_do_not_depend_on_the_other_lanes_to_the_bit(tmp_path: Path) -
 
 def test_the_derivative_of_a_cholesky_factor_has_c() -> None:
     M = ca.SX.sym("M", 3, 3)
-    slope = ca.Function("slope", [M], [ca.densify(ca.jacobian(loops.cholesky_function(3)(M)[0], M))])
+    slope = ca.Function("slope", [M], [ca.densify(ca.jacobian(linalg.cholesky_function(3)(M)[0], M))])
     at = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
     np.testing.assert_allclose(in_c(slope, at)[0], np.array(slope(at)), rtol=0, atol=1e-14)
 

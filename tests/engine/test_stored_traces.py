@@ -12,8 +12,7 @@ from servoctl.engine import cache, stored
 from servoctl.engine.compiler import compiler
 from servoctl.engine.fingerprint import NoFingerprintError, fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.loops import Operation
-from servoctl.engine.ops import OPS
+from servoctl.engine.ops import OPS, Operation
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.simulation.closed_loop import Loop
