@@ -26,8 +26,7 @@ from hil.bus import Bus, close_all
 from hil.bus.load import BusRates
 from hil.core.controller import Controller
 from hil.drives.base import Node
-from hil.emulator.disturbances import HostFaults
-from hil.emulator.emulator import EmulatedRig, Emulator
+from hil.emulator.emulator import EmulatedRig, Emulator, HostFaults
 from hil.emulator.plant import Motion, SimulatedPlant
 from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import Clock, WallClock, nanoseconds

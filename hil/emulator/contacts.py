@@ -18,7 +18,6 @@ have.
 
 from collections.abc import Callable
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,13 +60,6 @@ class TrueDisplacements:
         return rates
 
 
-class Settled(NamedTuple):
-    """State after a step."""
-
-    x: Array  # q and v, shape (2n,)
-    still: bool  # whether nothing moves, and nothing can while torques stay as they are
-
-
 class Contacts:
     """Friction and brakes of all joints."""
 
@@ -107,8 +99,10 @@ class Contacts:
         self._limits = limits[self._grips]
         self._braked = [k for k, index in enumerate(self._grips.tolist()) if index in self.pressed]
 
-    def __call__(self, before: Array, x: Array, t: float, h: float, keep: bool = True) -> Settled:
-        """The state at the end of a step of length h [s], at time t [s].
+    def __call__(self, before: Array, x: Array, t: float, h: float, keep: bool = True) -> tuple[Array, bool]:
+        """The state at the end of a step of length h [s], at time t [s], and whether it is still.
+
+        Still: nothing moves, and nothing can while torques stay as they are.
 
         `before`: q and v at its beginning, shape (2n,); `x`: those at its end if nothing rubbed; `keep`: the step is
         taken, and not only looked at.
@@ -131,7 +125,7 @@ class Contacts:
         stuck = [k for k in self._braked if not active.sliding[k]]
         stands = active.full and not active.sliding.any()
         if stands and not before[n:].any():
-            return Settled(before, True)
+            return before, True
         fastest, v = np.abs(v).max(), v - change
         if stands and np.abs(v).max() <= ROUNDING * fastest:
             v[:] = 0.0
@@ -146,7 +140,7 @@ class Contacts:
         if keep and len(stuck) < len(self._braked):
             moved = self._displacements.motors(q)
             self._places.update({int(grips[k]): float(moved[grips[k]]) for k in self._braked if active.sliding[k]})
-        return Settled(np.concatenate([q, v]), False)
+        return np.concatenate([q, v]), False
 
 
 # SciPy is imported where it is needed, since commands without an emulator start faster without it.

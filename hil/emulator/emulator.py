@@ -15,13 +15,12 @@ import numpy as np
 
 from hil.bus.load import BusRates
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.disturbances import Disturbance, HostFaults, Selection
 from hil.emulator.motor import Encoder, Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Medium, Station
 from hil.emulator.timers import Timer
-from hil.emulator.wire import EmulatedBus, EmulatedWire
+from hil.emulator.wire import Disturbance, EmulatedBus, EmulatedWire
 from hil.frame import Frame
 from hil.loop.clock import SECOND, VirtualClock, World, nanoseconds
 from servoctl.config.hil import Emulation, SupplyConfig
@@ -155,7 +154,7 @@ class FaultInjector:
 
     def disturb(self, which: Mapping[str, Any], **how: Any) -> End:
         """Disturbs the selected frames on the wires; `how`: as of `Disturbance`."""
-        disturbance = Disturbance(Selection(which["direction"], which["id"], which["mask"]), **how)
+        disturbance = Disturbance(which["direction"], which["id"], which["mask"], **how)
         return each_of(wire.disturb(disturbance) for wire in self.wires)
 
     def send_often(self, frame: Frame, period: Callable[[EmulatedWire], int]) -> End:
@@ -174,6 +173,30 @@ class FaultInjector:
         index, world = self.motor.index, self.world
         act(index, begin, world.now)
         return lambda: act(index, end, world.now)
+
+
+class HostFaults:
+    """The faults of the loop that act now."""
+
+    def __init__(self) -> None:
+        self.stalled = 0  # [ns] time for which the loop must stall at its next tick; faults set it and the following
+        # what becomes of its torques: `nan`, `inf`, or `step` and what is added [actuator units]; None: nothing
+        self.output: tuple[str, float] | None = None
+
+    def stall(self) -> int:
+        """Time for which the loop must stall now [ns], usually 0; the stall is over afterwards."""
+        stall, self.stalled = self.stalled, 0
+        return stall
+
+    @property
+    def tampers(self) -> bool:
+        return self.output is not None
+
+    def tamper(self, u: Array) -> Array:
+        if self.output is None:
+            return u
+        value, step = self.output
+        return u + step if value == "step" else np.full_like(u, float(value))
 
 
 AT_REST = 1e-6  # [coordinate unit/s] a machine rests if no coordinate is faster

@@ -5,13 +5,14 @@ Design: a kind is one row of `KINDS`; the script, its errors and the documentati
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple
 
-from hil.emulator.disturbances import Disturbance, Selection, lateness, loss, repetition
 from hil.emulator.emulator import Begin, End, FaultInjector, each_of, ignore
-from hil.emulator.wire import MOST_OFF
+from hil.emulator.station import Station
+from hil.emulator.wire import MOST_OFF, Delays, Disturbance
 from hil.frame import CLASSIC_SIZE, FD_SIZES, Frame
-from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.clock import SECOND, World, nanoseconds
 from servoctl.tree.fields import NumberField, only
 
 REBOOT_TIME = 0.3  # [s] time of a reboot if the fault gives none
@@ -92,6 +93,41 @@ _WHICH = {
 }
 
 
+def loss(random: Random, p: float = 1.0, burst: int = 1) -> Delays:
+    """Loses a frame at a receiver with probability p and the next ones, `burst` frames in total."""
+    left = 0
+
+    def delays(frame: Frame, receiver: Station) -> list[int]:
+        nonlocal left
+        if not left and random.random() < p:
+            left = burst
+        if left:
+            left -= 1
+            return []
+        return [0]
+
+    return delays
+
+
+def lateness(world: World, random: Random, constant: int, jitter: int, spike: int, p: float) -> Delays:
+    """Delays frames, in order, by a constant, a uniform part and, with probability p, a spike [ns]."""
+    last: dict[Station, int] = {}
+
+    def delays(frame: Frame, receiver: Station) -> list[int]:
+        delay = constant + round(jitter * random.random())
+        if spike and random.random() < p:
+            delay += spike
+        last[receiver] = arrival = max(last.get(receiver, 0), world.now + delay)
+        return [arrival - world.now]
+
+    return delays
+
+
+def repetition(random: Random, count: int, age: int, p: float) -> Delays:
+    """Delivers a frame with probability p `count` more times, each `age` [ns] after the one before."""
+    return lambda frame, receiver: [number * age for number in range(count + 1)] if random.random() < p else [0]
+
+
 def _bus_off(at: FaultInjector, restart: float | None) -> End:
     for wire, station in at.stations:
         if restart is not None:
@@ -151,7 +187,7 @@ def _sdo_abort(at: FaultInjector, index: int | None, code: int) -> End:
 def _heartbeat_loss(at: FaultInjector, of: str) -> End:
     if of == "drive":
         return at.set(at.node, heart_stopped=True)
-    lost = Disturbance(Selection("from_host", *at.node.heartbeat_ids()), loss(at.random))
+    lost = Disturbance("from_host", *at.node.heartbeat_ids(), loss(at.random))
     return at.emulator.wires[at.node.settings.bus].disturb(lost)
 
 

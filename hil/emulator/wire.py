@@ -13,6 +13,7 @@ include/uapi/linux/can/error.h.
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from typing import NamedTuple
 
 from hil.bus.base import (
     BUS_OFF,
@@ -28,7 +29,6 @@ from hil.bus.base import (
     worse,
 )
 from hil.bus.load import BusRates, frame_bits
-from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Medium, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND, World
@@ -50,6 +50,35 @@ RECOVERY = 128  # number of times 11 recessive bits that end bus-off
 def _frame_time(rates: BusRates, size: int, extended: bool, fd: bool, brs: bool) -> int:
     bits = frame_bits(size, extended, fd, brs)
     return bits.nominal * SECOND // rates.nominal + bits.data * SECOND // rates.data
+
+
+Delays = Callable[[Frame, Station], list[int]]
+"""A frame and its receiver -> the delays [ns] with which the receiver gets it, none if it is lost."""
+
+
+class Disturbance(NamedTuple):
+    """A disturbance of some frames on a wire, or in an adapter behind it; by default it disturbs nothing."""
+
+    direction: str = "any"  # frames that it concerns: `any`, `to_host` or `from_host`
+    identity: int | None = None  # id of these frames under the mask; None: all ids
+    mask: int = 0  # bits of the id that count
+    delays: Delays = lambda frame, receiver: [0]
+    destroys: Callable[[], bool] = lambda: False  # whether every station sees an error in the frame that ends now
+
+    def _concerns(self, frame: Frame, sender: Station, receiver: Station | None) -> bool:
+        """Whether it concerns a frame; a receiver of None stands for all stations."""
+        if self.identity is not None and (frame.id ^ self.identity) & self.mask:
+            return False
+        if self.direction == "from_host":
+            return sender.host
+        return self.direction == "any" or (not sender.host and (receiver is None or receiver.host))
+
+    def corrupts(self, frame: Frame, sender: Station) -> bool:
+        return self._concerns(frame, sender, None) and self.destroys()
+
+    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[int]:
+        """Delays with which a receiver gets a frame [ns]."""
+        return self.delays(frame, receiver) if self._concerns(frame, sender, receiver) else [0]
 
 
 class EmulatedWire(Medium):
@@ -81,10 +110,9 @@ class EmulatedWire(Medium):
         self.disturbances.append(disturbance)
         return partial(self.disturbances.remove, disturbance)
 
-    def load(self, since: int = 0, busy: int = 0) -> float:
-        """Fraction of time in which the bus was busy, since a time [ns] with the value `busy` [ns] then."""
-        elapsed = self.world.now - since
-        return (self.busy - busy) / elapsed if elapsed else 0.0
+    def load(self) -> float:
+        """Fraction of time in which the bus was busy so far."""
+        return self.busy / self.world.now if self.world.now else 0.0
 
     def pending(self, station: Station) -> None:
         self.refresh()

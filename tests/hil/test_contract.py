@@ -409,7 +409,7 @@ def working(settings: DriveSettings, seconds: float = 0.5) -> tuple[Host, list[F
     host.received.clear()
     for _ in range(round(seconds / PERIOD)):
         host.tick(0.0)
-    return host, host.received, wire.load(since, busy)
+    return host, host.received, (wire.busy - busy) / (host.clock.now() - since)
 
 
 def fits(message: Message, frame: Frame) -> bool:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from hil.bus import BusError, Link
 from hil.bus.load import BusRates, frame_bits
-from hil.emulator.disturbances import Disturbance, Selection
 from hil.emulator.station import Station
-from hil.emulator.wire import MOST_OFF, EmulatedBus, EmulatedWire
+from hil.emulator.wire import MOST_OFF, Disturbance, EmulatedBus, EmulatedWire
 from hil.frame import FD_SIZES, Frame
 from hil.loop.clock import VirtualClock, World
 
@@ -108,7 +107,7 @@ def test_arbitration_goes_by_the_identifier_fields() -> None:
 def corrupt(count: int) -> Disturbance:
     """Voids the next frames."""
     left = iter(range(count))
-    return Disturbance(Selection(), destroys=lambda: next(left, None) is not None)
+    return Disturbance(destroys=lambda: next(left, None) is not None)
 
 
 def test_a_corrupted_frame_counts_8_at_the_sender_and_1_elsewhere_and_is_sent_again() -> None:
@@ -251,7 +250,7 @@ def played(quick: bool, seed: int) -> list[object]:
     ]
     if not quick:
         connect(wire, wire.attach(heard.append), False)  # while a cable is off, arbitration is not all there is
-        wire.disturbances.append(Disturbance(Selection()))  # one that does nothing
+        wire.disturbances.append(Disturbance())  # one that does nothing
     for _ in range(200):
         station, identity = rng.choice(stations), rng.randrange(0x80)
         frame = Frame(identity, rng.randbytes(rng.randrange(9)), extended=rng.random() < 0.2)

@@ -13,7 +13,7 @@ from operator import itemgetter
 import pytest
 
 import tests.hil.faults.carts.run as faults_run
-from hil.emulator.disturbances import HostFaults
+from hil.emulator.emulator import HostFaults
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from tests.hil.by_drivers import TICKS

@@ -17,8 +17,7 @@ import pytest
 
 from hil.assembly.emulation import Environment, environment_of, make_emulator
 from hil.bus import Bus, Health
-from hil.emulator.disturbances import HostFaults
-from hil.emulator.emulator import Emulator
+from hil.emulator.emulator import Emulator, HostFaults
 from hil.frame import Frame
 from hil.loop.realtime import RealtimeError
 from hil.recorder import Recorder, read_events

@@ -9,8 +9,7 @@ from math import inf
 import numpy as np
 
 from hil.assembly.emulation import environment_of, make_emulator
-from hil.emulator.disturbances import HostFaults
-from hil.emulator.emulator import Emulator
+from hil.emulator.emulator import Emulator, HostFaults
 from hil.frame import Frame
 from hil.loop import SECOND, nanoseconds
 from hil.rig.logbook import STAGES
