@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from servoctl.errors import RunFolderError
+from servoctl.report.mechanism import Mechanism, draw_mechanism, draw_phase, name_beside
 from servoctl.report.panels import by_unit, draw_bounds, draw_group, draw_violations, violation_rows
-from servoctl.report.path import Mechanism, draw_mechanism, draw_phase, name_beside
-from servoctl.report.shapes import draw_last_pose, draw_shapes
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
 from servoctl.report.timing import draw_timing, first_stop, timing_groups
 from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
@@ -152,16 +150,11 @@ def _timing(drawn: "Figure", trajectory: Trajectory) -> None:
     draw_timing(drawn, trajectory)
 
 
-def _draw_machine(axes: "Axes", machine: Mechanism) -> None:
-    draw_mechanism(axes, machine, draw_last_pose(axes, machine))
-    draw_shapes(axes, machine)
-
-
 def _path(drawn: "Figure", trajectory: Trajectory) -> None:
     machine = Mechanism(trajectory)
     if len(machine.t):
         drawn.set_size_inches(8, 6.4)
-        _draw_machine(drawn.add_subplot(), machine)
+        draw_mechanism(drawn.add_subplot(), machine)
         return
     names = trajectory.coordinates[:SMALL_MULTIPLES]
     across = min(len(names), 4 if len(names) > 6 else 3)
@@ -177,7 +170,7 @@ def _path(drawn: "Figure", trajectory: Trajectory) -> None:
 def _path_panel(drawn: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
     axes, machine = drawn.add_subplot(cell), Mechanism(trajectory)
     if len(machine.t):
-        _draw_machine(axes, machine)
+        draw_mechanism(axes, machine)
         return
     shades = colours(trajectory.coordinates)
     alike = next(iter(by_unit(trajectory, "q").values()))  # all names on an axis must have one unit

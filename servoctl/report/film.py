@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
-from servoctl.report.path import Mechanism, draw_directions, draw_supports, draw_task, line_style
-from servoctl.report.shapes import (
+from servoctl.report.mechanism import (
     OWN,
     STRONG,
     FacePainter,
+    Mechanism,
+    draw_directions,
     draw_fixed,
+    draw_supports,
+    draw_task,
     fixed_outlines,
+    line_style,
     outline,
     patch,
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.report.path import Mechanism, calm_frames, supports
+from servoctl.report.mechanism import Mechanism, calm_frames, supports
 from servoctl.report.source import Blob, RunSource, bucket, names_of, read, thinned
 from servoctl.report.timing import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import write_files

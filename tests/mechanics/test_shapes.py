@@ -24,8 +24,8 @@ from servoctl.mechanics.spatial.task import Distance, DistanceBound
 from servoctl.report import figure
 from servoctl.report.drawing import drawing, placed_shapes, shape_picture
 from servoctl.report.film import film, images
+from servoctl.report.mechanism import outline
 from servoctl.report.page import page
-from servoctl.report.shapes import outline
 from servoctl.report.source import RunSource, read
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory

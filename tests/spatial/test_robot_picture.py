@@ -14,9 +14,8 @@ from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.report import figure
 from servoctl.report.drawing import asked_paths, poses, surfaces, task_frames
 from servoctl.report.film import film
+from servoctl.report.mechanism import FacePainter, Mechanism, MovedSolid
 from servoctl.report.page import write
-from servoctl.report.path import Mechanism, MovedSolid
-from servoctl.report.shapes import FacePainter
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from tests.report_runs import decoded
