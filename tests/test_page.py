@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from servoctl.errors import RunFolderError
-from servoctl.report.page import page, write
-from servoctl.report.source import READ, Blob, Thinner, bucket, read, thinned
+from servoctl.report.page import READ, Blob, Thinner, bucket, page, read, thinned, write
 from servoctl.run_folder import RunFolder, load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status

@@ -16,7 +16,7 @@ from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report import DPI, FIGURES, PRINTED, figure, gives, plot, report
 from servoctl.report.film import RATE, _scene, film
 from servoctl.report.mechanism import Mechanism, view
-from servoctl.report.source import Thinner
+from servoctl.report.page import Thinner
 from servoctl.report.style import NAMED, chosen, colours, envelope, spread
 from servoctl.report.timing import stage_spans
 from servoctl.run_folder.trajectory import Trajectory

@@ -10,9 +10,9 @@ import pytest
 
 from servoctl.report import figure
 from servoctl.report.compare import overlay
+from servoctl.report.page import BINS, Thinner
 from servoctl.report.panels import leave_out_runaway
 from servoctl.report.scales import calm_range, histogram_edges, scale_of
-from servoctl.report.source import BINS, Thinner
 from servoctl.report.style import blank, drawing_style, log_scale, name_all_lines, show_scale, write
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.study.points import Vary

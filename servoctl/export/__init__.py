@@ -15,9 +15,8 @@ from servoctl.assembly import Run
 from servoctl.engine.emit import USE_VM
 from servoctl.engine.ops import Cost
 from servoctl.errors import CompileError, ConfigError
-from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
-from servoctl.export.source import Facts, StandaloneSource, law
+from servoctl.export.source import Facts, StandaloneSource, header, law
 from servoctl.export.trial import test, vectors
 from servoctl.simulation.closed_loop import Loop
 

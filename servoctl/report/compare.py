@@ -13,8 +13,8 @@ import numpy as np
 
 from servoctl.errors import RunFolderError
 from servoctl.report import SMALL_MULTIPLES, save
+from servoctl.report.page import names_of
 from servoctl.report.panels import ROUND_OFF, leave_out_runaway
-from servoctl.report.source import names_of
 from servoctl.report.style import axis_label, blank, colours, draw_lines, drawing_style, name_all_lines
 from servoctl.report.timing import of_task
 from servoctl.run_folder import load_run

@@ -25,8 +25,7 @@ from servoctl.report import figure
 from servoctl.report.drawing import drawing, placed_shapes, shape_picture
 from servoctl.report.film import film, images
 from servoctl.report.mechanism import outline
-from servoctl.report.page import page
-from servoctl.report.source import RunSource, read
+from servoctl.report.page import RunSource, page, read
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
