@@ -20,8 +20,7 @@ from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.parameters import Part
 from servoctl.engine.symbol import where
-from servoctl.laws.active_set import LeastSquaresProblem
-from servoctl.laws.limits import Limited, Start, within_limits
+from servoctl.laws.limits import LeastSquaresProblem, Limited, Start, within_limits
 from servoctl.laws.priorities import Levels
 from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.terms import Terms

@@ -22,9 +22,8 @@ import numpy as np
 from servoctl.engine.decomposition import frobenius
 from servoctl.engine.parameters import Part
 from servoctl.engine.symbol import above, maximum, minimum, where
-from servoctl.laws.active_set import greatest
 from servoctl.laws.barrier import CONDITIONS, Kind
-from servoctl.laws.limits import Start
+from servoctl.laws.limits import Start, greatest
 from servoctl.laws.preload import multiplier_rows
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import InputRows, Rows

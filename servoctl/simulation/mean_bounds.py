@@ -26,8 +26,8 @@ from servoctl.engine.ops import repeat
 from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
 from servoctl.estimation.attached import PlantFunctions
-from servoctl.laws.active_set import greatest
 from servoctl.laws.bounds_term import Acceleration, BoundsTerm
+from servoctl.laws.limits import greatest
 from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation.estimated import TracedPlant, called_kernel, disturbed

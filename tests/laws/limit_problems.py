@@ -16,8 +16,7 @@ from scipy.optimize import nnls
 
 from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.laws import limits
-from servoctl.laws.active_set import LeastSquaresProblem, solve
-from servoctl.laws.limits import Limited, Start
+from servoctl.laws.limits import LeastSquaresProblem, Limited, Start, solve
 from servoctl.types import Array
 
 KEPT = 1e-9
