@@ -156,7 +156,7 @@ class ConstraintFollowing(Law):
         terms = self._attached_terms(model, limits, self._problems(model, limits))
         preload = next((term for term in terms if isinstance(term, PreloadTerm)), None)
         low_priority = tuple(i for i in range(len(rows)) if i not in required)
-        optional = tuple(i for i, row in enumerate(rows) if i in low_priority or _is_of(row, self.optional))
+        optional = tuple(i for i, row in enumerate(rows) if i in low_priority or row.group in self.optional)
         bounded = any(isinstance(term, BoundsTerm) for term in terms)
         return AttachedConstraintFollowing(
             passive_rank_tolerance=self.passive_rank_tolerance,
@@ -252,7 +252,7 @@ class ConstraintFollowing(Law):
 
     def _required(self, rows: Sequence[Row]) -> list[int]:
         """Indices of the rows of priority 1."""
-        return [i for i, row in enumerate(rows) if priority_of(row, self.priorities or {}) == 1]
+        return [i for i, row in enumerate(rows) if (self.priorities or {}).get(row.group, 1) == 1]
 
     def _problems(self, model: Model, limits: Mapping[str, tuple[float, float]]) -> list[str]:
         """One sentence for each field that does not fit this plant; corrections are checked elsewhere."""
@@ -286,9 +286,8 @@ class ConstraintFollowing(Law):
             yield f"law.weights: allocation {self.allocation} has none (use allocation weighted, or leave them out)"
 
     def _wrong_tasks(self, model: Model) -> Iterator[str]:
-        task = dict.fromkeys([*model.plain.task, *(row.group for row in model.task_rows)])
         for key, names in (("priorities", self.priorities or {}), ("optional", self.optional)):
-            yield from (f"law.{key}: {no_such('task', name, task)}" for name in names if name not in task)
+            yield from (f"law.{key}: {no_such('task', name, model.task)}" for name in names if name not in model.task)
         for name, priority in (self.priorities or {}).items():
             if not (isinstance(priority, int | np.integer) and priority >= 1):
                 yield f"law.priorities.{name}: expected an integer >= 1, got {priority!r}"
@@ -306,19 +305,9 @@ class ConstraintFollowing(Law):
                 yield f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}"
 
 
-def priority_of(row: Row, priorities: Mapping[str, int]) -> int:
-    """The priority of a row's task; default 1."""
-    return priorities.get(row.group, priorities.get(row.name.split(".")[0], 1))
-
-
-def _is_of(row: Row, tasks: Sequence[str]) -> bool:
-    """Whether a row belongs to one of these tasks; a differentiated row is a group of its own."""
-    return row.group in tasks or row.name.split(".")[0] in tasks
-
-
 def _levels(rows: Sequence[Row], priorities: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
     """Indices of the rows of each priority, the highest first."""
-    priority = [priority_of(row, priorities) for row in rows]
+    priority = [priorities.get(row.group, 1) for row in rows]
     return tuple(tuple(i for i, level in enumerate(priority) if level == each) for each in sorted(set(priority)))
 
 

@@ -12,7 +12,7 @@ inputs, so y_{r-1}(q, v, t) is a function at velocity level:
 
     A = dy_{r-1}/dv,   b = -(dy_{r-1}/dq v + dy_{r-1}/dt)
 
-Design: a differentiated row is a constraint like any other, so one law serves every relative degree, and the result is
+Design: a differentiated constraint is one like any other, so one law serves every relative degree, and the result is
 the equation `T u = e` of constraint following: both laws share allocation, limits and residuals. It needs the plant on
 symbols, so it does not exist for an opaque plant. The relative degree of a row is decided by numbers at several states,
 because terms cancel under Phi.
@@ -21,7 +21,7 @@ Source: Isidori, Nonlinear Control Systems, 4.1, 5.1-5.3; Seifried, Blajer 2013 
 ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -48,40 +48,47 @@ from servoctl.types import Array, State
 HIGHEST = 8  # largest relative degree that is tried
 
 
-class DifferentiatedRow(Constraint):
-    """One row of a constraint, differentiated up to its relative degree."""
+class Differentiated(Constraint):
+    """A constraint whose rows are differentiated, each up to its relative degree."""
 
-    def __init__(self, inner: Constraint, row: int, degree: int, rank_tolerance: float) -> None:
+    def __init__(self, inner: Constraint, degrees: tuple[int, ...], rank_tolerance: float) -> None:
         # inner: the constraint
-        # row: index of the row in the constraint
-        # degree: relative degree r: the inputs appear in the r-th derivative
+        # degrees: relative degree r of each row: the inputs appear in the r-th derivative
         # rank_tolerance: rank tolerance of the passive constraints
-        self.inner, self.row, self.degree, self.rank_tolerance = inner, row, degree, rank_tolerance
+        self.inner, self.degrees, self.rank_tolerance = inner, degrees, rank_tolerance
         self.kind = inner.kind  # type: ignore[misc]
 
     @property
     def signals(self) -> Mapping[str, TimeFunction]:
         return self.inner.signals
 
+    def row_labels(self) -> tuple[str, ...] | None:
+        return self.inner.row_labels()
+
     def row_units(self, plant: Plant) -> tuple[str, ...]:
-        units = self.inner.row_units(plant)
-        return units if len(units) == 1 else (units[self.row],)
+        return self.inner.row_units(plant)
+
+    def row_degrees(self) -> tuple[int, ...]:
+        return self.degrees
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        chain = derivatives(self, plant, t, q, v)
-        last = np.array([chain[-1]])
-        b = -(directional(last, q, v) + jacobian(last, np.array([t]))[:, 0])
-        rate = np.array([chain[1]]) if len(chain) > 1 else np.full(1, np.nan)
-        higher = np.array([chain[2:]], dtype=object).reshape(1, max(0, len(chain) - 2))
-        return Rows(jacobian(last, v), b, np.array([chain[0]]), rate, higher)
+        violation = self.inner.rows(plant, t, q, v).violation
+        a = _acceleration(plant, t, q, v, self.rank_tolerance) if max(self.degrees) > 1 else np.zeros(0)
+        parts = []
+        for y, degree in zip(violation, self.degrees, strict=True):
+            chain = derivatives(y, degree, t, q, v, a)
+            last = np.array([chain[-1]])
+            b = -(directional(last, q, v) + jacobian(last, np.array([t]))[:, 0])
+            rate = np.array([chain[1]]) if len(chain) > 1 else np.full(1, np.nan)
+            higher = np.array([chain[2:]], dtype=object).reshape(1, max(0, len(chain) - 2))
+            parts.append(Rows(jacobian(last, v), b, np.array([chain[0]]), rate, higher))
+        return Rows.stack(parts, len(q))
 
 
-def derivatives(row: DifferentiatedRow, plant: Plant, t: Any, q: Array, v: Array) -> list[Any]:
-    """y_0 ... y_{r-1} as expressions of the symbols t, q and v."""
-    chain = [row.inner.rows(plant, t, q, v).violation[row.row]]
-    if row.degree > 1:
-        a = _acceleration(plant, t, q, v, row.rank_tolerance)
-    while len(chain) < row.degree:
+def derivatives(y: Any, degree: int, t: Any, q: Array, v: Array, a: Array) -> list[Any]:
+    """y_0 ... y_{r-1} as expressions of the symbols t, q and v; a: the acceleration a_c, for a degree above 1."""
+    chain = [y]
+    while len(chain) < degree:
         y = np.array([chain[-1]])
         # the Lie derivative along (q, v)' = (v, a_c), plus the partial derivative in time
         rate = directional(y, np.concatenate([q, v]), np.concatenate([v, a])) + jacobian(y, np.array([t]))[:, 0]
@@ -135,19 +142,18 @@ class InputOutput(ConstraintFollowing):
             isinstance(c, Poles) for c in [self.correction, *(self.corrections or {}).values()] if c is not None
         ):
             problems.append("law.correction: input_output takes poles (correction: {poles: -4})")
-        task: dict[str, DifferentiatedRow] = {}
-        for group, constraint in model.task.items():
-            rows = [row for row in model.task_rows if row.group == group]
-            for index, row in enumerate(rows):
+        task: dict[str, Differentiated] = {}
+        for name, constraint in model.task.items():
+            rows, degrees = [row.name for row in model.task_rows if row.group == name], list[int]()
+            for i, row in enumerate(rows):
                 try:
-                    degree = relative_degree(model, row.name, constraint, index, terms, self.passive_rank_tolerance)
+                    degrees.append(relative_degree(model, name, i, len(rows), terms, self.passive_rank_tolerance))
                 except TaskError as error:
-                    problems.append(f"{row.name}: {error}")
-                    continue
-                task[row.name] = DifferentiatedRow(constraint, index, degree, self.passive_rank_tolerance)
+                    problems.append(f"{row}: {error}")
+            task[name] = Differentiated(constraint, tuple(degrees), self.passive_rank_tolerance)
         if problems:
             raise TaskError("\n".join(problems))
-        key = tuple((name, _fixed(row)) for name, row in task.items())
+        key = tuple((name, _fixed(constraint)) for name, constraint in task.items())
         traced = model.once("differentiated", key, lambda: Model(model.plant, task, model.around, model, model.bounds))
         made: Model = traced.of_plain(model)
         return made
@@ -172,32 +178,31 @@ class InputOutput(ConstraintFollowing):
         )
 
 
-def _fixed(row: DifferentiatedRow) -> tuple[float, ...]:
-    """Values that are constants in the trace of a row: it is traced again when one of them changes."""
-    return row.degree, row.rank_tolerance, *parameter_values(row.inner).tolist()
+def _fixed(constraint: Differentiated) -> tuple[Any, ...]:
+    """Values that are constants in the trace of a constraint: it is traced again when one of them changes."""
+    return constraint.degrees, constraint.rank_tolerance, *parameter_values(constraint.inner).tolist()
 
 
-def relative_degree(
-    model: Model, name: str, constraint: Constraint, row: int, terms: list[Terms], passive_rank_tolerance: float
-) -> int:
+def relative_degree(model: Model, name: str, row: int, count: int, terms: Sequence[Terms], tolerance: float) -> int:
     """The order of the lowest derivative of a row in which an input appears, at any of the states.
 
     Args:
         model: The model with the task as configured.
-        constraint: The constraint that has the row.
+        name: Of the constraint that has the row.
         row: Index of the row in the constraint.
+        count: Number of its rows.
         terms: The terms of motion at several states.
-        passive_rank_tolerance: Rank tolerance of the mechanism constraints.
+        tolerance: Rank tolerance of the mechanism constraints.
 
     Raises:
         TaskError: No input appears up to the derivative `HIGHEST`.
     """
-    for degree in range(first_degree(constraint), HIGHEST + 1):
-        candidate = DifferentiatedRow(constraint, row, degree, passive_rank_tolerance)
+    for degree in range(first_degree(model.task[name]), HIGHEST + 1):
+        candidate = Differentiated(model.task[name], (degree,) * count, tolerance)
         kernel = model.once(f"{name}, degree {degree}", _fixed(candidate), partial(_compiled, model, candidate))
         for at in terms:
             # the row acts on inputs through w N L^-1 B with w = row of A L^-T; compare with its size before projection
-            w = np.linalg.solve(at.L, kernel(at.state.t, at.state.q, at.state.v, model.parameters)[0][0])
+            w = np.linalg.solve(at.L, kernel(*at.state, model.parameters)[0][row])
             size = float(np.linalg.norm(w)) * frobenius(at.inputs)
             if size > 0.0 and float(np.linalg.norm(w @ at.project(at.inputs))) > VANISHES * size:
                 return degree
@@ -206,8 +211,9 @@ def relative_degree(
     )
 
 
-def _compiled(model: Model, row: DifferentiatedRow) -> Kernel:
-    """(t, q, v, p) -> A of a differentiated row."""
+def _compiled(model: Model, constraint: Differentiated) -> Kernel:
+    """(t, q, v, p) -> A of a differentiated constraint."""
     symbols = model.symbols()
     plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
-    return Kernel.compile("row", symbols, {"A": row.rows(plant, symbols["t"][0], symbols["q"], symbols["v"]).A})
+    rows = constraint.rows(plant, symbols["t"][0], symbols["q"], symbols["v"])
+    return Kernel.compile("row", symbols, {"A": rows.A})

@@ -116,6 +116,10 @@ class Constraint(ABC):
         """Unit of the error of each row, or one for all; an empty one is not known."""
         return self.units_of_rows or (self.unit,)
 
+    def row_degrees(self) -> tuple[int, ...] | None:
+        """Relative degree of each row of a constraint that a law has differentiated; None: it follows from the row."""
+        return None
+
     @property
     def unit(self) -> str:
         """The unit that `with_unit` has given it; empty without one."""

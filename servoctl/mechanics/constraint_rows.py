@@ -157,12 +157,12 @@ def passive_rows(plant: Plant, symbols: Mapping[str, Array]) -> tuple[Rows, list
 
 def _rows_of(name: str, constraint: Constraint, part: Rows) -> list[Row]:
     """What each row of a constraint is."""
-    rows, labels = [], constraint.row_labels() or range(len(part.b))
+    rows, labels, degrees = [], constraint.row_labels() or range(len(part.b)), constraint.row_degrees()
     for i, row_label in zip(range(len(part.b)), labels, strict=True):
         label = name if len(part.b) == 1 else f"{name}.{row_label}"
         known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
-        higher = 0 if part.higher is None else part.higher.shape[1]
-        rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))
+        degree = sum(known) if degrees is None else degrees[i]
+        rows.append(Row(label, name, constraint.kind, known[0], known[1], degree))
     return rows
 
 

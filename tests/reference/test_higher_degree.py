@@ -121,3 +121,32 @@ def test_an_opaque_plant_is_refused_by_name() -> None:
 
     with pytest.raises(TaskError, match=r"input_output needs a plant that can be compiled: .*float\(x\)"):
         sc.simulate(Hidden(), {"x2": sc.Holonomic("x2 - 0.5")}, law(), q=[0.0, 0.5], duration=1.0)
+
+
+def test_a_task_of_several_rows_keeps_its_name_and_may_have_poles_of_its_own() -> None:
+    task = {"masses": sc.Holonomic(lambda q, t: np.array([q[0] - 1.0, q[1] - 2.0]))}
+    start, end = np.array([-1.0, -2.0]), np.exp(-3.0) * 4.0  # a double pole at -3: (1 + 3 t) exp(-3 t)
+    own = law(corrections={"masses": sc.Poles(-3)})
+    for chosen in (own, law({"masses": -3}), law([-3, -3]), law(-3, priorities={"masses": 1}, optional=["masses"])):
+        run = sc.simulate(Masses(), task, chosen, q=0.0, duration=1.0)
+        assert run.metadata["tasks"] == {"masses": ["masses.0", "masses.1"]}
+        assert [run[f"violation.masses.{i}"][-1] for i in (0, 1)] == pytest.approx(start * end, abs=1e-9)
+
+
+def test_rows_of_one_task_may_have_different_degrees() -> None:
+    task = {"both": sc.Nonholonomic(lambda q, v, t: np.array([v[2] - 1.0, v[0] + v[1] - 0.2]))}
+    start = sc.State(0.0, np.zeros(4), np.zeros(4))
+    model = law().prepare(sc.Model(FlexibleJointArm(), task, start))
+    assert [(row.name, row.group, row.degree) for row in model.task_rows] == [
+        ("both.0", "both", 1),
+        ("both.1", "both", 3),
+    ]
+    run = sc.simulate(FlexibleJointArm(), task, law(), q=0.0, duration=1.0, method="dop853")
+    assert np.abs(run["violation.both.0"] + np.exp(-4.0 * run.t)).max() < 1e-8
+
+
+def test_the_tool_of_a_robot_follows_a_reference_by_poles() -> None:
+    overrides = ["law={kind: input_output, correction: {poles: -10}, limits: robot}", "run.duration=0.02"]
+    run = sc.load("arm_path", [*overrides, "task.path.correction={poles: [-8, -9, -10]}"]).simulate()
+    assert run.metadata["status"] == "done"
+    assert list(run.tasks) == ["path", "upright", "rest"]
