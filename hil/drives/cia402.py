@@ -14,13 +14,13 @@ from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.cia402_setup import TURN, Cia402EncoderOptions, Cia402Options, drive_problems
+from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, Objects, drive_problems
 from hil.drives.guard import after, begin_enabling, refuse_fault, silent
 from hil.drives.options import address_problems, options_of
-from hil.drives.sdo import Objects
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TableNode
 from hil.drives.wire import (
+    TURN,
     Encoding,
     Expects,
     Feeds,

@@ -1,28 +1,158 @@
-"""The options of a CiA 402 node, the objects that hold its temperature, bus voltage and load, and which of its objects
-are checked and set over SDO before the loop runs.
+"""The options of a CiA 402 node, and which of its objects are asked, checked and set over SDO.
+
+Design: all objects that the driver uses have at most 4 bytes, which one frame carries (expedited transfer). A request
+that is not answered is sent once more.
 
 CiA 301 prescribes the order in which a PDO is mapped: switch it off, set the number of entries to 0, set the entries,
 their number, the transmission type, and switch it on.
 
-Source: CiA 301 for communication objects, CiA 402 for option codes; see `hil.codecs.cia402`.
+Source: CiA 301 for communication objects and transfers (7.2.4.3, abort codes), CiA 402 for option codes; see
+`hil.codecs.cia402`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import floor, pi
-from typing import Annotated, NamedTuple
+import struct
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from math import floor
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field
 
 from hil.codecs import cia402 as codec
-from hil.drives.base import DriveError
+from hil.codecs.cia402 import OBJECTS, U32, object_name
+from hil.drives.base import DriveError, HandshakeStep
 from hil.drives.options import Flag, MonitorPeriod, Word
-from hil.drives.sdo import Objects, Transfer
 from hil.drives.settings import GAUGES, DriveSettings, Quantity
 from hil.drives.wire import HAIR, Expects, Message, Operation, Reads
 from hil.frame import Frame
 from servoctl.config.document import Problem
 from servoctl.tree.fields import NumberField
 from servoctl.tree.rules import Section
+
+T = TypeVar("T")
+Transfer: TypeAlias = Generator[HandshakeStep, None, T]  # steps of a transfer, which returns a value
+
+LIMIT = 0.3  # [s] longest time for one answer
+ATTEMPTS = 2  # a request may be lost
+PAUSE = 0.01  # [s] time between two questions whether an object has a value
+ABSENT = (0x0602_0000, 0x0609_0011)  # abort codes: no such object, no such subindex
+
+ABORTS = {  # abort code -> what it says
+    0x0504_0001: "Command is not known",
+    0x0601_0000: "Unsupported access",
+    0x0601_0001: "Object can only be written",
+    0x0601_0002: "Object can only be read",
+    0x0602_0000: "Object does not exist",
+    0x0604_0041: "Object cannot be mapped to the PDO",
+    0x0604_0042: "Mapped objects would exceed the PDO",
+    0x0604_0043: "Incompatible parameters",
+    0x0606_0000: "Hardware error",
+    0x0607_0010: "Length of the value does not match",
+    0x0609_0011: "Subindex does not exist",
+    0x0609_0030: "Value is out of range",
+    0x0609_0031: "Value is too high",
+    0x0609_0032: "Value is too low",
+    0x0800_0000: "General error",
+    0x0800_0020: "Value cannot be stored",
+    0x0800_0021: "Value cannot be stored because of local control",
+    0x0800_0022: "Value cannot be stored in the present state",
+}
+
+
+class AbsentError(DriveError):
+    """A node does not have an object."""
+
+
+class Objects:
+    """The objects of one node.
+
+    Each transfer raises DriveError where the drive refuses, does not answer, or keeps another value than was set.
+    """
+
+    def __init__(self, node: int) -> None:
+        self._request = codec.SDO_REQUEST + node
+        self._object = self._answer = b""  # index and subindex that the answer must name, and the answer
+
+    def take(self, data: bytes) -> None:
+        """Takes a frame of the node's SDO server; late answers to other requests are left out."""
+        if len(data) == 8 and data[1:4] == self._object:
+            self._answer = data
+
+    def read(self, index: int, sub: int = 0) -> Transfer[int]:
+        what, form = f"{object_name(index, sub)} cannot be read", OBJECTS[index, sub][1]
+        answer = yield from self._ask(what, codec.sdo_request(index, sub))
+        if answer[0] & codec.UPLOADED_BITS != codec.UPLOADED:
+            raise DriveError(f"{what}: its answer is no expedited upload (command 0x{answer[0]:02X})")
+        size = 4 - (answer[0] >> 2 & 3) if answer[0] & 1 else 4
+        if size < form.size:  # some drives send more than the object has
+            raise DriveError(f"{what}: it has {size} bytes, expected {form.size}")
+        return int(form.unpack_from(answer, 4)[0])
+
+    def write(self, index: int, value: int, sub: int = 0) -> Transfer[None]:
+        what = f"{object_name(index, sub)} cannot be set to {value}"
+        try:
+            request = codec.sdo_request(index, sub, value)
+        except struct.error as error:
+            raise DriveError(f"{what}: it has {OBJECTS[index, sub][1].size} bytes") from error
+        answer = yield from self._ask(what, request)
+        if answer[0] != codec.DOWNLOADED:
+            raise DriveError(f"{what}: its answer is none to a download (command 0x{answer[0]:02X})")
+
+    def set(self, index: int, value: int, sub: int = 0) -> Transfer[None]:
+        yield from self.write(index, value, sub)
+        yield from self.check(index, value, sub)
+
+    def offer(self, index: int, value: int) -> Transfer[bool]:
+        """Sets an object and reads it back, if the drive has it; returns whether it has."""
+        try:
+            yield from self.write(index, value)
+        except AbsentError:
+            return False
+        yield from self.check(index, value)
+        return True
+
+    def check(self, index: int, value: int, sub: int = 0, ignored: int = 0) -> Transfer[None]:
+        """Reads back what was set; bits in `ignored` may differ."""
+        kept = yield from self.read(index, sub)
+        if (kept ^ value) & ~ignored:
+            raise DriveError(f"{object_name(index, sub)} was set to {value} and reads {kept}")
+
+    def find(self, index: int, sub: int = 0) -> Transfer[int | None]:
+        """Reads an object; None if the drive does not have it."""
+        try:
+            return (yield from self.read(index, sub))
+        except AbsentError:
+            return None
+
+    def wait(self, index: int, value: int, limit: float) -> Transfer[None]:
+        """Reads an object until it has a value; a step that takes longer than `limit` [s] fails."""
+        form = OBJECTS[index, 0][1]
+
+        def reads_it() -> bool:
+            answer = self._answer
+            return bool(answer) and (answer[0] == codec.ABORT or form.unpack_from(answer, 4)[0] == value)
+
+        what = f"{object_name(index)} reads {value}"
+        yield from self._ask(what, codec.sdo_request(index), reads_it, PAUSE, max(1, round(limit / PAUSE)))
+
+    def _ask(
+        self,
+        what: str,
+        request: bytes,
+        done: Callable[[], bool] | None = None,
+        limit: float = LIMIT,
+        attempts: int = ATTEMPTS,
+    ) -> Transfer[bytes]:
+        """Sends a request until an answer has come or `done`; returns the answer, 8 bytes."""
+        self._object, self._answer = request[1:4], b""
+        expected = what if done else f"{what}: no SDO response"
+        came = done or (lambda: bool(self._answer))
+        yield HandshakeStep([Frame(self._request, request)], came, limit, expected, attempts, prompt=True)
+        answer, self._object = self._answer, b""
+        if answer[0] != codec.ABORT:
+            return answer
+        (code,) = U32.unpack_from(answer, 4)
+        text = f"{what}: {ABORTS.get(code, 'it is refused')} (abort code 0x{code:08X})"
+        raise AbsentError(text) if code in ABSENT else DriveError(text)
 
 
 class MonitoredObject(NamedTuple):
@@ -121,7 +251,7 @@ def check_drive(objects: Objects, settings: DriveSettings) -> Transfer[None]:
     for index in TORQUE_LIMITS:
         limit, most = (yield from objects.find(index)), most_torque(settings)
         if limit and limit < most:
-            what = f"{codec.object_name(index)} is {limit} thousandths, torque_limit needs {most}"
+            what = f"{object_name(index)} is {limit} thousandths, torque_limit needs {most}"
             lower = f"{settings.torque_limit * limit / most:.4g}"
             raise DriveError(f"{what} (raise it with the maker's tool; or lower torque_limit to {lower})")
     state = codec.state_of((yield from objects.read(0x6041)))
@@ -133,7 +263,7 @@ def check_polarity(objects: Objects, bits: int) -> Transfer[None]:
     """Checks that these bits of 0x607E turn the signs of all that they stand for, or of nothing."""
     polarity = (yield from objects.find(0x607E)) or 0
     if polarity & bits not in (0, bits):
-        what = f"{codec.object_name(0x607E)} is 0x{polarity:02X}: it does not turn the signs of {TURNED[bits]} together"
+        what = f"{object_name(0x607E)} is 0x{polarity:02X}: it does not turn the signs of {TURNED[bits]} together"
         raise DriveError(f"{what} (set it to 0 with the maker's tool, and correct `sign`)")
 
 
@@ -189,7 +319,7 @@ def set_reactions(objects: Objects, settings: DriveSettings, options: "Cia402Opt
     doubts = []
     for option, (value, doubt) in (REACTIONS | {QUICK_STOP_DECELERATION: (deceleration, UNKNOWN_RAMP)}).items():
         if not (yield from objects.offer(option, value)):
-            doubts.append(f"{codec.object_name(option)} is absent: {doubt}")
+            doubts.append(f"{object_name(option)} is absent: {doubt}")
     if (yield from objects.find(0x1029, 1)) == NMT_STOPPED:
         doubts.append("0x1029:1 (Error behaviour) is 2: after a lost connection it cannot be asked whether it is off")
     return doubts
@@ -211,11 +341,10 @@ def set_heartbeats(objects: Objects, options: "Cia402Options", watchdog: float) 
         return
     if (yield from objects.find(0x1016, 1)) is None:
         what = "is absent: the drive keeps its last torque when the loop dies or the bus is cut"
-        raise DriveError(f"{codec.object_name(0x1016, 1)} {what} (drive_watchdog: false lets it in)")
+        raise DriveError(f"{object_name(0x1016, 1)} {what} (drive_watchdog: false lets it in)")
     yield from objects.set(0x1016, options.master << 16 | round(1000 * watchdog), 1)
 
 
-TURN = 2 * pi
 SLOWEST_STATUS = 0.1  # longest time between statuses [s]: a handshake step waits 0.5 s for a few of them
 LONGEST_WATCHDOG = 65.0  # [s] 0x1016 has 16 bits of milliseconds
 

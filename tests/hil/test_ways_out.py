@@ -11,7 +11,7 @@ import pytest
 
 from hil.assembly.emulation import make_emulator
 from hil.drives.base import DriveError
-from hil.drives.sdo import Objects
+from hil.drives.cia402_setup import Objects
 from hil.loop.realtime import StopSignals
 from hil.safety import EventKind
 from servoctl.errors import RigError
