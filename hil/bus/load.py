@@ -85,14 +85,10 @@ class FrameTraffic(NamedTuple):
     fd: bool = False  # whether they are FD frames
     brs: bool = False  # whether FD frames carry their data at the data bit rate
 
-    @property
-    def worst_bits(self) -> PhaseBits:
-        return frame_bits(self.size, self.extended, self.fd, self.brs)
-
 
 def worst_load(traffic: Iterable[FrameTraffic], rates: BusRates) -> float:
     """Fraction of a bus with these bit rates that the traffic uses in the worst case."""
-    return sum(each.rate * rates.seconds(each.worst_bits) for each in traffic)
+    return sum(each.rate * rates.seconds(frame_bits(each.size, each.extended, each.fd, each.brs)) for each in traffic)
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,13 @@ def after(counter: Callable[[], int], more: int) -> Callable[[], bool]:
     return lambda: counter() - start >= more
 
 
+def passed(ticks: int) -> Callable[[], bool]:
+    """A condition, asked once per tick: whether so many ticks have passed since it was first asked."""
+    asked = count()
+    return lambda: next(asked) >= ticks
+
+
 def outlasted(watchdog: float, period: float) -> HandshakeStep:
     """A step that sends nothing until a watchdog must have run out, with ticks of this period [s]."""
-    passed, ticks = count(1), ceil(1.1 * watchdog / period) + 1
-    return HandshakeStep([], lambda: next(passed) > ticks, 2 * watchdog + 10 * period, "its watchdog")
+    ticks = ceil(1.1 * watchdog / period) + 1
+    return HandshakeStep([], passed(ticks), 2 * watchdog + 10 * period, "its watchdog")

@@ -18,7 +18,7 @@ from pydantic import Field, PlainValidator
 from hil.codecs import moteus as codec
 from hil.codecs.field import Field as WireField
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Ids, Steps, StopSteps
-from hil.drives.guard import after, silent, tested_time
+from hil.drives.guard import after, passed, silent, tested_time
 from hil.drives.options import EncoderBits, MonitorPeriod, Word, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.table import TableDrive, TurnNode
@@ -333,14 +333,8 @@ class MoteusDrive(TurnNode, TableDrive):
 
     def _answered_later(self) -> Callable[[], bool]:
         """A condition: an answer has come, and it is not the instant of the query any more: one query in each tick."""
-        came, asked = self._answered(1), False
-
-        def done() -> bool:
-            nonlocal asked
-            before, asked = asked, True
-            return before and came()
-
-        return done
+        came, later = self._answered(1), passed(1)
+        return lambda: later() and came()
 
     def enable(self, torque: float) -> Steps:
         self._left, self._revocation = False, None

@@ -7,6 +7,7 @@ mode than torque: the run then stops because an encoder seems stuck, or the mach
 that is not enabled coasts: it cannot brake by itself.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from math import isfinite, isnan, nan
 from typing import Annotated, ClassVar
@@ -26,6 +27,7 @@ from servoctl.tree.fields import NumberField
 from servoctl.tree.rules import Section
 
 INTERVALS = 40  # number of encoder periods over which the rate of the drive is measured
+ENCODER_RATE = "set axis0.config.can.encoder_msg_rate_ms"
 RATE_TOLERANCE = 0.25  # largest relative difference between the measured period and `feedback_period`
 
 
@@ -48,7 +50,7 @@ class OdriveEncoder(TurnNode):
         super().__init__(settings, period)
         self.bits = self._options.encoder_bits
         self._version = Frame(0)  # its answer to Get_Version
-        self._times: list[int] = []
+        self._times: deque[int] = deque(maxlen=INTERVALS + 1)  # [ns] of the last encoder estimates
         estimates = self._id(codec.GET_ENCODER_ESTIMATES)
         every = self._options.feedback_period
         turns = self._turns(codec.POSITION, codec.VELOCITY)
@@ -87,11 +89,9 @@ class OdriveEncoder(TurnNode):
         """Handles a remote frame: another master reads this node, which does no harm to an encoder."""
 
     def _on_estimate(self, frame: Frame) -> bool:
-        if not self._take_sample(frame):
-            return False
-        if len(self._times) <= INTERVALS:
+        if valid := self._take_sample(frame):
             self._times.append(frame.time)
-        return True
+        return valid
 
     def _on_version(self, frame: Frame) -> bool:
         self._version = frame
@@ -127,12 +127,16 @@ class OdriveEncoder(TurnNode):
     def _measure_period(self) -> Steps:
         self._times.clear()
         declared = self._options.feedback_period
-        many = f"{INTERVALS + 1} encoder estimates (set axis0.config.can.encoder_msg_rate_ms)"
+        many = f"{INTERVALS + 1} encoder estimates ({ENCODER_RATE})"
         yield HandshakeStep([], lambda: len(self._times) > INTERVALS, 0.5 + 4 * INTERVALS * declared, many)
-        measured = (self._times[-1] - self._times[0]) / INTERVALS / SECOND
-        if abs(measured - declared) > RATE_TOLERANCE * declared:
-            what = f"sends an encoder estimate every {measured:.4g} s, feedback_period says {declared:.4g} s"
-            raise DriveError(f"{what} (set axis0.config.can.encoder_msg_rate_ms)")
+        _check_period(self._times, declared, "an encoder estimate", "feedback_period", ENCODER_RATE)
+
+
+def _check_period(times: Sequence[int], declared: float, sent: str, option: str, remedy: str) -> None:
+    """Compares the period of a cyclic message, by the times of some [ns], with the one that an option declares."""
+    measured = (times[-1] - times[0]) / (len(times) - 1) / SECOND
+    if abs(measured - declared) > RATE_TOLERANCE * declared:
+        raise DriveError(f"sends {sent} every {measured:.4g} s, {option} says {declared:.4g} s ({remedy})")
 
 
 GAUGES = {  # cyclic message -> what it brings
@@ -209,7 +213,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
             gauges = {self._id(command): reads for command, reads in GAUGES.items()}
             self.messages += tuple(Message(each, codec.SIZE, reads, every=every) for each, reads in gauges.items())
             self.handlers |= dict.fromkeys(gauges, self._on_gauges)
-        self._voltage_times: list[int] = []
+        self._voltage_times: deque[int] = deque(maxlen=3)  # [ns] of the last bus voltages
         if self._options.current_limit is None:
             self.unverified += (
                 "; its own current and speed limits stay as they are saved (give current_limit to set both)"
@@ -257,7 +261,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
 
     def _on_gauges(self, frame: Frame) -> bool:
         self._take_answer(frame)
-        if frame.id == self._id(codec.GET_BUS_VOLTAGE_CURRENT) and len(self._voltage_times) < 3:
+        if frame.id == self._id(codec.GET_BUS_VOLTAGE_CURRENT):
             self._voltage_times.append(frame.time)
         return True
 
@@ -305,32 +309,19 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         came = lambda: len(self._voltage_times) > 2 and not isnan(self.gauges[0])  # noqa: E731
         expected = f"Get_Temperature and Get_Bus_Voltage_Current ({RATES})"
         yield HandshakeStep([], came, 0.5 + 4 * declared, expected)
-        measured = (self._voltage_times[2] - self._voltage_times[0]) / 2 / SECOND
-        if abs(measured - declared) > RATE_TOLERANCE * declared:
-            what = f"sends Get_Bus_Voltage_Current every {measured:.4g} s, monitor_period says {declared:.4g} s"
-            raise DriveError(f"{what} ({RATES})")
+        _check_period(self._voltage_times, declared, "Get_Bus_Voltage_Current", "monitor_period", RATES)
 
     def configure(self) -> Steps:
         """Sets idle, torque mode without ramp, zero torque, and with `current_limit` also limits."""
-        frames = [
-            *self.disable_frames(),
-            self._frame(
-                codec.SET_CONTROLLER_MODE,
-                {codec.CONTROL_MODE: codec.TORQUE_CONTROL, codec.INPUT_MODE: codec.PASSTHROUGH},
-            ),
-            *self._limit_frames(),
-            self.encoding.frame,
-        ]
+        modes = {codec.CONTROL_MODE: codec.TORQUE_CONTROL, codec.INPUT_MODE: codec.PASSTHROUGH}
+        frames = [*self.disable_frames(), self._frame(codec.SET_CONTROLLER_MODE, modes)]
+        if (current := self._options.current_limit) is not None:
+            speed = _least_limit(self.settings, self._options)
+            frames.append(self._frame(codec.SET_LIMITS, {codec.VELOCITY_LIMIT: speed, codec.CURRENT_LIMIT: current}))
+        frames.append(self.encoding.frame)
         came = self._answered(2)
         idle = lambda: came() and self._state in (0, codec.IDLE)  # noqa: E731
         yield HandshakeStep(frames, idle, 0.5, "axis state IDLE")
-
-    def _limit_frames(self) -> Sequence[Frame]:
-        if self._options.current_limit is None:
-            return ()
-        least = _least_limit(self.settings, self._options)
-        limits = {codec.VELOCITY_LIMIT: least, codec.CURRENT_LIMIT: self._options.current_limit}
-        return (self._frame(codec.SET_LIMITS, limits),)
 
     def test_watchdog(self, torque: float = 0.0) -> Steps:
         yield from self.reset()

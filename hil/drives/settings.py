@@ -146,7 +146,3 @@ class DriveSettings(SensorSettings):
     def motor_torque(self, torque: float) -> float:
         """Torque of the motor [N m] for a torque or force at the joint [actuator unit]."""
         return self.sign * torque / self.gear
-
-    def joint_torque(self, motor_torque: float) -> float:
-        """Torque or force at the joint [actuator unit] for a torque of the motor [N m]."""
-        return self.sign * motor_torque * self.gear

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from math import ceil, inf, isfinite, isnan, nan
 from typing import Any
 
 from hil.bus.load import FrameTraffic
 from hil.codecs.field import Field
 from hil.drives.base import Condition, Drive, FrameEnds, HandshakeStep, Ids, Node, Sample, Steps
-from hil.drives.guard import Feed, after, begin_enabling, motor_torque, refuse_fault
+from hil.drives.guard import Feed, after, begin_enabling, motor_torque, passed, refuse_fault
 from hil.drives.options import options_of
 from hil.drives.settings import FIRST_GAUGE, DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import (
@@ -175,14 +174,12 @@ class TableDrive(TableNode, Drive):
         places = [quantity - FIRST_GAUGE for quantity in quantities]
         for place in places:
             self.gauges[place] = nan
-        passed, ticks = count(), ceil(PATIENCE / self._period)
+        patience = passed(ceil(PATIENCE / self._period))
 
         def seen() -> list[bool]:
             return [not isnan(self.gauges[place]) for place in places]
 
-        def over() -> bool:
-            return all(seen()) or next(passed) >= ticks
-
+        over = lambda: all(seen()) or patience()  # noqa: E731
         yield HandshakeStep([poll.frame for poll in self.polls], over, 1.0 + 2 * PATIENCE, "its own state")
         self.polls = tuple(poll for poll, answered in zip(self.polls, seen(), strict=True) if answered)
 

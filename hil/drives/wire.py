@@ -217,7 +217,7 @@ def motor_torque(settings: DriveSettings) -> Chain:
 
 
 def joint_torque(settings: DriveSettings) -> Chain:
-    """As `DriveSettings.joint_torque`."""
+    """Torque or force at the joint [actuator unit] for a torque of the motor [N m]."""
     return (Operation.TIMES, settings.sign), (Operation.TIMES, settings.gear)
 
 
