@@ -14,10 +14,10 @@ import numpy as np
 
 from hil.assembly.setup import POSES, RigSetup
 from hil.core.constants import Torques
-from hil.loop import Reading
+from hil.loop import Reading, nanoseconds
 from hil.safety.ladder import LEFT, NOISE, STILL
 from hil.safety.pose_hold import PoseHold
-from hil.safety.torques import Limits, Source, TorqueSource
+from hil.safety.torques import Source, TorqueSource
 from hil.sensing.gravity import AT_REST
 from servoctl.assembly.gains import drives_spacing
 from servoctl.errors import ConfigError
@@ -362,11 +362,11 @@ def _hardest(setup: RigSetup, poses: Sequence[State], i: int) -> State:
 def stop_from(setup: RigSetup, start: State) -> Stop:
     """The controlled stop from a state, by the model."""
     values, drives, hold = setup.settings.values, setup.settings.drives, setup.gravity_compensation
-    pose, limits = PoseHold(hold, drives, values.period, setup.stop_rate, t=start.t), Limits(drives, values.period)
+    pose, period = PoseHold(hold, drives, values.period, setup.stop_rate, t=start.t), nanoseconds(values.period)
     sound, driven, t, m = [True] * len(setup.units), [True] * len(drives), start.t, len(drives)
-    braking, stop, law = TorqueSource(pose, limits), Source(Torques.STOP), np.zeros(m)
+    braking, stop, law = TorqueSource(pose, drives, values.period), Source(Torques.STOP), np.zeros(m)
     speed_limits, most, q, v = setup.speed_limits, setup.torque_limits, start.q, start.v
-    limits.begin(np.clip(pose.gravity(q).u, -most, most))
+    braking.begin(np.clip(pose.gravity(q).u, -most, most))
     begin, first = setup.positions(q), setup.speeds(start)
     times, travels, largest, fastest = np.full(m, np.inf), np.zeros(m), np.abs(first), float(np.abs(first).max())
     still = np.maximum(NOISE * speed_limits, np.minimum(STILL * speed_limits, LEFT * fastest))
@@ -380,5 +380,5 @@ def stop_from(setup: RigSetup, start: State) -> Stop:
         reading = Reading(q, v, np.zeros(len(sound)), True, 0.0, y.tolist(), rates.tolist())
         pose.take(reading, sound, driven)
         braking.find(stop, law, values.period)
-        q, v = setup.prediction(t, values.period, q, v, braking.limit())
+        q, v = setup.prediction(t, values.period, q, v, braking.limit((k + 1) * period))
     return Stop(start, first, times, travels, largest)

@@ -8,6 +8,5 @@ function: real drives need a hardware emergency stop.
 from hil.safety.events import Event, EventKind, Reaction
 from hil.safety.monitor import Monitor
 from hil.safety.rules import SafetyBounds
-from hil.safety.torques import Limits
 
-__all__ = ["Event", "EventKind", "Limits", "Monitor", "Reaction", "SafetyBounds"]
+__all__ = ["Event", "EventKind", "Monitor", "Reaction", "SafetyBounds"]

@@ -15,7 +15,7 @@ from hil.safety.monitor import Monitor
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import LARGEST, SMALLEST, ProofPlan, State, TorqueProof
-from hil.safety.torques import Limits
+from hil.safety.torques import TorqueSource
 from servoctl.types import Array
 
 PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model
@@ -99,10 +99,11 @@ class DriveTest:
     The limits are confined to low torque until it is over.
     """
 
-    def __init__(self, plan: ProofPlan, rig: DriveRig, monitor: Monitor, limits: Limits, pose: PoseHold) -> None:
+    def __init__(self, plan: ProofPlan, rig: DriveRig, monitor: Monitor, torques: TorqueSource, pose: PoseHold) -> None:
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self.proof = TorqueProof(plan, settings, period)  # what it has shown of each drive
-        self._rig, self._monitor, self._limits, self._pose = rig, monitor, limits, pose
+        self._rig, self._monitor, self._torques, self._pose = rig, monitor, torques, pose
+        torques.test(self.proof)
         self._acting: dict[int, Acting] = {}  # number of each drive that does not act by the model
         self._found: dict[int, int] = {}  # number of each drive that is sent other torques -> row of its finding
 
@@ -132,7 +133,7 @@ class DriveTest:
     def begin(self, reading: Reading) -> None:
         """Takes the pose at which the drives are enabled."""
         self.proof.begin(self._pose.gravity(reading.q), reading.positions)
-        self._limits.confine(self.proof.limits)
+        self._torques.confine(self.proof.limits)
 
     def judge(self, tick: Tick, reading: Reading) -> None:
         """Reports what the motion shows of the drives."""
@@ -164,7 +165,7 @@ class DriveTest:
         self._found[number] = len(self.proof.motion.v) - 1
         self._rig.ladder.misled.add(number)
         self.proof.limits[number] = drive.settings.torque_limit
-        self._limits.confine(self.proof.limits)
+        self._torques.confine(self.proof.limits)
 
     def _reconsider(self, now: int) -> None:
         """Finds out whether a drive that contradicts the model acts in another way than it seemed to at first.
@@ -209,7 +210,7 @@ class DriveTest:
     def end(self) -> None:
         """Phase zero has ended: the limits of the test hold only if it was cut short."""
         if self.proof.over:
-            self._limits.confine([drive.settings.torque_limit for drive in self._rig.drives])
+            self._torques.confine([drive.settings.torque_limit for drive in self._rig.drives])
 
 
 def _fit(values: Array, columns: list[Array]) -> tuple[float, list[float]]:

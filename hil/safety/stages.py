@@ -21,7 +21,7 @@ from hil.safety.events import EventKind, Reaction
 from hil.safety.monitor import Monitor
 from hil.safety.plan import ENDING, WATCHING, Phase, RunPlan
 from hil.safety.pose_hold import PoseHold
-from hil.safety.torques import Limits, Source, TorqueSource
+from hil.safety.torques import Source, TorqueSource
 from hil.safety.watch import FIRST_SAMPLES, Watch
 from servoctl.types import Array, Status
 
@@ -41,15 +41,14 @@ FIRMER = 1.5  # how much more that damping is, as a share of the usual one
 class Stages:
     """Decides at every tick which torques are sent; the worst reaction in the monitor decides."""
 
-    def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan) -> None:
-        self._rig, self._controller, self.monitor = rig, controller, monitor
-        self.limits, self.plan = limits, plan
+    def __init__(self, rig: DriveRig, controller: Controller, monitor: Monitor, plan: RunPlan) -> None:
+        self._rig, self._controller, self.monitor, self.plan = rig, controller, monitor, plan
         self.ladder = rig.ladder  # the step of each drive
         self._count = len(rig.drives)
         settings, period = [drive.settings for drive in rig.drives], monitor.bounds.period
         self.pose = PoseHold(plan.hold, settings, period, plan.stop_rate, plan.guiding)
-        self.test = DriveTest(plan.proof, rig, monitor, limits, self.pose)  # test of the drives in stage zero
-        self.torques = TorqueSource(self.pose, limits, self.test.proof, rig.carried)  # makes the torques of every tick
+        self.torques = TorqueSource(self.pose, settings, period, rig.carried)  # makes the torques of every tick
+        self.test = DriveTest(plan.proof, rig, monitor, self.torques, self.pose)  # test of the drives in stage zero
         # present phase
         self.mode = plan.stage if plan.stage in WATCHING else Phase.WAITING
         # task_time: [s] task time of the law's last state
@@ -135,7 +134,7 @@ class Stages:
         self.task_time, self.law_torques = self.next_task_time, self._controller.evaluated(count)
         self._task += in_task * tick.elapsed
         # a stop may use all that the limits allow
-        self.monitor.ordinary(tick, () if self.mode is Phase.STOPPING else self.limits.clamped, count)
+        self.monitor.ordinary(tick, () if self.mode is Phase.STOPPING else self.torques.clamped, count)
 
     def ask_to_stop(self, why: str) -> None:
         """Requests the controlled stop at the next tick; may be called from a signal handler."""
@@ -183,9 +182,9 @@ class Stages:
         if source is None or self.mode is Phase.DISABLING:
             self._controller.sent(np.zeros(self._count), moves=False)
             return np.zeros(self._count)
-        torques = self.torques.limit(steps=self.mode is not Phase.FULL)
+        torques = self.torques.limit(self._rig.present[0], steps=self.mode is not Phase.FULL)
         if source.torques is not Torques.STOP or self.test.corrects:  # a stop may use all that the limits allow
-            self.monitor.torques(now, self.limits.clamped)
+            self.monitor.torques(now, self.torques.clamped)
         self._brakes_held = self._brakes_may_hold(now)
         self._controller.sent(torques, moves=not (mode in STANDING or self._brakes_held))
         return self.test.correct(torques)
@@ -266,7 +265,7 @@ class Stages:
         if self.mode is Phase.WAITING:
             self.pose.begin(reading.positions)
             self.test.begin(reading)
-            self.limits.begin(hold)  # the drives make these torques from the instant that they are enabled
+            self.torques.begin(hold)  # the drives make these torques from the instant that they are enabled
             self._rig.begin_enable(hold)
             self._enter(Phase.ENABLING, now)
 
@@ -279,7 +278,7 @@ class Stages:
             self._react(tick.began)
         # a drive that is not enabled yet begins with its first torque, whatever the others do meanwhile
         waits = np.array([drive.condition is not Condition.ENABLED for drive in self._rig.drives])
-        np.copyto(self.torques.wanted, self.limits.previous, where=waits)
+        np.copyto(self.torques.wanted, self.torques.previous, where=waits)
 
     def _after_zero(self, tick: Tick, reading: Reading) -> None:
         if self._since(tick.began) < self.plan.time_in_zero or not self.test.proof.over:
@@ -334,7 +333,7 @@ class Stages:
     def _after_stop(self, tick: Tick, reading: Reading) -> None:
         ladder = self.ladder
         ladder.brake_doubtful(tick.began)
-        self._watch.brake_blind(tick.began, self._since(tick.began), self.limits.previous)
+        self._watch.brake_blind(tick.began, self._since(tick.began), self.torques.previous)
         if ladder.all_ended(tick.began):
             self._close_brakes(tick.began)
         elif self._since(tick.began) >= self.plan.safety.stop_time:
@@ -361,7 +360,7 @@ class Stages:
 
     def _disable(self, tick: Tick, reading: Reading) -> None:
         now = tick.began
-        self.limits.forget()
+        self.torques.begin([0.0] * self._count)
         if self._rig.disable():
             self._enter(Phase.OVER, now)
         elif self._since(now) >= DISABLE_TIME:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hil.core.compiled import Calls, Struct
+from hil.core.compiled import Struct
 from hil.core.constants import Torques
 from hil.drives.settings import DriveSettings
 from hil.safety.pose_hold import PoseHold
@@ -31,24 +31,37 @@ class Source(NamedTuple):
     firmer: float = 0.0  # what the damping of `CATCH` has more, as a share of the usual one
 
 
-class Limits:
-    """The last check before a torque is sent, of its size and its rate.
+class TorqueSource:
+    """Makes the torques of a tick, whose state the pose has, and is the last check of their size and rate.
 
     It clamps torques: one axis at a time while a law works, together while the machine comes to rest.
 
     Args:
         period: Period of the loop [s]. The rate limit allows at most the step of one period, also after a gap.
-        now: Clock of the run [ns]. After a late tick less time has passed, so a smaller step is allowed. None: every
-            torque follows the one before by one period.
+        carried: The torques in the frames that send these, shape (m,); None: torques are not in steps of the wire.
     """
 
-    def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
-        self._drives, self._now = list(drives), now
-        self.struct = Struct("limits", {"m": len(drives)}, Calls())  # what C computes with, and remembers
-        self.struct.c.m, self.struct.c.period, self.struct.c.timed = len(drives), period, now is not None
-        self._x = self.struct.arrays
+    def __init__(
+        self,
+        pose: PoseHold,
+        drives: Sequence[DriveSettings],
+        period: float,
+        carried: Callable[[Array], Array] | None = None,
+    ) -> None:
+        m = len(drives)
+        self.struct = Struct("torque_source", {"m": m}, pose.struct.calls)  # what C computes with, and remembers
+        self._pose, self._drives, self._in_steps = pose, list(drives), carried is not None
+        c, self._x, (asked, carries) = self.struct.c, self.struct.arrays, np.zeros((2, m))
+        c.m, c.period, c.pose = m, period, pose.struct.c
+        if carried is not None:
+            self.struct.connect(c.carry, BoundCall(lambda: np.copyto(carries, carried(asked)), [asked], [carries]))
         self._x["steepest"][:] = [drive.torque_rate_limit for drive in drives]
         self.confine([drive.torque_limit for drive in drives])
+        self.wanted = self._x["wanted"]  # torques that were found last, shape (m,)
+
+    def test(self, proof: TorqueProof) -> None:
+        """Makes the torques of this test of the drives too."""
+        self.struct.c.proof = proof.struct.c
 
     def confine(self, limits: Sequence[float]) -> None:
         """From now on torques stay within these limits, one per drive [actuator unit], and within torque_limit."""
@@ -61,49 +74,15 @@ class Limits:
 
     @property
     def previous(self) -> list[float]:
-        """Last torque of each drive, at the joint [actuator unit]."""
+        """Last torque of each drive within the limits, at the joint [actuator unit]."""
         previous: list[float] = self._x["previous"].tolist()
         return previous
 
     @property
     def clamped(self) -> list[bool]:
-        """Whether the last torque of each axis was changed."""
+        """Whether a limit has changed the last torque of each axis."""
         clamped: list[bool] = self._x["clamped"].astype(bool).tolist()
         return clamped
-
-    @property
-    def now(self) -> int:
-        """Present time by which torques are limited [ns]; 0 without a clock."""
-        return 0 if self._now is None else self._now()
-
-    def forget(self) -> None:
-        """Restarts from zero torque after the drives were switched off."""
-        self.begin([0.0] * len(self._drives))
-
-
-class TorqueSource:
-    """Makes the torques of a tick, whose state the pose has.
-
-    `proof`: test of the drives; None: they are not tested. `carried`: the torques in the frames that send these, shape
-    (m,); None: torques are not in steps of the wire.
-    """
-
-    def __init__(
-        self,
-        pose: PoseHold,
-        limits: Limits,
-        proof: TorqueProof | None = None,
-        carried: Callable[[Array], Array] | None = None,
-    ) -> None:
-        m = pose.struct.c.m
-        self.struct = Struct("torque_source", {"m": m}, pose.struct.calls)  # what C computes with, and remembers
-        self._pose, self._limits, self._in_steps = pose, limits, carried is not None
-        c, (asked, carries) = self.struct.c, np.zeros((2, m))
-        c.m, c.pose, c.limits = m, pose.struct.c, limits.struct.c
-        if proof is not None:
-            c.proof = proof.struct.c
-        if carried is not None:
-            self.struct.connect(c.carry, BoundCall(lambda: np.copyto(carries, carried(asked)), [asked], [carries]))
 
     def take(self, source: Source, steps: bool) -> None:
         """Takes the source of the next ticks; `steps`: whether the steps of the wire count, where they can."""
@@ -124,20 +103,15 @@ class TorqueSource:
         self._pose.require(self.struct.functions.torques_find(self.struct.c, since, elapsed, decay))
         return self.wanted
 
-    def limit(self, steps: bool = True) -> Array:
-        """The torques to send, shape (m,): finite and within the limits; `steps` as in `take`.
+    def limit(self, now: int, steps: bool = True) -> Array:
+        """The torques to send now [ns], shape (m,): finite and within the limits; `steps` as in `take`.
 
         A torque that is not finite moves to 0 at the rate limit. In a stop the part that brakes is scaled as a whole.
         """
-        c, functions, now = self.struct.c, self.struct.functions, self._limits.now
+        c, functions = self.struct.c, self.struct.functions
         c.steps = steps and self._in_steps
         functions.torques_limit(c, now)
         self.struct.raise_failure()
         functions.torques_keep(c, now)
         torques: Array = self.struct.arrays["torques"].copy()
         return torques
-
-    @property
-    def wanted(self) -> Array:
-        """The torques that were found last, shape (m,)."""
-        return self._limits.struct.arrays["wanted"]

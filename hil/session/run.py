@@ -29,7 +29,7 @@ from hil.rig.logbook import STAGES, Logbook
 from hil.rig.machine import CompiledTick
 from hil.rig.rig import CanRig
 from hil.rig.ticks_in_c import TicksInC
-from hil.safety import Event, EventKind, Limits, Monitor
+from hil.safety import Event, EventKind, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import Phase
 from hil.safety.rules import gauge_rules, hidden_gauges
@@ -169,8 +169,7 @@ class HilRun:
         setup, environment, clock = self.setup, self.environment, self.environment.clock
         self.dispatch = Dispatch(environment.buses, setup.nodes, clock, self.recorder.frame)
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
-        limits = Limits(setup.settings.drives, setup.settings.values.period, clock.now)
-        self.stages = Stages(self.rig, self.controller, self.monitor, limits, self.plan)
+        self.stages = Stages(self.rig, self.controller, self.monitor, self.plan)
         self.rig.in_c = in_c = TicksInC(self.machine, self.dispatch, self.stages)
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, environment.lockstep)
         if not self.machine.why and self.recorder.rings:

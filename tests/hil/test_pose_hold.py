@@ -13,9 +13,8 @@ import pytest
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.core.constants import Torques
-from hil.loop import Reading
+from hil.loop import Reading, nanoseconds
 from hil.rig.logbook import STAGES
-from hil.safety import Limits
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import ANCHOR, FASTEST_POLE, LARGEST_BIAS, POLE_SHARE, WALL, Guiding, PoseHold
 from hil.safety.torques import Source, TorqueSource
@@ -49,8 +48,8 @@ class Arm:
         """Holds no pose any more, and has sent nothing yet."""
         self.pose = PoseHold(self.setup.gravity_compensation, self.drives, self.period, STOP_RATE, self.guiding)
         wide = [replace(drive, torque_limit=1e9, torque_rate_limit=1e15) for drive in self.drives]
-        self.limits = Limits(wide, self.period)  # binds only where a test confines it
-        self.source = TorqueSource(self.pose, self.limits)
+        self.source = TorqueSource(self.pose, wide, self.period)  # its limits bind only where a test confines them
+        self.now = 0
 
     def torques(
         self,
@@ -64,7 +63,8 @@ class Arm:
         every = [True] * self.m
         self.pose.take(reading, sound or every, driven or every)
         wanted = self.source.find(source, np.zeros(self.m), elapsed or self.period).copy()
-        self.source.limit()
+        self.now += nanoseconds(self.period)
+        self.source.limit(self.now)
         return wanted
 
     def readings(self, count: int, size: float = 0.01) -> Iterator[Reading]:
@@ -112,9 +112,9 @@ def test_a_stop_follows_a_path_that_decays_and_begins_again_where_a_limit_binds(
     w, s, narrow = arm.pole, STOP_RATE, [0.01] * arm.m
     path = speed = np.zeros(0)
     for i, reading in enumerate(arm.readings(60)):
-        limited, elapsed = any(arm.limits.clamped), arm.period * (1 + i % 2)
+        limited, elapsed = any(arm.source.clamped), arm.period * (1 + i % 2)
         assert limited is (i % 7 == 3)
-        arm.limits.confine(narrow if i % 7 == 2 else [1e9] * arm.m)
+        arm.source.confine(narrow if i % 7 == 2 else [1e9] * arm.m)
         y, rates = np.array(reading.positions), np.array(reading.speeds)
         left = np.exp(-s * elapsed)
         path, speed = (y, rates) if limited or not i else (path + speed * (1 - left) / s, left * speed)

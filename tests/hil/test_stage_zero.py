@@ -12,8 +12,8 @@ from hil.assembly.setup import QUARTER
 from hil.core.constants import Torques
 from hil.drives.settings import DriveSettings
 from hil.emulator.emulator import Emulator
-from hil.loop import Reading
-from hil.safety import EventKind, Limits, Reaction
+from hil.loop import Reading, nanoseconds
+from hil.safety import EventKind, Reaction
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import ProofPlan, State, TorqueProof
@@ -301,7 +301,8 @@ def tried_on_axes(
     proof.begin(Hold(nothing, nothing, inertia), nothing)
     weightless = BoundCall(lambda: None, [np.zeros(m)] * 4, [np.zeros(m), np.zeros(m), inertia.copy()])
     pose = PoseHold(SimpleNamespace(bound=lambda: weightless), drives, period)  # type: ignore[arg-type]
-    source = TorqueSource(pose, Limits(drives, period), proof)
+    source = TorqueSource(pose, drives, period)
+    source.test(proof)
     y, v, ages = nothing, nothing, np.append(old * period, nothing[1:])
     sent, speeds, findings = [nothing] * 8, [nothing] * 8, []
     while not proof.over and not findings:
@@ -312,7 +313,7 @@ def tried_on_axes(
             proof.start()
         pose.take(Reading(nothing, nothing, nothing, True, 0.0, y, v), [True] * m, [True] * m)  # type: ignore[arg-type]
         source.find(Source(Torques.HOLD, tests=not proof.over), nothing, period)
-        sent.append(source.limit())
+        sent.append(source.limit(len(sent) * nanoseconds(period)))
         ticks, part = int(late), late % 1
         for force, dt in ((sent[-2 - ticks], part * period), (sent[-1 - ticks], (1 - part) * period)):
             for _ in range(20):

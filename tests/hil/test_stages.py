@@ -8,7 +8,7 @@ import pytest
 
 from hil.drives import Condition, Drive, Sample
 from hil.loop import Reading, Tick
-from hil.safety import EventKind, Limits, Monitor, Reaction, SafetyBounds
+from hil.safety import EventKind, Monitor, Reaction, SafetyBounds
 from hil.safety.drive_test import DriveRig
 from hil.safety.ladder import Ladder
 from hil.safety.plan import ENDING, Phase, RunPlan
@@ -134,8 +134,7 @@ class Run:
             errors=lambda t, q, v: {"x": (self.error, np.nan)},
             proof=ProofPlan(*np.ones((5, 2)), quarter=0.01, units=("m", "m")),
         )
-        limits = Limits([drive.settings for drive in self.machine.drives], 0.0025)
-        self.stages = Stages(self.machine, self.law, self.monitor, limits, self.plan)  # type: ignore[arg-type]
+        self.stages = Stages(self.machine, self.law, self.monitor, self.plan)  # type: ignore[arg-type]
         self.stages.test.proof.over = True  # the machine does not move
         self.number, self.modes = 0, list[Phase]()
 

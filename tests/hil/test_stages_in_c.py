@@ -48,7 +48,7 @@ class Counted(HilRun):
         super()._log(tick, times)
         in_c, mode = self.rig.in_c, self.stages.mode.value
         self.decided[mode] += in_c.decided
-        self.limited += in_c.decided and mode == "stopping" and any(self.stages.limits.clamped)
+        self.limited += in_c.decided and mode == "stopping" and any(self.stages.torques.clamped)
 
 
 @cache

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hil.core.constants import Torques
 from hil.drives import DriveSettings
-from hil.safety import Limits
+from hil.loop import nanoseconds
 from hil.safety.pose_hold import PoseHold
 from hil.safety.torques import Source, TorqueSource
 from hil.sensing.tracking import LONGEST, VISIBLE
@@ -38,13 +38,22 @@ def drive(limit: float = 12.0, rate: float = 400.0) -> DriveSettings:
     )
 
 
-def apply(limits: Limits, wanted: Sequence[float], held: Sequence[float] | None = None) -> list[float]:
-    """Torques that may be sent; `held`: the part of them that holds a machine that comes to rest."""
-    struct, now = limits.struct, limits.now
-    struct.arrays["wanted"][:] = wanted
-    struct.functions.limits_apply(struct.c, now, struct.ffi.NULL if held is None else struct.numbers(held))
-    struct.functions.limits_keep(struct.c, now)
-    return limits.previous
+class Limits:
+    """Torques that may be sent, tick by tick."""
+
+    def __init__(self, *drives: DriveSettings, period: float = 0.0025, carried: Any = None) -> None:
+        m = len(drives)
+        weightless = BoundCall(lambda: None, [np.zeros(1), *np.zeros((3, m))], [*np.zeros((2, m)), np.eye(m)])
+        self.pose = PoseHold(SimpleNamespace(bound=lambda: weightless), drives, period)  # type: ignore[arg-type]
+        self.source, self.now, self.period = TorqueSource(self.pose, drives, period, carried), 0, nanoseconds(period)
+
+    def apply(self, wanted: Sequence[float], held: Sequence[float] | None = None) -> list[float]:
+        """Those that are sent; `held`: the part of them that holds a machine that comes to rest."""
+        self.now += self.period
+        self.source.take(Source(Torques.LAW if held is None else Torques.STOP), steps=True)
+        self.source.wanted[:], self.pose.held[:] = wanted, 0.0 if held is None else held
+        sent: list[float] = self.source.limit(self.now).tolist()
+        return sent
 
 
 @given(
@@ -56,54 +65,55 @@ def apply(limits: Limits, wanted: Sequence[float], held: Sequence[float] | None 
 def test_torque_and_its_rate_stay_within_limits(
     asked: list[tuple[float, float | None]], limit: float, rate: float, period: float
 ) -> None:
-    limits = Limits([drive(limit, rate)], period)
+    limits = Limits(drive(limit, rate), period=period)
     last = 0.0
     for torque, held in asked:
-        (sent,) = apply(limits, [torque], None if held is None else [held])
+        (sent,) = limits.apply([torque], None if held is None else [held])
         assert math.isfinite(sent)
         assert abs(sent) <= limit
         assert abs(sent - last) <= rate * period * (1 + 1e-12)
-        assert limits.clamped == [sent != torque]
+        assert limits.source.clamped == [sent != torque]
         last = sent
 
 
 def test_torques_within_the_limits_pass_unchanged() -> None:
-    limits = Limits([drive()], 0.0025)
-    assert apply(limits, [0.9]) == [0.9]
-    assert apply(limits, [1.8], [0.3]) == [1.8]
-    assert limits.clamped == [False]
+    limits = Limits(drive())
+    assert limits.apply([0.9]) == [0.9]
+    assert limits.apply([1.8], [0.3]) == [1.8]
+    assert limits.source.clamped == [False]
 
 
 def test_braking_torques_are_scaled_together_and_what_holds_the_machine_comes_first() -> None:
-    limits = Limits([drive(rate=1e6), drive(rate=1e6)], 0.0025)
-    assert apply(limits, [20.0, -3.0], [4.0, 1.0]) == pytest.approx([12.0, 1.0 - 2.0])  # half of 16 and of -4
-    assert limits.clamped == [True, True]
+    limits = Limits(drive(rate=1e6), drive(rate=1e6))
+    assert limits.apply([20.0, -3.0], [4.0, 1.0]) == pytest.approx([12.0, 1.0 - 2.0])  # half of 16 and of -4
+    assert limits.source.clamped == [True, True]
 
 
 def test_one_drive_without_room_does_not_keep_the_others_from_braking() -> None:
-    limits = Limits([drive(rate=1e6), drive(rate=1e6)], 0.0025)
+    limits = Limits(drive(rate=1e6), drive(rate=1e6))
     for held in (11.0, 15.0):  # of 12
-        assert apply(limits, [20.0, -4.0], [held, 0.0]) == pytest.approx([12.0, -4.0])
+        assert limits.apply([20.0, -4.0], [held, 0.0]) == pytest.approx([12.0, -4.0])
 
 
 def test_torques_of_a_stop_change_together() -> None:
-    limits = Limits([drive(rate=400.0), drive(rate=40.0)], 0.0025)
-    assert apply(limits, [-4.0, 0.4], [0.0, 0.0]) == pytest.approx([-1.0, 0.1])  # the first may change by 1 in a period
+    limits = Limits(drive(rate=400.0), drive(rate=40.0))
+    assert limits.apply([-4.0, 0.4], [0.0, 0.0]) == pytest.approx([-1.0, 0.1])  # the first may change by 1 in a period
 
 
 def test_after_the_drives_went_off_torque_grows_from_zero() -> None:
-    limits = Limits([drive()], 0.0025)
+    limits = Limits(drive())
     for _ in range(20):
-        apply(limits, [12.0])
-    limits.forget()
-    assert apply(limits, [12.0]) == [1.0]
+        limits.apply([12.0])
+    limits.source.begin([0.0])
+    assert limits.apply([12.0]) == [1.0]
 
 
 def test_a_torque_soon_after_a_late_one_has_less_room_to_change() -> None:
     """Behind a late tick two commands go out within a fraction of a period: the rate holds between them too."""
-    times = iter([10_000_000, 12_500_000, 12_740_000, 20_000_000])
-    limits = Limits([drive(rate=400.0)], 0.0025, lambda: next(times))
-    sent = [apply(limits, [10.0])[0] for _ in range(4)]
+    limits, sent = Limits(drive(rate=400.0)), []
+    for now in (10_000_000, 12_500_000, 12_740_000, 20_000_000):
+        limits.now = now - limits.period
+        sent += limits.apply([10.0])
     assert sent == pytest.approx([1.0, 2.0, 2.0 + 400.0 * 0.00024, 3.0 + 400.0 * 0.00024])
 
 
@@ -114,13 +124,9 @@ def test_torques_in_steps_of_the_wire_have_the_mean_of_those_that_are_wanted(ask
     def carried(torques: Array) -> Array:
         return step * np.trunc(torques / step)
 
-    weightless = BoundCall(lambda: None, [np.zeros(1)] * 4, [np.zeros(1), np.zeros(1), np.eye(1)])
-    pose = PoseHold(SimpleNamespace(bound=lambda: weightless), [drive()], 0.0025)  # type: ignore[arg-type]
-    source = TorqueSource(pose, Limits([drive(rate=1e9)], 0.0025), carried=carried)
-    sums = np.zeros(2)
+    limits, sums = Limits(drive(rate=1e9), carried=carried), np.zeros(2)
     for torque in asked:
-        source.find(Source(Torques.LAW), np.array([torque]), 0.0025)
-        sent = source.limit().item()
+        (sent,) = limits.apply([torque])
         sums += torque, sent
         assert abs(sent) <= 12.0 and sent == pytest.approx(step * round(sent / step), abs=1e-9)
         assert abs(sums[0] - sums[1]) <= step * (1 + 1e-9)

@@ -378,7 +378,7 @@ static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *
   const double *row = k->law.results[0];
   if (s->failed || *k->failed) return 1;
   if (k->source->kind != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
-  if (k->source->kind != STOP && limits_bind(k->source->limits)) return 1; /* a stop may use all of a limit */
+  if (k->source->kind != STOP && limits_bind(k->source)) return 1; /* a stop may use all of a limit */
   return 0;
 }
 

@@ -61,13 +61,13 @@ static int prove(tick *k, double elapsed)
   return proof_judge(p, p->samples) ? give_back(k, 0) : 0;
 }
 
-/* Torques of the present source, in `wanted` of the limits; not 0 where the stage ends, or there are none. */
+/* Torques of the present source, in its `wanted`; not 0 where the stage ends, or there are none. */
 static int find_torques(tick *k, double elapsed)
 {
   torque_source *s = k->source;
   pose *p = s->pose;
   double since = seconds(*k->began - k->entered);
-  copy(s->limits->wanted, k->law.results[0], k->m);
+  copy(s->wanted, k->law.results[0], k->m);
   if (s->kind == LAW) return 0;
   if (since >= k->end) return give_back(k, 0);
   copy(p->q, k->law_q, k->n);
@@ -138,7 +138,7 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
   if ((s->kind == LAW || s->kind == BLEND) && k->stops >> (int)row[k->status_start] & 1)
     return give_back(k, "the law's status");
   if (find_torques(k, elapsed)) return GIVEN_BACK;
-  if (!all_finite(s->limits->wanted, m)) return give_back(k, "a torque that is not finite");
+  if (!all_finite(s->wanted, m)) return give_back(k, "a torque that is not finite");
   torques_limit(s, now);
   if (tick_act(k)) return GIVEN_BACK;
   keep_torques(k, now);

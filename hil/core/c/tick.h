@@ -128,20 +128,6 @@ void memory_take(law_memory *l, const double *sent, int moves);
 
 /* The torques that are sent. */
 
-typedef struct { /* hil.safety.torques.Limits */
-  int m, timed;   /* timed: whether `now` tells how much time has passed; if not, it is one period */
-  double period;  /* of the loop: the longest time that counts [s] */
-  long long last; /* when the last torques were computed [ns]; 0 before the first */
-  double *largest, *steepest; /* [m] limits of size and rate */
-  double *wanted, *allowed;   /* [m] torques that are wanted, and within the limits */
-  double *goals;              /* [m] */
-  double *previous;           /* [m] torques of the last tick */
-  int *clamped;               /* [m] whether a limit has changed them */
-} limits;
-
-void limits_apply(limits *l, long long now, const double *held);
-void limits_keep(limits *l, long long now);
-
 typedef struct { /* hil.safety.pose_hold.PoseHold */
   int n, m, at_rest, is_sound;         /* at_rest: whether `hold` has the results of a pose at rest */
   int known, sound;                    /* whether state and pose are known; whether every measurement may be used */
@@ -286,14 +272,20 @@ typedef struct { /* hil.safety.torques.TorqueSource */
   int m, kind;                        /* kind: hil.core.constants.Torques */
   int learns, tests, steps;           /* whether the integral runs, the drives are tested; steps of the wire */
   double ramp_time, firmer;           /* of a blend [s]; what the damping of CATCH has more, as a share */
-  limits *limits;
+  double period;           /* of the loop: the longest time that counts [s] */
+  long long last;          /* when the last torques were limited [ns]; 0 before the first */
   pose *pose;
   proof *proof;            /* 0: the drives are never tested */
   tick_encoding *encoding; /* of each drive; 0: their frames are not described, and `carry` rounds torques */
   tick_call carry;         /* torques -> those in the frames that send them */
-  double *torques; /* [m] that are sent */
-  double *rest;    /* [m] what the frames have left out up to now */
-  double *unsent;  /* [m] the same with this tick */
+  double *largest, *steepest; /* [m] limits of size and rate */
+  double *wanted, *allowed;   /* [m] torques that are wanted, and within the limits */
+  double *goals;              /* [m] */
+  double *previous;           /* [m] torques within the limits of the last tick */
+  int *clamped;               /* [m] whether a limit has changed them */
+  double *torques;            /* [m] that are sent */
+  double *rest;               /* [m] what the frames have left out up to now */
+  double *unsent;             /* [m] the same with this tick */
 } torque_source;
 
 int torques_find(torque_source *s, double since, double elapsed, double decay);

@@ -8,52 +8,44 @@ static const double ROOM = 0.1;
 
 /* Scales what brakes the machine as a whole, then the change of the torques: axis by axis, a joint would speed up while
    its neighbour brakes. */
-static void scale_together(limits *l, const double *held, double elapsed)
+static void scale_together(torque_source *s, const double *held, double elapsed)
 {
   double share = 1.0, change = 1.0;
-  for (int i = 0; i < l->m; ++i) {
-    double brake = l->wanted[i] - held[i], most = l->largest[i], room = most - copysign(held[i], held[i] * brake);
+  for (int i = 0; i < s->m; ++i) {
+    double brake = s->wanted[i] - held[i], most = s->largest[i], room = most - copysign(held[i], held[i] * brake);
     if (fabs(brake) > room && room > ROOM * most) share = smaller(share, room / fabs(brake));
   }
-  for (int i = 0; i < l->m; ++i) {
-    double goal = held[i] + share * (l->wanted[i] - held[i]), step = l->steepest[i] * elapsed, away;
-    l->goals[i] = goal = smaller(larger(goal, -l->largest[i]), l->largest[i]);
-    away = fabs(goal - l->previous[i]);
+  for (int i = 0; i < s->m; ++i) {
+    double goal = held[i] + share * (s->wanted[i] - held[i]), step = s->steepest[i] * elapsed, away;
+    s->goals[i] = goal = smaller(larger(goal, -s->largest[i]), s->largest[i]);
+    away = fabs(goal - s->previous[i]);
     if (away > step) change = smaller(change, step / away);
   }
   if (share == 1.0 && change == 1.0) return;
-  for (int i = 0; i < l->m; ++i) l->allowed[i] = l->previous[i] + change * (l->goals[i] - l->previous[i]);
+  for (int i = 0; i < s->m; ++i) s->allowed[i] = s->previous[i] + change * (s->goals[i] - s->previous[i]);
 }
 
-/* The torques in `allowed`, finite and within the limits, from those in `wanted`. `held`: the part of them that holds a
-   machine that comes to rest; 0: no machine does. Nothing is remembered before `limits_keep`. */
-void limits_apply(limits *l, long long now, const double *held)
+/* The torques in `allowed`, finite and within the limits, from those in `wanted`; together where the machine comes to rest.
+   The rate limit allows at most the step of one period, also after a gap, and a smaller one soon after a late tick. */
+static void apply_limits(torque_source *s, long long now)
 {
-  double elapsed = l->timed ? smaller(seconds(now - l->last), l->period) : l->period;
-  copy(l->allowed, l->wanted, l->m);
-  if (held) scale_together(l, held, elapsed);
-  for (int i = 0; i < l->m; ++i) {
-    double torque = l->allowed[i], last = l->previous[i], step = l->steepest[i] * elapsed, most = l->largest[i];
+  double elapsed = smaller(seconds(now - s->last), s->period);
+  copy(s->allowed, s->wanted, s->m);
+  if (s->kind == STOP) scale_together(s, s->pose->held, elapsed);
+  for (int i = 0; i < s->m; ++i) {
+    double torque = s->allowed[i], last = s->previous[i], step = s->steepest[i] * elapsed, most = s->largest[i];
     /* NaN fails every comparison */
     if (last - step <= torque && torque <= last + step && -most <= torque && torque <= most) continue;
     torque = smaller(larger(is_finite(torque) ? torque : 0.0, -most), most);
-    l->allowed[i] = smaller(larger(torque, last - step), last + step);
+    s->allowed[i] = smaller(larger(torque, last - step), last + step);
   }
 }
 
 /* Whether a limit has changed a torque of the last tick. */
-static int limits_bind(const limits *l)
+static int limits_bind(const torque_source *s)
 {
-  for (int i = 0; i < l->m; ++i) if (l->clamped[i]) return 1;
+  for (int i = 0; i < s->m; ++i) if (s->clamped[i]) return 1;
   return 0;
-}
-
-/* The torques of `limits_apply` are sent. */
-void limits_keep(limits *l, long long now)
-{
-  copy(l->previous, l->allowed, l->m);
-  for (int i = 0; i < l->m; ++i) l->clamped[i] = l->allowed[i] != l->wanted[i];
-  l->last = now;
 }
 
 /* The motion from the pose that other torques cause on purpose: those of the test, or none. An axis that its own motor has
@@ -77,15 +69,15 @@ static int stand(torque_source *s)
   return pose_stand(s->pose, s->learns);
 }
 
-/* Torques of the source, in `wanted` of the limits, which has those of the law; not 0 where the model gives none. The state
+/* Torques of the source, in `wanted`, which has those of the law; not 0 where the model gives none. The state
    is in the pose. `since`: time in the stage, `elapsed`: time since the last tick [s]; `decay`: what that leaves of a speed
    in a stop. Nothing is remembered before `torques_keep`. */
 int torques_find(torque_source *s, double since, double elapsed, double decay)
 {
-  double *wanted = s->limits->wanted, share = s->kind == BLEND ? smaller(1.0, since / s->ramp_time) : 0.0;
+  double *wanted = s->wanted, share = s->kind == BLEND ? smaller(1.0, since / s->ramp_time) : 0.0;
   int none = s->kind == LAW     ? HELD
              : s->kind == GUIDE ? pose_guide(s->pose)
-             : s->kind == STOP  ? pose_stop(s->pose, decay, elapsed, s->limits->previous, limits_bind(s->limits))
+             : s->kind == STOP  ? pose_stop(s->pose, decay, elapsed, s->previous, limits_bind(s))
                                 : stand(s);
   if (none || s->kind == LAW) return none;
   if (s->tests) proof_torques(s->proof);
@@ -102,7 +94,7 @@ static void in_steps(torque_source *s)
 {
   const double *most = s->pose->torque_limits;
   double *asked = s->carry.arguments[0], *carried = s->carry.results[0];
-  for (int i = 0; i < s->m; ++i) asked[i] = smaller(larger(s->limits->allowed[i] + s->rest[i], -most[i]), most[i]);
+  for (int i = 0; i < s->m; ++i) asked[i] = smaller(larger(s->allowed[i] + s->rest[i], -most[i]), most[i]);
   for (int i = 0; i < s->m && s->encoding; ++i) carried[i] = tick_encode(&s->encoding[i], asked[i]);
   if (!s->encoding || !all_finite(carried, s->m))
     evaluate(&s->carry);
@@ -112,18 +104,20 @@ static void in_steps(torque_source *s)
   }
 }
 
-/* The torques that are sent, in `torques`, from those in `wanted` of the limits. */
+/* The torques that are sent, in `torques`, from those in `wanted`. Nothing is remembered before `torques_keep`. */
 void torques_limit(torque_source *s, long long now)
 {
-  limits_apply(s->limits, now, s->kind == STOP ? s->pose->held : 0);
+  apply_limits(s, now);
   if (s->steps) in_steps(s);
-  else copy(s->torques, s->limits->allowed, s->m);
+  else copy(s->torques, s->allowed, s->m);
 }
 
 /* The torques of `torques_limit` are sent. */
 void torques_keep(torque_source *s, long long now)
 {
-  limits_keep(s->limits, now);
+  copy(s->previous, s->allowed, s->m);
+  for (int i = 0; i < s->m; ++i) s->clamped[i] = s->allowed[i] != s->wanted[i];
+  s->last = now;
   if (s->kind == GUIDE) pose_keep_guide(s->pose);
   else if (s->kind == STOP) pose_keep_stop(s->pose);
   else if (s->kind != LAW) pose_keep_stand(s->pose);
