@@ -40,11 +40,7 @@ def main(descriptor: int) -> None:
     scene = Scene(memory, settings.columns, machine)
     operator = Operator(settings, connection)
     about = {**settings.about, "columns": settings.columns, "gains": settings.gains}
-    about["solids"] = {} if machine is None else machine.solids
-    about["obstacles"] = [] if machine is None else machine.obstacles
-    about["enclosures"] = [] if machine is None else machine.enclosures
-    about["names"] = [[], []] if machine is None else machine.names
-    broadcast = Broadcast(about)
+    broadcast = Broadcast(about if machine is None else about | machine.still)
     try:
         server = PageServer(secrets.token_urlsafe(16), broadcast, operator.act)
     except OSError as error:

@@ -46,24 +46,26 @@ class MachineDrawing:
     def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
         self._plant = plant
         self._shapes = [shape for shape in shapes if shape.link is not None]
-        fixed = [shape for shape in shapes if shape.link is None]
-        # obstacles: [m] start, end and radius of each shape that does not move, seven numbers
-        # enclosures: the same of shapes that the machine stays inside of
-        self.obstacles, self.enclosures = (
-            [[*shape.start, *shape.end, shape.radius] for shape in fixed if shape.encloses == encloses]
-            for encloses in (False, True)
-        )
-        # names of the bounds of these two
-        self.names = [[shape.name for shape in fixed if shape.encloses == encloses] for encloses in (False, True)]
+        still = [shape for shape in shapes if shape.link is None]
+        fixed = [[shape for shape in still if shape.encloses == encloses] for encloses in (False, True)]
+        obstacles, enclosures = ([[*each.start, *each.end, each.radius] for each in kind] for kind in fixed)
         drawn = surfaces(plant)
         names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
-        # frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`
-        self.solids: dict[str, Any] = {
-            name: {
-                "points": [plain(x) for x in drawn[f"solid.{name}"].flat],
-                "faces": drawn[f"faces.{name}"].ravel().tolist(),
-            }
-            for name in names
+        # what the page gets once
+        self.still: dict[str, Any] = {
+            # frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`
+            "solids": {
+                name: {
+                    "points": [plain(x) for x in drawn[f"solid.{name}"].flat],
+                    "faces": drawn[f"faces.{name}"].ravel().tolist(),
+                }
+                for name in names
+            },
+            # [m] start, end and radius of each shape that does not move, seven numbers; the machine stays inside of
+            # the second ones; the names of the bounds of these two
+            "obstacles": obstacles,
+            "enclosures": enclosures,
+            "names": [[each.name for each in kind] for kind in fixed],
         }
         self._frames = list(dict.fromkeys([*names, *frames]))
 

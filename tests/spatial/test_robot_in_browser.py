@@ -63,9 +63,8 @@ def about(robot: Any, machine: MachineDrawing) -> dict[str, Any]:
     return {
         "config": "two arms", "emulated": True, "lockstep": True, "period": 0.001, "stage": "full", "ramp": 0.5,
         "torque_limits": {}, "gains": {}, "max_bus_load": 0.7, "units": {}, "statuses": {0: "ok"}, "stale": 0.01,
-        "engage_tolerance": 0.01, "stages": ["off"], "columns": columns, "spacing": 0.05, "solids": machine.solids,
-        "obstacles": machine.obstacles, "enclosures": machine.enclosures, "names": machine.names,
-        "frames": task_frames(TASK),
+        "engage_tolerance": 0.01, "stages": ["off"], "columns": columns, "spacing": 0.05,
+        "frames": task_frames(TASK), **machine.still,
     }  # fmt: skip
 
 

@@ -164,7 +164,7 @@ def test_a_film_of_a_robot_has_one_image_per_frame(tmp_path: Path) -> None:
 def test_the_live_page_gets_plain_numbers() -> None:
     robot = two_arms()
     machine = MachineDrawing(robot, ["right_tool"])
-    assert set(machine.solids) == {*(f"{side}_link{i}" for side in ("left", "right") for i in range(8)), "box"}
+    assert set(machine.still["solids"]) == {*(f"{side}_link{i}" for side in ("left", "right") for i in range(8)), "box"}
     picture = json.loads(json.dumps(machine.at(np.zeros(14))))
     assert picture["poses"]["right_tool"][9:] == [0.088, -0.5, 0.926]
     assert len(picture["poses"]["box"]) == 12 and picture["links"]
