@@ -176,12 +176,7 @@ class Environment:
 POWER_UP = 0.1  # [s] time for which the drives have been powered when the loop starts
 
 
-def in_lockstep(setup: RigSetup, engine: str = "auto") -> Environment:
-    """The environment of a run on emulated drives in virtual time."""
-    return environment_of(setup, make_emulator(setup, engine))
-
-
-def make_emulator(setup: RigSetup, engine: str = "auto", plant: SimulatedPlant | None = None) -> Emulator:
+def make_emulator(setup: RigSetup, engine: str, plant: SimulatedPlant | None = None) -> Emulator:
     """The emulated drives of a config on buses of their own, with the scripted faults scheduled.
 
     `engine`: engine of the simulated plant. `plant`: the machine of an earlier run of the same config, which begins
@@ -192,7 +187,7 @@ def make_emulator(setup: RigSetup, engine: str = "auto", plant: SimulatedPlant |
 
 
 def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
-    """The environment of a run on these emulated drives; lets them power up first."""
+    """The environment of a run on these emulated drives in virtual time; lets them power up first."""
     emulator.clock.sleep_until(nanoseconds(POWER_UP))
 
     def facts() -> dict[str, Any]:
@@ -208,7 +203,7 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
     )  # fmt: skip
 
 
-def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
+def emulated_rig(setup: RigSetup, engine: str) -> EmulatedRig:
     """The machine, the drives and the scripted faults of a config.
 
     Raises ConfigError if the plant refuses the parameters of `hil.emulation`.
@@ -253,9 +248,10 @@ class Served:
         Raises BusError if a bus is down.
         """
         try:
-            with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as granted:
-                for grant in granted.missing:
-                    say(f"note: {grant.sentence}")
+            with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as grants:
+                for grant in grants:
+                    if not grant.granted:
+                        say(f"note: {grant.sentence}")
                 self._server.serve(lambda: bool(signals.first))
         finally:
             self.close()

@@ -1,7 +1,7 @@
 """What a punctual loop needs from the operating system, and what was granted.
 
-Design: a loop runs without any of it, so nothing here raises by itself: each request that is not granted comes with its
-remedy, and a caller that needs them all calls `Granted.insist`. Only the calling thread and this process are changed.
+Design: a loop runs without any of it, so nothing raises by itself: each request that is not granted comes with its
+remedy, and a caller that needs them all says so. Only the calling thread and this process are changed.
 Processes that are started later do not inherit the priority, but they inherit the CPU: start them before.
 
 clock_nanosleep through ctypes is not used, since time.sleep waits for an absolute time itself.
@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,36 +114,19 @@ class Grant:
     sentence: str  # what was granted; or why it was not, and the remedy
 
 
-@dataclass(frozen=True)
-class Granted:
-    """The answers to all requests, in order."""
-
-    grants: tuple[Grant, ...]
-
-    @property
-    def missing(self) -> tuple[Grant, ...]:
-        """The requests that were not granted."""
-        return tuple(each for each in self.grants if not each.granted)
-
-    def insist(self) -> None:
-        """Checks that everything was granted.
-
-        Raises:
-            RealtimeError: Something was not; the text has a sentence for each.
-        """
-        if self.missing:
-            raise RealtimeError("\n".join(f"real time: {each.name}: {each.sentence}" for each in self.missing))
-
-
 @contextmanager
-def prepare(priority: int = PRIORITY, cpu: int | None = None) -> Iterator[Granted]:
-    """Prepares this thread for a punctual loop, and undoes everything at the end.
+def prepare(priority: int = PRIORITY, cpu: int | None = None, require: bool = False) -> Iterator[Sequence[Grant]]:
+    """Prepares this thread for a punctual loop, and undoes everything at the end; yields the answer to each request.
 
     Call it when everything is imported and warm: the garbage collector is off, and ignores what exists by then.
 
     Args:
         priority: Priority of SCHED_FIFO, 1 to 99.
         cpu: CPU to bind this thread to; None: do not bind it.
+        require: Whether to refuse where something is not granted.
+
+    Raises:
+        RealtimeError: Something that is required is not granted; the text has a sentence for each.
     """
     with ExitStack() as undo:
         grants = [_still(undo)]
@@ -154,7 +137,10 @@ def prepare(priority: int = PRIORITY, cpu: int | None = None) -> Iterator[Grante
             if cpu is not None:
                 grants.append(_bound(undo, cpu))
             grants.append(_first(undo, priority))
-        yield Granted(tuple(grants))
+        missing = [f"real time: {each.name}: {each.sentence}" for each in grants if not each.granted]
+        if require and missing:
+            raise RealtimeError("\n".join(missing))
+        yield grants
 
 
 def die_with_parent(parent: int) -> bool:

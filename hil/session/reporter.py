@@ -5,7 +5,7 @@ The operator stops a run by a signal or by the live page, and changes gains. Mis
 """
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,14 @@ from typing import Any
 import numpy as np
 
 from hil.assembly.setup import RigSetup
-from hil.bus.base import Health
 from hil.bus.load import BusRates
 from hil.core.controller import Controller
-from hil.drives import Drive
 from hil.loop import Clock, Tick
 from hil.loop.realtime import StopSignals
 from hil.recorder import InMemory, Recorder, add_missing, as_entry
 from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Monitor
 from hil.safety.plan import ENDING, Phase
-from hil.safety.proof import TorqueProof
 from hil.safety.stages import Stages
 from hil.view import SIGNAL
 from hil.view.view import LivePage
@@ -136,23 +133,6 @@ def outcome(monitor: Monitor) -> dict[str, Any]:
         unconfirmed = [event for event in monitor.events if event.kind is EventKind.NOT_CONFIRMED]
         values["error"] = str([*ending_events, *unconfirmed][0])
     return values
-
-
-def drive_states(drives: Iterable[Drive], sends: bool, proof: TorqueProof) -> dict[str, dict[str, Any]]:
-    """Drive -> its state; `confirmed_off` is None if this run never switched the drive on."""
-    return {
-        drive.settings.name: {
-            "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
-            "confirmed_off": drive.confirmed_off if sends and (drive.confirmed_off or drive.possibly_on) else None,
-            "proof": axis.as_dict(),
-        }
-        for drive, axis in zip(drives, proof.axes, strict=True)
-    }  # fmt: skip
-
-
-def bus_states(healths: Mapping[str, Health]) -> dict[str, dict[str, Any]]:
-    """Bus -> its health and its counts."""
-    return {name: health._asdict() | {"link": health.link.value} for name, health in healths.items()}
 
 
 def bus_loads(run: Trajectory, buses: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float, float]]:

@@ -6,7 +6,7 @@ always agree, also for a run that never began or whose recorder died.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +41,6 @@ from hil.session.reporter import (
     MissedTicks,
     OperatorLink,
     Reporter,
-    bus_states,
-    drive_states,
     outcome,
     save_drawing,
 )
@@ -200,12 +198,11 @@ class HilRun:
 
     def _take_rights(self, stack: ExitStack) -> None:
         """Takes real-time rights, and reports those that the system does not grant."""
-        granted = stack.enter_context(prepare(cpu=self._cpu))
-        if self._require_rt:
-            granted.insist()
-        for grant in granted.missing:
-            self.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
-        self.facts["realtime"] = [grant.sentence for grant in granted.grants]
+        grants = stack.enter_context(prepare(cpu=self._cpu, require=self._require_rt))
+        for grant in grants:
+            if not grant.granted:
+                self.reporter.report(EventKind.REALTIME, grant.name, grant.sentence)
+        self.facts["realtime"] = [grant.sentence for grant in grants]
 
     def _work(self) -> None:
         """From the first frame until every drive is off."""
@@ -351,10 +348,10 @@ class HilRun:
         self._attempt(self._judge, None)
         self._attempt(self._blame_emulator, None)
         more: dict[str, Any] = self._attempt(self.environment.facts, {})
-        buses = bus_states(self._attempt(self.dispatch.healths, dict[str, Health]()))
+        healths = self._attempt(self.dispatch.healths, dict[str, Health]())
         self._attempt(self.dispatch.close, None)
         self.reporter.pass_on()
-        trajectory = self._close_folder(self._summary(buses) | more)
+        trajectory = self._close_folder(self._summary(healths) | more)
         if (folder := self.recorder.path) is not None:
             save_drawing(trajectory, self.setup.model, folder)
         code, events = self.monitor.exit_code, tuple(self.monitor.events)
@@ -362,8 +359,19 @@ class HilRun:
         patch = write_calibration(folder, self.setup, axes)
         return RunResult(code, events, self.unconfirmed, trajectory, axes, patch)
 
-    def _summary(self, buses: dict[str, Any]) -> dict[str, Any]:
-        ticks, wall, in_c = self._ticks, self._wall_time, self.rig.in_c
+    def _summary(self, healths: Mapping[str, Health]) -> dict[str, Any]:
+        ticks, wall, in_c, sends = self._ticks, self._wall_time, self.rig.in_c, self.rig.sends
+        drives = {
+            drive.settings.name: {
+                "condition": drive.condition.value,
+                "fault": drive.fault,
+                "rejected": drive.rejected,
+                # None if this run never switched the drive on
+                "confirmed_off": drive.confirmed_off if sends and (drive.confirmed_off or drive.possibly_on) else None,
+                "proof": axis.as_dict(),
+            }
+            for drive, axis in zip(self.setup.drives, self.stages.test.proof.axes, strict=True)
+        }
         timing = self.logbook.timing.as_dict()
         if ticks and not self.environment.lockstep:
             timing["cpu_per_tick_s"] = self._cpu_time / ticks
@@ -379,8 +387,8 @@ class HilRun:
             "task_span": self._task_span if len(self._task_span) == 2 else [],
             **outcome(self.monitor),
             "stage": self.stage.value,
-            "bus": buses,
-            "drives": drive_states(self.setup.drives, self.rig.sends, self.stages.test.proof),
+            "bus": {name: health._asdict() | {"link": health.link.value} for name, health in healths.items()},
+            "drives": drives,
             "ticks_in_c": in_c.count,
             "given_back": dict(in_c.given_back),
         }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from hil.assembly.emulation import Environment, in_lockstep
+from hil.assembly.emulation import Environment, environment_of, make_emulator
 from hil.assembly.prepare import load, notes_on
 from hil.assembly.setup import RigSetup
 from hil.assembly.stops import describe_drops, refuse_fall, refuse_shaking, states_within_limits
@@ -78,7 +78,10 @@ def start(request: Request) -> HilRun:
     if request.armed and real and not request.calibrate:
         notes.append(require_equal(request.engine))
     stage = _stage(request, setup, False, notes) if real else None  # refused before a bus is opened
-    environment = in_lockstep(setup, request.engine) if setup.settings.lockstep else _on_buses(setup, request)
+    if setup.settings.lockstep:
+        environment = environment_of(setup, make_emulator(setup, request.engine))
+    else:
+        environment = _on_buses(setup, request)
     try:
         if stage is None:
             stage = _stage(request, setup, environment.emulated, notes)

@@ -177,7 +177,7 @@ def _rights() -> dict[str, bool]:
     from hil.loop.realtime import prepare
 
     with prepare() as granted:
-        return {grant.name: grant.granted for grant in granted.grants}
+        return {grant.name: grant.granted for grant in granted}
 
 
 def _packages() -> dict[str, str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.assembly.emulation import Environment, in_lockstep
+from hil.assembly.emulation import Environment, environment_of, make_emulator
 from hil.assembly.prepare import load
 from hil.assembly.setup import RigSetup
 from hil.core.compiled import library
@@ -84,7 +84,8 @@ def hil(quick: bool) -> Results:
     times = []
     for _ in range(turns):
         setup = load(CONFIG, sets)
-        times.append(timed_run(setup, in_lockstep(setup, "auto"), duration, None).tick_time(Phase.FULL))
+        environment = environment_of(setup, make_emulator(setup, "auto"))
+        times.append(timed_run(setup, environment, duration, None).tick_time(Phase.FULL))
     period = setup.settings.values.period
     entries = Entry("servoctl", sorted(times)[turns // 2]), Entry(f"real time, at {1 / period:.0f} Hz", period)
     yield Line("tick of six emulated CiA 402 drives in virtual time, processor time", entries)

@@ -30,6 +30,7 @@ from hil.emulator.station import Station, key
 from hil.emulator.wire import EmulatedWire
 from hil.frame import Frame, IdFamily
 from hil.loop.clock import SECOND
+from hil.session import start
 from servoctl.expression import constant
 
 ROUNDED = 4
@@ -379,5 +380,6 @@ def observed() -> Iterator[list[CommandObserver]]:
         return emulator
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emulation, "make_emulator", make)
+        for user in (emulation, start):
+            patch.setattr(user, "make_emulator", make)
         yield observers

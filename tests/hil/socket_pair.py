@@ -90,7 +90,7 @@ def main(config: str, descriptors: str, *overrides: str) -> None:
         name: bus_on(socket.socket(fileno=int(end)), name, clock, bool(keys.get("fd")))
         for (name, keys), end in zip(setup.settings.buses.items(), descriptors.split(","), strict=True)
     }
-    server = EmulatorServer(emulated_rig(setup), buses, clock, _say, partial(hand_of, setup))
+    server = EmulatorServer(emulated_rig(setup, "auto"), buses, clock, _say, partial(hand_of, setup))
     try:
         with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10):
             _say("ready")  # to prepare takes 0.4 s, in which frames would wait

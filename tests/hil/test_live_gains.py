@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hil.assembly.emulation import in_lockstep
+from hil.assembly.emulation import environment_of, make_emulator
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.prepare import load
 from hil.loop import Tick
@@ -145,7 +145,8 @@ class Asked(HilRun):
 
 def ended(out: Path, wishes: dict[int, tuple[int, float]], *overrides: str, engine: str = "vm") -> Any:
     prepared = load(BELT, [BOTH, "hil.live_ramp=0.2", "hil.period=0.0025", *overrides], engine)
-    return Asked(wishes, prepared, in_lockstep(prepared, engine), Phase.FULL, 0.6).run(out, lambda event: None)
+    environment = environment_of(prepared, make_emulator(prepared, engine))
+    return Asked(wishes, prepared, environment, Phase.FULL, 0.6).run(out, lambda event: None)
 
 
 def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> None:
@@ -212,14 +213,15 @@ def test_the_next_run_of_the_same_rig_begins_with_the_config(tmp_path: Path) -> 
     prepared = load(BELT, [BOTH, f"hil.live_ramp={PERIOD}"], "vm")
     for wishes, last in (({100: (0, 15.0)}, 15.0), ({}, 8.0)):
         again = renewed(prepared, ())
-        result = Asked(wishes, again, in_lockstep(again, "vm"), Phase.ZERO, 0.3).run(None, lambda event: None)
+        environment = environment_of(again, make_emulator(again, "vm"))
+        result = Asked(wishes, again, environment, Phase.ZERO, 0.3).run(None, lambda event: None)
         assert result.trajectory[f"live.{ALPHA}"][-1] == last
         assert again.live_gains.values[0] == last
 
 
 def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
     prepared = load(BELT, [BOTH], "vm")
-    run = Asked({1000: (0, 15.0)}, prepared, in_lockstep(prepared, "vm"), Phase.FULL, 1.0)
+    run = Asked({1000: (0, 15.0)}, prepared, environment_of(prepared, make_emulator(prepared, "vm")), Phase.FULL, 1.0)
     decide = run._decide
 
     def stopping(tick: Tick) -> Any:

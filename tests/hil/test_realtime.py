@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hil.loop import realtime
-from hil.loop.realtime import Grant, Granted, RealtimeError, die_with_parent, prepare
+from hil.loop.realtime import Grant, RealtimeError, die_with_parent, prepare
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux only")
 
@@ -45,7 +45,7 @@ def test_everything_granted_takes_effect_and_is_undone_at_the_end() -> None:
     before = state()
     with prepare(priority=5, cpu=cpu) as granted:
         during = state()
-        said = {each.name: each.granted for each in granted.grants}
+        said = {each.name: each.granted for each in granted}
     assert list(said) == ["collector", "timers", "memory", "cpu", "priority"]
     assert said["collector"] and not during["collector"] and during["frozen"] > 0
     assert said["timers"] == (during["slack"] <= 1)
@@ -66,7 +66,7 @@ def test_no_cpu_is_taken_without_a_request() -> None:
     before = state()
     with prepare(priority=5) as granted:
         during = state()
-    assert [each.name for each in granted.grants] == ["collector", "timers", "memory", "priority"]
+    assert [each.name for each in granted] == ["collector", "timers", "memory", "priority"]
     assert during["affinity"] == before["affinity"]
 
 
@@ -83,31 +83,35 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("refused")
-def test_a_refusal_names_its_remedy_and_raises_only_on_insist() -> None:
+def test_a_refusal_names_its_remedy_and_raises_only_where_the_caller_needs_all() -> None:
     with prepare() as granted:
-        memory, priority = granted.missing
+        memory, priority = [each for each in granted if not each.granted]
         assert memory.sentence.startswith("memory may be paged out: only 64 kB may be locked (as root, or with ")
         assert priority.sentence.startswith("SCHED_FIFO is not permitted (as root, or with '@realtime - rtprio 99'")
-        with pytest.raises(RealtimeError, match=r"real time: memory: .*\nreal time: priority: SCHED_FIFO is not"):
-            granted.insist()
+    before, refusal = state(), r"real time: memory: .*\nreal time: priority: SCHED_FIFO is not"
+    with pytest.raises(RealtimeError, match=refusal), prepare(require=True):
+        raise AssertionError
+    assert state() == before
 
 
-def test_insist_does_not_raise_if_everything_was_granted() -> None:
-    granted = Granted((Grant("memory", True, "memory is locked"),))
-    granted.insist()
-    assert granted.missing == ()
+def test_where_everything_is_granted_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(realtime, "_locked", lambda undo: Grant("memory", True, "memory is locked"))
+    monkeypatch.setattr(realtime, "_exact_timers", lambda undo: Grant("timers", True, "timer slack 1 ns"))
+    monkeypatch.setattr(realtime, "_first", lambda undo, priority: Grant("priority", True, "SCHED_FIFO"))
+    with prepare(require=True) as granted:
+        assert all(each.granted for each in granted)
 
 
 def test_for_a_cpu_that_is_not_available_those_that_are_get_listed() -> None:
     with prepare(cpu=100_000) as granted:
-        (cpu,) = [each for each in granted.missing if each.name == "cpu"]
+        (cpu,) = [each for each in granted if each.name == "cpu"]
         there_are = ", ".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
         assert cpu.sentence == f"CPU 100000 is not available (this process may use {there_are})"
 
 
 def test_for_a_priority_that_does_not_exist_the_range_is_given() -> None:
     with prepare(priority=200) as granted:
-        (sentence,) = [each.sentence for each in granted.missing if each.name == "priority"]
+        (sentence,) = [each.sentence for each in granted if each.name == "priority"]
     assert sentence.startswith("SCHED_FIFO 200: ") and sentence.endswith("(expected 1 to 99)")
 
 
@@ -147,5 +151,6 @@ def test_on_another_system_it_returns_false(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not die_with_parent(os.getppid())
     with prepare(cpu=0) as granted:
-        assert [each.name for each in granted.missing] == ["system"]
-        assert all(each.sentence.endswith("Linux only") for each in granted.missing)
+        missing = [each for each in granted if not each.granted]
+        assert [each.name for each in missing] == ["system"]
+        assert all(each.sentence.endswith("Linux only") for each in missing)
