@@ -8,19 +8,21 @@ Python, as always.
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hil.bus.base import Bus, BusError
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS
 from hil.drives.base import Drive, Feedback
 from hil.frame import Frame
-from hil.loop import Clock, Tick, WallClock
+from hil.loop import Ahead, Tick, WallClock, nanoseconds
 from hil.recorder.memory import FRAME, Ring, unpacked
+from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick
+from hil.rig.ticks_in_c import TicksInC
+from hil.safety.stages import Stages
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.types import Array
 
@@ -28,134 +30,137 @@ ROOM = 4096  # largest number of frames of one tick
 MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`
 
 
-def socket_buses(buses: Mapping[str, Bus], clock: Clock) -> dict[str, PythonCanBus]:
-    """The buses of a run, if C can read and write all of them itself; otherwise none."""
-    if not (SOCKETS and isinstance(clock, WallClock) and len(buses) <= MOST_BUSES):
-        return {}
-    found = {name: bus for name, bus in buses.items() if isinstance(bus, PythonCanBus) and bus.descriptor is not None}
-    return found if len(found) == len(buses) else {}
+def make_ticks(
+    machine: CompiledTick, dispatch: Dispatch, stages: Stages, log: Logbook, rings: Sequence[Ring], wait: int
+) -> TicksInC:
+    """Ticks on sockets if C can have all buses, has a place to record and knows what feeds each watchdog."""
+    buses, clock = dispatch.buses, dispatch.clock
+    sockets = [bus for bus in buses.values() if isinstance(bus, PythonCanBus) and bus.descriptor is not None]
+    known = machine.wires and all(wire.feeds is not None for wire in machine.wires if wire.command)
+    if SOCKETS and rings and known and isinstance(clock, WallClock) and len(sockets) == len(buses) <= MOST_BUSES:
+        return TicksOnSockets(machine, dispatch, stages, sockets, clock, log, rings, wait)
+    return TicksInC(machine, dispatch, stages)
 
 
-class SocketTicks:
-    """The buses as a `tick_sockets` of `c/sockets.h`, and ticks on them as a `tick_stretch`.
+class TicksOnSockets(TicksInC):
+    """Ticks in C, which sends, receives and records too: a `tick_sockets` and a `tick_stretch` of `c/sockets.h`.
 
     Args:
-        buses: Name -> bus, in the order of their numbers.
+        buses: In the order of their numbers.
         log: Row and durations of a tick.
         rings: Rings of rows and of frames.
         wait: Longest time after the beginning of a tick to wait for samples [ns].
-        duration: Time of the task [s].
-        asks: Whether nodes are asked for samples.
-        pass_on: Takes each frame that C does not take, with the name of its bus, before the next one is read.
     """
 
     def __init__(
         self,
         machine: CompiledTick,
-        buses: Mapping[str, PythonCanBus],
+        dispatch: Dispatch,
+        stages: Stages,
+        buses: Sequence[PythonCanBus],
         clock: WallClock,
         log: Logbook,
         rings: Sequence[Ring],
         wait: int,
-        duration: float,
-        asks: bool,
-        pass_on: Callable[[str, Frame], None],
     ) -> None:
-        self.buses, self.names = list(buses.values()), list(buses)  # in the order of their numbers
-        self._machine, self._log, self._take = machine, log, pass_on
-        ffi = machine.ffi
+        super().__init__(machine, dispatch, stages)
+        self.how, self._buses, self._log, ffi = "C, sockets included", buses, log, machine.ffi
         pairs = zip(machine.drives, machine.wires, strict=False)
         drives = [(drive, wire, wire.command) for drive, wire in pairs if wire.command]
-        self._struct = ffi.new("tick_sockets *")
+        self._sockets = ffi.new("tick_sockets *")
         self._kept: dict[str, Any] = {
             "bus": ffi.new("tick_bus[]", len(buses)),
             "frames": ffi.new("tick_frame[]", ROOM),
             "command": ffi.new("tick_frame[]", len(drives)),
-            "pass_on": ffi.callback("void(int)", self._pass_on),
+            "pass_on": ffi.callback("void(int)", self._pass_on_frame),
         }
         for name, array in self._kept.items():
-            setattr(self._struct, name, array)
-        self._struct.buses, self._struct.room, self._struct.commands = len(buses), ROOM, len(drives)
-        self._struct.origin = clock.origin
+            setattr(self._sockets, name, array)
+        self._sockets.buses, self._sockets.room, self._sockets.commands = len(buses), ROOM, len(drives)
+        self._sockets.origin = clock.origin
         for node in machine.nodes:
-            if asks and node.feedback is Feedback.SYNC:
-                self._kept["bus"][self.names.index(node.settings.bus)].synced = 1
+            if self._asks and node.feedback is Feedback.SYNC:
+                self._kept["bus"][self._bus_numbers[node.settings.bus]].synced = 1
         for place, (drive, _, encoding) in zip(self._kept["command"], drives, strict=True):
-            self._write(place, encoding.frame, drive)
+            self._write_frame(place, encoding.frame, drive)
         self._view = ffi.buffer(self._kept["frames"])
         self._has_buses = False
         self.struct: Any = ffi.new("tick_stretch *")  # the ticks in C
         self.struct.period, self.struct.wait = log.timing.nominal, wait
-        self.struct.duration, self.struct.wake = duration, -1
+        self.struct.duration, self.struct.wake = stages.plan.duration, -1
         # Python looks at each tick whose law has one of these statuses
         self.struct.ends = sum(1 << int(code) for code in OUT_OF_REACH)
         for ring, place in zip(rings, (self.struct.rows, self.struct.frames), strict=True):
             counts, slots = ring.addresses
             place.counts, place.slots = ffi.cast("unsigned long long *", counts), ffi.cast("unsigned char *", slots)
             place.size, place.capacity = ring.size, ring.capacity
-        fed = [(drive, feed) for bus in buses for drive, wire, _ in drives for feed in wire.feeds or ()
+        fed = [(drive, feed) for bus in self._names for drive, wire, _ in drives for feed in wire.feeds or ()
                if drive.settings.bus == bus]  # fmt: skip
         self._fed = [(drive, feed, feed in drive.polls) for drive, feed in fed]
         self._feed = ffi.new("tick_feed[]", max(1, len(fed)))
         self.struct.feeds, self.struct.feed = len(fed), self._feed
         for place, (drive, feed) in zip(self._feed, fed, strict=False):
-            self._write(place.frame, feed.frame, drive)
+            self._write_frame(place.frame, feed.frame, drive)
 
-    def _write(self, target: Any, frame: Frame, drive: Drive) -> None:
+    def _write_frame(self, target: Any, frame: Frame, drive: Drive) -> None:
         """Writes a `tick_frame` that is to be sent to a drive."""
-        target.id, target.bus, target.flags = frame.id, self.names.index(drive.settings.bus), frame.flags
+        target.id, target.bus, target.flags = frame.id, self._bus_numbers[drive.settings.bus], frame.flags
         target.length, target.data = len(frame.data), frame.data.ljust(64, b"\0")
 
-    def take_buses(self) -> None:
-        """C receives from now on."""
-        if self._has_buses:
-            return
-        self._has_buses = True
-        for i, bus in enumerate(self.buses):
-            place = self._kept["bus"][i]
-            place.socket, place.fd, place.earliest = bus.descriptor, bus.carries_fd, bus.earliest
+    def leave(self) -> None:
+        super().leave()
+        self._give_buses()
 
-    def give_buses(self) -> None:
-        """Python receives from now on."""
-        if not self._has_buses:
-            return
-        self._has_buses = False
-        for i, bus in enumerate(self.buses):
-            place = self._kept["bus"][i]
-            bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
-            place.sent = place.received = place.invalid = 0
-
-    def take_feeds(self) -> None:
-        """C feeds watchdogs from now on."""
+    def _take_drives(self) -> None:
+        super()._take_drives()
         self.struct.fed = 0
         for feed, (drive, each, asks) in zip(self._feed, self._fed, strict=False):
             feed.every, feed.ticks = each.every, drive.fed + each.every - each.at
             if asks and each not in drive.polls:  # it does not answer: it is due after more ticks than there are
                 feed.every, feed.ticks = 1 << 62, 1
 
-    def give_feeds(self) -> None:
-        """Python feeds watchdogs from now on."""
-        for drive in {drive for drive, _, _ in self._fed}:
-            drive.fed += self.struct.fed
+    def give_back(self) -> None:
+        if self.healthy:
+            for drive in {drive for drive, _, _ in self._fed}:
+                drive.fed += self.struct.fed
+        super().give_back()
 
-    def _pass_on(self, index: int) -> None:
+    def _take_buses(self) -> None:
+        """C receives from now on."""
+        if self._has_buses:
+            return
+        self._has_buses = True
+        for place, bus in zip(self._kept["bus"], self._buses, strict=True):
+            place.socket, place.fd, place.earliest = bus.descriptor, bus.carries_fd, bus.earliest
+
+    def _give_buses(self) -> None:
+        """Python receives from now on."""
+        if not self._has_buses:
+            return
+        self._has_buses = False
+        for place, bus in zip(self._kept["bus"], self._buses, strict=True):
+            bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
+            place.sent = place.received = place.invalid = 0
+
+    def _pass_on_frame(self, index: int) -> None:
         bus, _, frame, _ = unpacked(*FRAME.unpack_from(self._view, FRAME.size * index))
-        self._machine.calls.attempt(lambda: self._take(self.names[bus], frame))
+        self.machine.calls.attempt(lambda: self._pass_on(self._names[bus], frame))
 
-    def unknown(self) -> int:
-        """Number of frames with an id of no node since the last call."""
-        number: int = self._struct.unknown
-        self._struct.unknown = 0
-        return number
+    def _deliver(self, bus: str, frame: Frame) -> None:
+        if frame.error:
+            self._buses[self._bus_numbers[bus]].report_error(frame)
+        else:
+            super()._deliver(bus, frame)
 
-    def failures(self) -> Iterator[tuple[int, BusError]]:
-        """Number of a bus and its failure, for each bus that failed in the last read or write."""
-        if self._struct.failed:
-            for i, bus in enumerate(self.buses):
-                place = self._kept["bus"][i]
-                if place.error:
-                    yield i, bus.failed(place.error, place.refused)
-                    place.error = place.refused = 0
+    def _see_failures(self) -> None:
+        """Takes note of frames with an id of no node, and of the buses that failed in the last read or write."""
+        sockets = self._sockets
+        self._dispatch.unknown += sockets.unknown
+        sockets.unknown = 0
+        for name, place, bus in zip(self._names, self._kept["bus"], self._buses, strict=True):
+            if sockets.failed and place.error:
+                self._dispatch.failed(name, bus.failed(place.error, place.refused))
+                place.error = place.refused = 0
 
     @contextmanager
     def awake(self) -> Iterator[None]:
@@ -171,32 +176,56 @@ class SocketTicks:
             os.close(there)
             os.close(here)
 
-    def receive(self, deadline: int) -> None:
-        """Sends SYNC, receives samples until a moment [ns], and computes the state of the machine."""
-        self._machine.functions.stretch_read(self._machine.tick, self._struct, self.struct, deadline)
+    def receive(self, deadline: int) -> bool:
+        if not self._dispatch.healthy:
+            self._give_buses()
+            return False
+        self._take_buses()
+        self._functions.stretch_read(self._tick, self._sockets, self.struct, deadline)
+        self._see_failures()
+        self.finish()
+        return True
 
-    def run(self, stage: int, most: int, deadline: int, task_time: int, live: Array) -> bool:
-        """Does ticks, at most so many; returns whether they end between two, or else after the read of one.
+    def decide(self, tick: Tick, now: int) -> Array | None:
+        """Python decides: what C decides itself, it has decided ahead."""
+        self.decided = False
+        return None
+
+    def act(self, now: int) -> bool:
+        """Sends the torques of this tick, and feeds watchdogs; False: Python must, and nothing was sent."""
+        refused = self._tick.mute
+        if not refused:
+            refused = self._functions.stretch_act(self._tick, self._sockets, self.struct)
+            self._see_failures()
+        if refused:
+            self._count()
+        return not refused
+
+    def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
+        """Does ticks in C, each at its deadline, as far as they go.
 
         Args:
-            stage: Number of the stage.
-            most: That number.
-            deadline: Of the first one [ns].
-            task_time: Of the first one [ns].
+            most: Largest number of ticks.
+            deadline: Deadline of the first one [ns].
             live: Values of the gains that may change.
         """
-        struct, machine = self.struct, self._machine
-        self._log.struct.stage = stage
-        struct.deadline, struct.task_time = deadline, task_time
-        struct.lives, struct.live = len(live), machine.ffi.cast("double *", live.ctypes.data)
-        end: int = machine.functions.stretch_run(machine.tick, self._struct, self._log.struct, struct, most)
+        if not self.healthy or not self._source():
+            return Ahead()
+        self._take_buses()
+        struct, log = self.struct, self._log.struct
+        log.stage = self._stages.mode.number
+        struct.deadline, struct.task_time = deadline, nanoseconds(self._stages.next_task_time)
+        struct.lives, struct.live = len(live), self.machine.ffi.cast("double *", live.ctypes.data)
+        begun = self._functions.stretch_run(self._tick, self._sockets, log, struct, most)
         self._log.written(struct.ticks)
-        return not end
-
-    def act(self) -> int:
-        """Sends the torques of the present tick, and feeds watchdogs; not 0: a torque cannot be sent, and none was."""
-        refused: int = self._machine.functions.stretch_act(self._machine.tick, self._struct, self.struct)
-        return refused
+        self.count += struct.ticks
+        self._see_failures()
+        if not begun:
+            return Ahead(struct.ticks)
+        if self.healthy:  # else a frame was given to its driver, and why is counted
+            self._count()
+        self.begun = True
+        return Ahead(struct.ticks, struct.last.began)
 
     def last(self, number: int) -> Tick:
         """The last tick that was done, with its number."""

@@ -18,12 +18,9 @@ from collections.abc import Sequence
 from hil.core.constants import NEVER, UNKNOWN
 from hil.drives.base import Condition, Drive, Node
 from hil.frame import Frame
-from hil.loop import SECOND, Ahead, Reading, Tick, WallClock, nanoseconds
-from hil.recorder.memory import Ring
+from hil.loop import SECOND, Reading, Tick
 from hil.rig.dispatch import Dispatch
-from hil.rig.logbook import Logbook
 from hil.rig.machine import CompiledTick
-from hil.rig.sockets import SocketTicks, socket_buses
 from hil.safety.plan import WORKING, Phase
 from hil.safety.stages import Stages
 from servoctl.types import Array
@@ -42,7 +39,7 @@ def in_order(drives: Sequence[Drive], nodes: Sequence[Node]) -> bool:
 
 
 class TicksInC:
-    """Ticks in C.
+    """Ticks in C; Python sends and receives.
 
     Args:
         machine: Tables and state in C.
@@ -51,7 +48,7 @@ class TicksInC:
 
     def __init__(self, machine: CompiledTick, dispatch: Dispatch, stages: Stages) -> None:
         self.machine = machine  # tables and state in C
-        self.sockets: SocketTicks | None = None  # the buses in C; None: Python sends and receives
+        self.how = "C"  # what computes a tick, for the summary
         self.count = 0  # number of ticks that C did
         self.given_back = Counter[str]()  # why C gave ticks back -> how often
         self.decided = False  # whether C has decided the present tick
@@ -68,21 +65,6 @@ class TicksInC:
         self._x["began"][0] = self._x["written"][0] = -1 if self._asks else NEVER  # `NEVER`: nothing is asked for
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0
-
-    def use_sockets(self, log: Logbook, rings: Sequence[Ring], wait: int) -> None:
-        """Lets C send, receive and record too, where it can have all buses and knows what feeds each watchdog.
-
-        Args:
-            log: Row and durations of a tick.
-            rings: Rings of rows and of frames.
-            wait: Longest time after the beginning of a tick to wait for samples [ns].
-        """
-        clock, machine = self._dispatch.clock, self.machine
-        buses = socket_buses(self._dispatch.buses, clock)
-        known = all(wire.feeds is not None for wire in machine.wires if wire.command)
-        if known and buses and isinstance(clock, WallClock):
-            duration = self._stages.plan.duration
-            self.sockets = SocketTicks(machine, buses, clock, log, rings, wait, duration, self._asks, self._pass_on)
 
     def write(self, now: int) -> None:
         """The first of the next torques is sent now [ns]: a reply may come before the last one is sent."""
@@ -105,7 +87,6 @@ class TicksInC:
             self.give_back()
             self._show()
             self._dispatch.taker = None
-            self._free_buses()
 
     def take_over(self, free: bool, allowed: bool) -> None:
         """Begins a tick.
@@ -143,16 +124,12 @@ class TicksInC:
         machine.see_mutes()
         machine.forget_frames()
         self._encoded = machine.take_commands()
-        if self.sockets is not None:
-            self.sockets.take_feeds()
         self._tick.healthy = True
 
     def give_back(self) -> None:
         """The drivers take the frames of drives that work again; they get the last one of each message."""
         if self.healthy:
             self._tick.healthy = False
-            if self.sockets is not None:
-                self.sockets.give_feeds()
             for bus, frame in self.machine.last_frames():
                 self._dispatch.deliver(bus, frame)
             self._show()
@@ -192,15 +169,15 @@ class TicksInC:
             self._count()
             self._pause = PAUSE
             self.give_back()
-        if frame.error:
-            assert self.sockets is not None
-            self.sockets.buses[self._bus_numbers[bus]].report_error(frame)
-        else:
-            for node in self._dispatch.nodes_of(bus, frame):
-                number = self._numbers[node]
-                self.machine.show(number)
-                node.accept(frame)
-                self.machine.load(number)
+        self._deliver(bus, frame)
+
+    def _deliver(self, bus: str, frame: Frame) -> None:
+        """Gives a frame to its driver, and takes what this knows then."""
+        for node in self._dispatch.nodes_of(bus, frame):
+            number = self._numbers[node]
+            self.machine.show(number)
+            node.accept(frame)
+            self.machine.load(number)
 
     def missing(self) -> str | None:
         """Name of a bus on which a sample of this tick is still missing."""
@@ -209,15 +186,7 @@ class TicksInC:
 
     def receive(self, deadline: int) -> bool:
         """C sends SYNC, receives samples until a moment [ns], and computes the state; False: Python must."""
-        sockets = self.sockets
-        if sockets is None or not self._dispatch.healthy:
-            self._free_buses()
-            return False
-        sockets.take_buses()
-        sockets.receive(deadline)
-        self._fail(sockets)
-        self.finish()
-        return True
+        return False
 
     def finish(self) -> None:
         """Ends a read in C."""
@@ -265,7 +234,7 @@ class TicksInC:
             return None
         stages = self._stages
         asks = self._functions.tick_asks(self._tick)
-        if self.sockets is None and not (tick.skipped or asks) and self._dispatch.healthy and self._source():
+        if not (tick.skipped or asks) and self._dispatch.healthy and self._source():
             if not self._functions.tick_decide(self._tick, now, tick.elapsed / SECOND, stages.next_task_time):
                 stages.follow(tick)
                 self.decided = True
@@ -277,58 +246,12 @@ class TicksInC:
 
     def act(self, now: int) -> bool:
         """Sends the torques of this tick, now [ns]; False: Python must, and nothing was sent."""
-        if not self.decided and (self._tick.mute or self._encode()):
+        if not self.decided and (self._tick.mute or self._functions.tick_act(self._tick)):
             self._count()
             return False
-        if self.sockets is None:
-            self.write(now)
-            for bus, like, encoded in self._encoded:
-                identity, data = encoded()
-                self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
-            self._dispatch.keep_alive()
+        self.write(now)
+        for bus, like, encoded in self._encoded:
+            identity, data = encoded()
+            self._dispatch.send(bus, Frame(identity, data, like.extended, fd=like.fd, brs=like.brs))
+        self._dispatch.keep_alive()
         return True
-
-    def _encode(self) -> int:
-        """Encodes torques that Python has decided, and sends them where C has the buses; not 0: it does not."""
-        if self.sockets is None:
-            refused: int = self._functions.tick_act(self._tick)
-            return refused
-        refused = self.sockets.act()
-        self._fail(self.sockets)
-        return refused
-
-    # Ticks on sockets.
-
-    def go_ahead(self, most: int, deadline: int, live: Array) -> Ahead:
-        """Does ticks in C, each at its deadline, as far as they go.
-
-        Args:
-            most: Largest number of ticks.
-            deadline: Deadline of the first one [ns].
-            live: Values of the gains that may change.
-        """
-        sockets = self.sockets
-        if sockets is None or not self.healthy or not self._source():
-            return Ahead()
-        sockets.take_buses()
-        stage, task_time = self._stages.mode.number, nanoseconds(self._stages.next_task_time)
-        between = sockets.run(stage, most, deadline, task_time, live)
-        ticks, last = sockets.struct.ticks, sockets.struct.last
-        self.count += ticks
-        self._fail(sockets)
-        if between:
-            return Ahead(ticks)
-        if self.healthy:  # else a frame was given to its driver, and why is counted
-            self._count()
-        self.begun = True
-        return Ahead(ticks, last.began)
-
-    def _free_buses(self) -> None:
-        """Python has the buses again."""
-        if self.sockets is not None:
-            self.sockets.give_buses()
-
-    def _fail(self, sockets: SocketTicks) -> None:
-        self._dispatch.unknown += sockets.unknown()
-        for number, error in sockets.failures():
-            self._dispatch.failed(self._names[number], error)

@@ -7,7 +7,7 @@ always agree, also for a run that never began or whose recorder died.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from hil.rig.handshake import OtherMasterError, StartPoseError
 from hil.rig.logbook import STAGES, Logbook
 from hil.rig.machine import CompiledTick
 from hil.rig.rig import CanRig
-from hil.rig.ticks_in_c import TicksInC
+from hil.rig.sockets import TicksOnSockets, make_ticks
 from hil.safety import Event, EventKind, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import Phase
@@ -168,13 +168,11 @@ class HilRun:
         self.dispatch = Dispatch(environment.buses, setup.nodes, clock, self.recorder.frame)
         self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
         self.stages = Stages(self.rig, self.controller, self.monitor, self.plan)
-        self.rig.in_c = in_c = TicksInC(self.machine, self.dispatch, self.stages)
+        self.rig.in_c = in_c = make_ticks(
+            self.machine, self.dispatch, self.stages, self.logbook, self.recorder.rings, self.rig.wait
+        )
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, environment.lockstep)
-        if not self.machine.why and self.recorder.rings:
-            in_c.use_sockets(self.logbook, self.recorder.rings, self.rig.wait)
-        self.facts["tick"] = "C" if in_c.sockets is None else "C, sockets included"
-        if why := self.machine.why:
-            self.facts["tick"] = f"Python, because {why}"
+        self.facts["tick"] = f"Python, because {why}" if (why := self.machine.why) else in_c.how
 
     def _page(self) -> LivePage:
         """Starts the live page; RigError if it cannot be served."""
@@ -216,8 +214,8 @@ class HilRun:
                 if rig.sends and (hidden := hidden_gauges(drive)):
                     reporter.report(EventKind.UNSEEN, drive.settings.name, ", ".join(hidden))
             self.monitor.watch(gauge_rules(drives))
-            loop, sockets = TickLoop(rig, clock, self._period), rig.in_c.sockets
-            noticed: AbstractContextManager[None] = nullcontext() if sockets is None else sockets.awake()
+            loop, in_c = TickLoop(rig, clock, self._period), rig.in_c
+            noticed = in_c.awake() if isinstance(in_c, TicksOnSockets) else nullcontext()
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
                 # a warning of NumPy would be written from within a tick, or end the run where warnings are errors
@@ -266,7 +264,7 @@ class HilRun:
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
         in_c, most, live_gains = self.rig.in_c, 1 + -number % CHECK_EVERY, self.setup.live_gains
-        if in_c.sockets is None or not self.stages.ordinary:
+        if not isinstance(in_c, TicksOnSockets) or not self.stages.ordinary:
             return Ahead()
         self.rig.take_over()
         if self.operator.view is not None:
@@ -275,7 +273,7 @@ class HilRun:
             most = 1
         ahead = in_c.go_ahead(most, deadline, np.array(live_gains.values, dtype=float))
         if ahead.ticks:
-            last = in_c.sockets.last(number + ahead.ticks - 1)
+            last = in_c.last(number + ahead.ticks - 1)
             if self.stages.mode is Phase.FULL:
                 self._missed.met(ahead.ticks - 1)
             self.stages.follow(last, ahead.ticks)
