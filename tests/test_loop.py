@@ -7,7 +7,7 @@ import pytest
 
 import servoctl as sc
 from hil.core.controller import Controller
-from hil.loop import SECOND, Clock, Rig, Tick, TickLoop, VirtualClock
+from hil.loop import SECOND, Clock, Rig, Tick, VirtualClock, run_ticks
 from servoctl.engine.compiler import compiler
 from servoctl.engine.step import rk4
 from servoctl.simulation.closed_loop import Loop
@@ -69,7 +69,7 @@ def test_a_rig_under_a_sampled_law_moves_as_in_simulation(config: str, engine: s
         inputs.append(u)
         return u
 
-    TickLoop(rig, clock, PERIOD).run(decide, lambda *_: None)
+    run_ticks(rig, clock, PERIOD, decide, lambda *_: None)
     names = [*run.system.model.plant.coordinates]
     for i, state in enumerate(states):
         row = [simulated[f"{kind}.{name}"][i] for kind in ("q", "v") for name in names]
@@ -115,7 +115,7 @@ def test_a_late_tick_skips_and_never_catches_up(stall: int, skipped: int) -> Non
         clock.stall(tick.number)
         return None if tick.number == 8 else np.zeros(1)
 
-    TickLoop(Still(), clock, PERIOD).run(decide, lambda *_: None)
+    run_ticks(Still(), clock, PERIOD, decide, lambda *_: None)
     assert [tick.skipped for tick in ticks] == [0] * 5 + [skipped] + [0] * 3
     grid = [(tick.deadline - ticks[0].deadline) // PERIOD for tick in ticks]
     assert grid == [0, 1, 2, 3, 4, 5 + skipped, 6 + skipped, 7 + skipped, 8 + skipped]

@@ -5,9 +5,9 @@ neither the law nor the safety rules: a session on drives puts its stages and ch
 """
 
 from hil.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
-from hil.loop.tick import Ahead, Implausibility, Reading, Rig, Tick, TickLoop
+from hil.loop.tick import Ahead, Implausibility, Reading, Rig, Tick, run_ticks
 
 __all__ = [
-    "SECOND", "Ahead", "Clock", "Implausibility", "Reading", "Rig", "Tick", "TickLoop", "VirtualClock", "WallClock",
-    "nanoseconds",
+    "SECOND", "Ahead", "Clock", "Implausibility", "Reading", "Rig", "Tick", "VirtualClock", "WallClock", "nanoseconds",
+    "run_ticks",
 ]  # fmt: skip

@@ -97,54 +97,48 @@ class Ahead(NamedTuple):
     began: int | None = None  # when the next tick began, whose rest is left to the loop [ns]; None: it has not begun
 
 
-class TickLoop:
-    """Runs a rig at a fixed period until `decide` ends it.
+def run_ticks(
+    rig: Rig,
+    clock: Clock,
+    period: int,
+    decide: Decide,
+    log: Log,
+    ahead: Callable[[int, int], Ahead] = lambda number, deadline: Ahead(),
+) -> None:
+    """Runs a rig that was started at a fixed period, the first tick now, until `decide` ends it.
 
     Args:
-        rig: A rig that was started.
         period: Period of the ticks [ns].
+        decide: Chooses the inputs.
+        log: Records a tick.
+        ahead: Does ticks by itself where it can, from the one with this number and deadline [ns] on, at their
+            deadlines; a period that it skips, it leaves to the loop. It is not called after a gap.
     """
-
-    def __init__(self, rig: Rig, clock: Clock, period: int) -> None:
-        self._rig, self._clock, self._period = rig, clock, period
-
-    def run(
-        self, decide: Decide, log: Log, ahead: Callable[[int, int], Ahead] = lambda number, deadline: Ahead()
-    ) -> None:
-        """Runs ticks, the first one now.
-
-        Args:
-            decide: Chooses the inputs.
-            log: Records a tick.
-            ahead: Does ticks by itself where it can, from the one with this number and deadline [ns] on, at their
-                deadlines; a period that it skips, it leaves to the loop. It is not called after a gap.
-        """
-        rig, clock, period = self._rig, self._clock, self._period
-        deadline, number, skipped = clock.now(), 0, 0
-        while True:
-            begun: int | None = None
-            if not skipped:
-                done, begun = ahead(number, deadline)
-                number, deadline = number + done, deadline + done * period
-                if done and begun is None:
-                    skipped = max(0, (clock.now() - deadline) // period)
-                    deadline += skipped * period
-                    if not skipped:
-                        continue
-            if begun is None:
-                clock.sleep_until(deadline)
-            began = clock.now() if begun is None else begun
-            tick = Tick(number, deadline, began, period * min(1 + skipped, LONGEST_ELAPSED), skipped)
-            rig.read(deadline)
-            read = clock.now()
-            command = decide(tick)
-            if command is None:
-                return
-            decided = clock.now()
-            rig.write(command)
-            written = clock.now()
-            log(tick, TickTimes(read, decided, written))
-            number += 1
-            deadline += period
-            skipped = max(0, (clock.now() - deadline) // period)
-            deadline += skipped * period
+    deadline, number, skipped = clock.now(), 0, 0
+    while True:
+        begun: int | None = None
+        if not skipped:
+            done, begun = ahead(number, deadline)
+            number, deadline = number + done, deadline + done * period
+            if done and begun is None:
+                skipped = max(0, (clock.now() - deadline) // period)
+                deadline += skipped * period
+                if not skipped:
+                    continue
+        if begun is None:
+            clock.sleep_until(deadline)
+        began = clock.now() if begun is None else begun
+        tick = Tick(number, deadline, began, period * min(1 + skipped, LONGEST_ELAPSED), skipped)
+        rig.read(deadline)
+        read = clock.now()
+        command = decide(tick)
+        if command is None:
+            return
+        decided = clock.now()
+        rig.write(command)
+        written = clock.now()
+        log(tick, TickTimes(read, decided, written))
+        number += 1
+        deadline += period
+        skipped = max(0, (clock.now() - deadline) // period)
+        deadline += skipped * period

@@ -56,25 +56,21 @@ class CanRig(DriveRig):
     def __init__(
         self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Phase, evenly: bool
     ) -> None:
-        values, start = setup.settings.values, setup.start
-        self.drives, self._dispatch = list(setup.drives), dispatch
-        self._sensing, self._start, self._period = setup.sensing, start, values.period
-        self.wait = round(WAIT_SHARE * nanoseconds(values.period))
-        self.sends = stage not in WATCHING
-        self._asks = stage.asks
+        self._setup, self._environment, self._dispatch = setup, environment, dispatch
+        self.drives, values, period = setup.drives, setup.settings.values, nanoseconds(setup.settings.values.period)
+        self._sensing, self._pause = setup.sensing, nanoseconds(max(values.period, 0.005))
+        self.wait = round(WAIT_SHARE * period)
+        self._asks, self.sends = stage.asks, stage not in WATCHING
         dispatch.commands = self.sends
         self.off = not self.sends
-        self.switch_off = SwitchOff(dispatch, self.drives, self._period)
+        self.switch_off = SwitchOff(dispatch, self.drives, values.period)
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
-        self._mutes = any(drive.enabled_by_command for drive in self.drives)
-        self._truth, self.true = environment.truth, list[float]()
-        self._alone = environment.lockstep  # whether no other master can be on the buses
+        self.true = list[float]()
         inertia = np.diag(setup.hold.inertia)
-        response = np.divide(self._period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
+        response = np.divide(values.period, inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
         self.ladder = Ladder(self.drives, response)
-        self._holding, self._watchdog_tests = setup.hold.u.tolist(), setup.watchdog_tests
-        self.bring_up = BringUp(dispatch, nanoseconds(values.period), setup.bounds.stale_age)
-        self._enabling: Handshake | None = None
+        self.bring_up = BringUp(dispatch, period, setup.bounds.stale_age)
+        self._enabling = Handshake({}, dispatch.send, self.clock, ENABLE_TIME)  # of no drive yet
         self._guided = False
 
     @property
@@ -92,10 +88,10 @@ class CanRig(DriveRig):
                 drives off would take them from a loop that holds its machine.
         """
         self._dispatch.drain()
-        if self.sends and not self._alone:
+        if self.sends and not self._environment.lockstep:  # there no other master can be on the buses
             self._listen_for_others()
         if self.sends:
-            self.bring_up.start(deadline, self._watchdog_tests, self.start_problems)
+            self.bring_up.start(deadline, self._setup.watchdog_tests, self.start_problems)
         elif self._asks:
             self.bring_up.listen(deadline)
         self.in_c.enter()
@@ -115,14 +111,17 @@ class CanRig(DriveRig):
             return
         self.take_over()
         began = self.clock.now()
-        if self._truth is not None:
-            self.true = self._truth()
+        self._see_truth()
         in_c.begin(due, began)
         if not in_c.receive(began + self.wait):
             if self._asks:
                 dispatch.synchronise()
             dispatch.wait(began + self.wait, in_c.missing)
             in_c.sense(self.clock.now())
+
+    def _see_truth(self) -> None:
+        if self._environment.truth is not None:
+            self.true = self._environment.truth()
 
     def take_over(self) -> None:
         """Lets C take the frames of the next tick, where it may."""
@@ -137,8 +136,7 @@ class CanRig(DriveRig):
         """Measures the state of the machine after the end of a run, when nothing is sent any more."""
         in_c, began = self.in_c, self.clock.now()
         in_c.torques[:] = in_c.carried[:] = 0.0
-        if self._truth is not None:
-            self.true = self._truth()
+        self._see_truth()
         self._dispatch.drain()
         in_c.load()
         in_c.begin(began, began)
@@ -190,7 +188,7 @@ class CanRig(DriveRig):
 
     def _drop_waiting(self) -> list[str]:
         """Drops the frames that wait in the controllers of mute buses; returns these buses."""
-        mute = self.in_c.mute() if self._mutes else []
+        mute = self.in_c.mute() if any(drive.enabled_by_command for drive in self.drives) else []
         for bus in mute:
             self.switch_off.attempt("", partial(self._dispatch.take_back, bus), None)
         return mute
@@ -199,9 +197,8 @@ class CanRig(DriveRig):
         """Sends the frames of the drives that are on a step below the loop."""
         for number, rung in enumerate(self.ladder.rungs):
             if rung is not Rung.LOOP:
-                if self._enabling is not None:  # it may repeat the command that enables a drive
-                    self.switch_off.attempt("", self._enabling.abandon, None)
-                    self._enabling = None
+                # it may repeat the command that enables a drive
+                self.switch_off.attempt("", self._enabling.abandon, None)
                 self.switch_off.send_to(self.drives[number], partial(self.ladder.frames, number, torques[number]))
 
     def begin_enable(self, torques: Sequence[float]) -> None:
@@ -213,7 +210,7 @@ class CanRig(DriveRig):
         self._enabling = Handshake(steps, self._dispatch.send, self.clock, ENABLE_TIME)
 
     def advance(self) -> bool:
-        return self._enabling is None or self._enabling.advance()
+        return self._enabling.advance()
 
     def watch_unproved(self, numbers: Sequence[int]) -> None:
         self.in_c.give_back()
@@ -227,7 +224,7 @@ class CanRig(DriveRig):
         nodes = self._dispatch.nodes
         samples = [node.sample for node in nodes if node.sample is not None]
         tolerances = [node.settings.start_tolerance for node in nodes]
-        return self._sensing.check_start(self._start.q, samples, tolerances)
+        return self._sensing.check_start(self._setup.start.q, samples, tolerances)
 
     def watch(self, monitor: Monitor, now: int, ages: Sequence[float], working: bool) -> None:
         oldest = monitor.bounds.stale_age / SECOND
@@ -248,8 +245,7 @@ class CanRig(DriveRig):
     def disable(self) -> bool:
         self.in_c.give_back()
         self.off = True
-        if self._enabling is not None:
-            self.switch_off.attempt("", self._enabling.abandon, None)
+        self.switch_off.attempt("", self._enabling.abandon, None)
         return self.switch_off.send()
 
     def stop(self) -> None:
@@ -275,11 +271,11 @@ class CanRig(DriveRig):
         for number in on:
             ladder.ramp(number, started, must=True)
         while not all([ladder.ended(number, self.clock.now()) for number in on]):
-            self._go_down(self._holding)
+            self._go_down(self._setup.hold.u.tolist())
             self._listen()
             samples, now = [drive.sample or NO_SAMPLE for drive in self.drives], self.clock.now()
             ladder.watch([each.velocity for each in samples], [now - each.time < FRESH for each in samples])
 
     def _listen(self) -> None:
         self.in_c.write(self.clock.now())
-        self.switch_off.listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
+        self.switch_off.listen(self.clock.now() + self._pause)

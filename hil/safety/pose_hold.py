@@ -72,7 +72,7 @@ class PoseHold:
         guiding: Guiding | None = None,
         t: float = 0.0,
     ) -> None:
-        self._hold, self._t, m = hold, t, len(drives)
+        self._hold, m = hold, len(drives)
         call, w = hold.bound(), min(FASTEST_POLE, POLE_SHARE / period)
         sizes = {"n": len(call.arguments[1]), "m": m, "m m": m * m}
         self.struct = struct = Struct("pose", sizes, Calls())  # what C computes with, and remembers

@@ -19,7 +19,7 @@ from hil.assembly.setup import RigSetup
 from hil.bus import Health, close_all
 from hil.core.controller import Controller
 from hil.drives import DriveError
-from hil.loop import SECOND, Ahead, Tick, TickLoop, nanoseconds
+from hil.loop import SECOND, Ahead, Tick, nanoseconds, run_ticks
 from hil.loop.realtime import StopSignals, prepare, without_collector
 from hil.loop.tick import TickTimes
 from hil.recorder import InMemory, Recorder
@@ -214,13 +214,13 @@ class HilRun:
                 if rig.sends and (hidden := hidden_gauges(drive)):
                     reporter.report(EventKind.UNSEEN, drive.settings.name, ", ".join(hidden))
             self.monitor.watch(gauge_rules(drives))
-            loop, in_c = TickLoop(rig, clock, self._period), rig.in_c
+            in_c = rig.in_c
             noticed = in_c.awake() if isinstance(in_c, TicksOnSockets) else nullcontext()
             wall, cpu = time.perf_counter(), time.thread_time()
             try:
                 # a warning of NumPy would be written from within a tick, or end the run where warnings are errors
                 with without_collector(), np.errstate(all="ignore"), noticed:
-                    loop.run(self._decide, self._log, self._go_ahead)
+                    run_ticks(rig, clock, self._period, self._decide, self._log, self._go_ahead)
             finally:
                 self._wall_time, self._cpu_time = time.perf_counter() - wall, time.thread_time() - cpu
         except StartPoseError as error:
@@ -259,7 +259,7 @@ class HilRun:
         self._done(tick)
 
     def _go_ahead(self, number: int, deadline: int) -> Ahead:
-        """Ticks that C did from the one with this number and deadline [ns] on; see `hil.loop.tick.TickLoop.run`.
+        """Ticks that C did from the one with this number and deadline [ns] on; see `hil.loop.tick.run_ticks`.
 
         They end with one whose number is a multiple of `CHECK_EVERY`: Python then looks at the other processes.
         """
