@@ -18,8 +18,7 @@ from hil.safety import SafetyBounds
 from hil.safety.plan import START_AT_REST
 from hil.safety.rules import assumption_rules, rules_of
 from hil.sensing.channels import Channel
-from hil.sensing.gravity import GravityCompensation, Hold, accelerations
-from hil.sensing.prediction import Prediction
+from hil.sensing.motion import GravityCompensation, Hold, Prediction, accelerations
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import ESTIMATED, DisturbanceObserver, TrackingMonitor
 from servoctl.assembly.context import Context

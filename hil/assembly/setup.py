@@ -16,8 +16,7 @@ from hil.safety.pose_hold import FASTEST_POLE, Guiding
 from hil.safety.proof import ProofPlan
 from hil.safety.rules import Rule
 from hil.safety.watchdog_test import WatchdogTest
-from hil.sensing.gravity import GravityCompensation, Hold, StaticBalance, falls_without_torque, task_errors
-from hil.sensing.prediction import Prediction
+from hil.sensing.motion import GravityCompensation, Hold, Prediction, StaticBalance, falls_without_torque, task_errors
 from hil.sensing.sensing import Sensing
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run

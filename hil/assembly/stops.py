@@ -18,7 +18,7 @@ from hil.loop import Reading, nanoseconds
 from hil.safety.ladder import LEFT, NOISE, STILL
 from hil.safety.pose_hold import PoseHold
 from hil.safety.torques import Source, TorqueSource
-from hil.sensing.gravity import AT_REST
+from hil.sensing.motion import AT_REST
 from servoctl.assembly.gains import drives_spacing
 from servoctl.errors import ConfigError
 from servoctl.laws.hold import RowFeedback

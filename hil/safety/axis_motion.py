@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hil.core.compiled import Struct
-from hil.sensing.gravity import Hold
+from hil.sensing.motion import Hold
 from servoctl.types import Array
 
 LINEAR = ("m",)  # units of displacements that do not change the pose of the others

@@ -9,7 +9,7 @@ import numpy as np
 
 from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
-from hil.sensing.gravity import GravityCompensation
+from hil.sensing.motion import GravityCompensation
 from servoctl.config.hil import Safety
 from servoctl.types import Array
 

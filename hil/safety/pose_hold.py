@@ -26,7 +26,7 @@ import numpy as np
 from hil.core.compiled import Calls, Struct
 from hil.drives.settings import DriveSettings
 from hil.loop import SECOND, Reading, nanoseconds
-from hil.sensing.gravity import GravityCompensation, Hold
+from hil.sensing.motion import GravityCompensation, Hold
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 

@@ -3,7 +3,7 @@
     W y'' = F u - g                       F = diag(f): f is 1 by the model, and negative with the wrong polarity
     f = N^-1 sum j o (W v)                N = W W^+ o sum j j^T,   j = int u dt,   o: element by element
 
-y are the displacements of the motors and v = y'; W and g are as of `hil.sensing.gravity.Hold`. v and j count from the
+y are the displacements of the motors and v = y'; W and g are as of `hil.sensing.motion.Hold`. v and j count from the
 beginning of the test, without their constant and linear parts: what the model lacks of the holding torque adds only
 those. The test adds to the torque of every drive +d, -d, -d, +d, each for a quarter, so an axis moves a little and
 comes back. Dry friction does not look like a torque: its sign follows the speed, which is orthogonal to this sequence.
@@ -30,7 +30,7 @@ from hil.core.compiled import Calls, Struct
 from hil.drives.settings import DriveSettings
 from hil.safety.axis_motion import AxisMotion
 from hil.safety.events import EventKind
-from hil.sensing.gravity import Hold
+from hil.sensing.motion import Hold
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array
 

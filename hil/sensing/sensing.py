@@ -23,7 +23,7 @@ from hil.loop.clock import SECOND
 from hil.loop.tick import FindingKind, Implausibility
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, require_observability
-from hil.sensing.prediction import Prediction
+from hil.sensing.motion import Prediction
 from hil.sensing.tracking import TrackingMonitor
 from servoctl.engine.ccode import BoundCall
 from servoctl.mechanics.model import Model

@@ -26,11 +26,11 @@ import numpy as np
 
 from hil.core.compiled import Calls, Struct
 from hil.sensing.channels import Channel
-from hil.sensing.prediction import StateFunction
+from hil.sensing.motion import StateFunction
 from servoctl.engine.ccode import BoundCall
 from servoctl.engine.decomposition import decompose, frobenius
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Matrices, assemble
+from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State
 
 WINDOW = 0.1  # time over which the motion is compared [s]; long compared with the delay of the loop
@@ -55,9 +55,8 @@ class DisturbanceObserver(StateFunction):
     """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
-        self.n, self._tolerance, self._rest = model.n, rank_tolerance, np.zeros(model.n)  # n: number of coordinates
-        further = {"acceleration": model.n}
-        super().__init__("disturbance", model.plain, self._torques, ("d", "shares"), engine, further)
+        self.n, self._rest, further = model.n, np.zeros(model.n), {"acceleration": model.n}  # n: number of coordinates
+        super().__init__("disturbance", model.plain, rank_tolerance, self._torques, ("d", "shares"), engine, further)
 
     def __call__(self, t: float, q: Array, acceleration: Array) -> tuple[Array, Array]:
         """d at a pose, for an unpredicted acceleration of shape (n,), and the share of each torque that motion shows.
@@ -67,8 +66,7 @@ class DisturbanceObserver(StateFunction):
         d, shares = self.at(State(t, q, self._rest), acceleration)
         return d, shares
 
-    def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array, Array]:
-        terms = assemble(state, matrices.without_task(), self._tolerance)
+    def _torques(self, state: State, terms: Terms, acceleration: Array) -> tuple[Array, Array]:
         inputs = decompose(terms.project(terms.inputs), RANK_TOLERANCE, frobenius(terms.inputs))
         return inputs.solve(terms.L.T @ acceleration), (inputs.row_basis**2).sum(axis=0)
 

@@ -7,7 +7,7 @@ import pytest
 
 from hil.rig.logbook import STAGES
 from hil.safety.events import EventKind
-from hil.sensing.gravity import task_errors
+from hil.sensing.motion import task_errors
 from hil.session.replay import replay
 from hil.session.run import HilRun
 from hil.session.start import Request, start

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hil.assembly.prepare import load
-from hil.sensing.prediction import Prediction
+from hil.sensing.motion import Prediction
 from hil.sensing.tracking import DisturbanceObserver
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError

@@ -11,7 +11,7 @@ from hil.assembly.setup import RigSetup
 from hil.loop import SECOND
 from hil.rig.logbook import STAGES
 from hil.safety import Reaction
-from hil.sensing.gravity import task_errors
+from hil.sensing.motion import task_errors
 from hil.session.run import RunResult
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State

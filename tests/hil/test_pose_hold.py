@@ -18,7 +18,7 @@ from hil.rig.logbook import STAGES
 from hil.safety.plan import Phase
 from hil.safety.pose_hold import ANCHOR, FASTEST_POLE, LARGEST_BIAS, POLE_SHARE, WALL, Guiding, PoseHold
 from hil.safety.torques import Source, TorqueSource
-from hil.sensing.gravity import Hold
+from hil.sensing.motion import Hold
 from hil.session.by_hand import guided_motion, write_guided_motion
 from hil.session.start import Request, start
 from servoctl.errors import ConfigError

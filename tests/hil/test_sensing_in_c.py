@@ -12,7 +12,7 @@ import pytest
 from hil.core.constants import Cause, Found
 from hil.drives import Feedback, Sample
 from hil.sensing.channels import Channel
-from hil.sensing.prediction import Prediction
+from hil.sensing.motion import Prediction
 from hil.sensing.sensing import Sensing
 from hil.sensing.tracking import DisturbanceObserver, TrackingMonitor
 from plants.coordinated_robots import CoordinatedRobots

@@ -15,8 +15,7 @@ from hil.core.constants import Found
 from hil.loop import Implausibility
 from hil.loop.clock import nanoseconds
 from hil.sensing.channels import Channel
-from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
-from hil.sensing.prediction import Prediction
+from hil.sensing.motion import GravityCompensation, Prediction, falls_without_torque, task_errors
 from hil.sensing.sensing import FINDINGS
 from plants.chain import Chain
 from plants.coordinated_robots import CoordinatedRobots

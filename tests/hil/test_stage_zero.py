@@ -18,7 +18,7 @@ from hil.safety.plan import Phase
 from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import ProofPlan, State, TorqueProof
 from hil.safety.torques import Source, TorqueSource
-from hil.sensing.gravity import Hold
+from hil.sensing.motion import Hold
 from hil.session.start import Request, start
 from servoctl.engine.ccode import BoundCall
 from tests.hil.by_drivers import compare
