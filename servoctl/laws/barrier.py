@@ -31,7 +31,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from servoctl.engine.symbol import maximum, minimum, where
-from servoctl.laws.hold import close, hold
+from servoctl.laws.hold import close, hold, response, settling
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
@@ -153,8 +153,7 @@ CONDITIONS: dict[Kind, Condition] = {
 
 SIGMAS = 3.0  # standard deviations of the noise that the margin holds
 
-SMALL, LONGEST = 1e-9, 200_000
-"""A response is over when h is below this share of its largest value; its largest number of periods."""
+DECAYED = 21.0  # length of a response in slowest time constants: 1e-9 of it is left
 
 
 @dataclass(frozen=True)
@@ -195,37 +194,13 @@ def _response(kind: Kind, p: float, h: float, late: int, gains: tuple[float, flo
     degree = len(k)
     chain = hold(np.eye(degree, k=1), np.eye(degree)[:, -1:], timing)
     loop, push, into = close(chain, -k[None]).A, chain.new[:, 0], np.array([*[0.0] * (2 - degree), *k, 1.0])
-    predicted = np.linalg.matrix_power(A, late)
-    # a change is seen `late` periods later; until then the prediction misses all of it
-    unseen = [np.linalg.matrix_power(A, i) @ B for i in range(late)]
-    moved = B[2 - degree : 2]
-    of_change = _of(kept @ A, predicted, kept @ B, unseen, into, loop, push, moved)
-    of_reading = _of(kept @ A, predicted, -K, [np.zeros(3)] * late, into, loop, push, np.zeros(degree))
+    # (h, h') or h alone, then the error that the law gets to know
+    seen = np.outer(push, into @ np.linalg.matrix_power(A, late))
+    both = np.block([[loop, seen], [np.zeros((3, degree)), kept @ A]])
+    samples, x, first = DECAYED * (settling(both) or np.inf), B[2 - degree : 2], list[float]()
+    for i in range(late):  # a change is seen `late` periods later; until then the prediction misses all of it
+        first.append(float(x[0]))
+        x = loop @ x + push * float(into @ np.linalg.matrix_power(A, i) @ B)
+    of_change = np.append(first, response(both, np.concatenate([x, kept @ B]), samples))
+    of_reading = response(both, np.concatenate([np.zeros(degree), -K]), samples)
     return float(np.abs(of_change).sum()), float(np.square(of_reading).sum())
-
-
-def _of(
-    F: Array, predicted: Array, e: Array, unseen: list[Array], into: Array, loop: Array, push: Array, x: Array
-) -> Array:
-    """h after each period, until it has decayed.
-
-    Args:
-        F: Of the error from tick to tick.
-        predicted: From an error to that of the predicted state.
-        e: The error after the first update.
-        unseen: Errors of the predicted state before that.
-        into: From an error to what the row asks too little or too much.
-        loop: Of (h, h'), or of h alone.
-        push: From an acceleration, or a rate, to (h, h').
-        x: (h, h') at the first tick.
-    """
-    found, largest = [x[0]], abs(float(x[0]))
-    for k in range(LONGEST):
-        missed = unseen[k] if k < len(unseen) else predicted @ e
-        e = e if k < len(unseen) else F @ e
-        x = loop @ x + push * float(into @ missed)
-        found.append(x[0])
-        largest = max(largest, abs(float(x[0])))
-        if k > len(unseen) + 3 and np.abs(x).max() + np.abs(predicted @ e).max() * len(x) <= SMALL * largest:
-            break
-    return np.array(found)

@@ -357,19 +357,27 @@ def overshoot(row: RowFeedback, timing: Timing) -> float:
 
 def _swing(step: Array) -> float:
     """How far the first state swings past zero from 1, by its map from sample to sample; 1 if it does not decay."""
+    samples = settling(step)
+    return float(np.clip(-response(step, np.eye(len(step))[0], SETTLED * samples).min(), 0.0, 1.0)) if samples else 1.0
+
+
+def settling(step: Array) -> float | None:
+    """Slowest time constant of a map from sample to sample [samples]; None if it does not decay."""
     radius = float(np.max(np.abs(np.linalg.eigvals(step))))
-    if radius >= 1.0:
-        return 1.0
-    first = np.zeros((len(step), 1))
-    first[0] = 1.0
-    following, power = first, step  # doubling: columns z, step z, then the next two, the next four, ...
-    while len(following.T) < min(SETTLED / (1.0 - radius), LONGEST):
+    return 1.0 / (1.0 - radius) if radius < 1.0 else None
+
+
+def response(step: Array, start: Array, samples: float) -> Array:
+    """The first state at `start` and after it, for at least so many samples, as far as these are not too many."""
+    following, power = start[:, None], step  # doubling: columns z, step z, then the next two, the next four, ...
+    while len(following.T) < min(samples, LONGEST):
         following, power = np.hstack([following, power @ following]), power @ power
-    return float(np.clip(-following[0].min(), 0.0, 1.0))
+    first: Array = following[0]
+    return first
 
 
 SAMPLE = 0.05  # sampling interval of a response in continuous time, in units of 1 / |fastest pole|
-SETTLED, LONGEST = 12.0, 1 << 17  # length of a response in slowest time constants, and its largest number of samples
+SETTLED, LONGEST = 12.0, 1 << 18  # length of a response in slowest time constants, and its largest number of samples
 
 
 def stable_range(stable: Callable[[float], bool], points: Iterable[float], halvings: int) -> tuple[float, float]:
