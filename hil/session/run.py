@@ -189,7 +189,7 @@ class HilRun:
             "units": dict(self.logbook.units), "period": values.period,
             "ramp": values.live_ramp, "stage": self.stage.value,
             "statuses": {status.code: status.value for status in Status},
-            "frames": task_frames(model.task), "shapes": placed_shapes(model.bounds),
+            "frames": task_frames(model.plain.task), "shapes": placed_shapes(model.bounds),
         }  # fmt: skip
         gains = {gain.path: (gain.lower, gain.upper) for gain in setup.live_gains.gains}
         return LivePage(self.recorder, list(self.logbook.units), gains, about, model.plant)

@@ -65,7 +65,7 @@ def robot_section(run: Run) -> Iterator[Section]:
 
 def _weighed(run: Run, plant: Robot) -> Iterator[str]:
     """What a task on the centre of mass counts, where some of it cannot move."""
-    names = [name for name, constraint in run.system.model.task.items() if isinstance(constraint, CentreOfMass)]
+    names = [name for name, constraint in run.system.model.plain.task.items() if isinstance(constraint, CentreOfMass)]
     fixed = [link.name for link in plant.tree.links if link.body == WORLD]
     if names and fixed:
         total, still = (sum(m for link, m in plant.masses.items() if link in of) for of in (plant.masses, fixed))
@@ -226,8 +226,8 @@ def _plain(value: float) -> float:
 
 
 def task_section(run: Run) -> Iterator[Section]:
-    """Kind and violation of each task."""
-    model = run.system.model
+    """Kind and violation of each task, as it is written."""
+    model = run.system.model.plain
     if not model.task:
         return
     lines, values, findings = [], {}, []

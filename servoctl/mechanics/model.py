@@ -356,7 +356,7 @@ class Model:
             for row, A, b in zip(self.task_rows, task.A, task.b, strict=True)
             if not np.isfinite([*A, b]).all()
         ]
-        known = {name: constraint.singularity for name, constraint in self.task.items() if name in groups}
+        known = {name: constraint.singularity for name, constraint in self.plain.task.items() if name in groups}
         return {name: sentence for name, sentence in known.items() if sentence}
 
     def samples(self, around: State, count: int = SAMPLES) -> Iterator[State]:

@@ -13,7 +13,8 @@ import servoctl as sc
 from plants.flexible_joint_arm import FlexibleJointArm
 from plants.mass_on_car import MassOnCar
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.errors import TaskError
+from servoctl.check.model import task_section
+from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.input_output import InputOutput
 from servoctl.simulation.internal_dynamics import internal_dynamics
 from servoctl.types import Array
@@ -150,3 +151,14 @@ def test_the_tool_of_a_robot_follows_a_reference_by_poles() -> None:
     run = sc.load("arm_path", [*overrides, "task.path.correction={poles: [-8, -9, -10]}"]).simulate()
     assert run.metadata["status"] == "done"
     assert list(run.tasks) == ["path", "upright", "rest"]
+
+
+def test_check_and_errors_speak_of_the_task_as_it_is_written() -> None:
+    run = sc.load("crane", ['task=[{name: load, holonomic: "s - abs(t - 1)"}]', "law.correction.poles=-1"])
+    (section,) = task_section(run)
+    assert [str(finding) for finding in section.findings] == [
+        "task.load: abs in a holonomic row: its second derivative ignores the kink"
+    ]
+    poles = "law={kind: input_output, correction: {poles: -10}, limits: robot}"
+    with pytest.raises(ConfigError, match="upright: its axis points opposite to its direction"):
+        sc.load("arm_path", [poles, "task.upright.along=[0, 0, 1]", "initial.max_violation=10"])
