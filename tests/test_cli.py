@@ -385,7 +385,7 @@ def test_a_quoted_tilde_is_the_home_folder(
 
 
 def test_numbers_at_round_off_beside_larger_ones_are_shown_as_zero() -> None:
-    from servoctl.run_folder.values import without_round_off
+    from servoctl.run_folder.metrics import without_round_off
 
     assert without_round_off([8.2, -2.66e-14, None, float("nan")])[:3] == [8.2, 0.0, None]
     assert without_round_off([1e-20, 2e-20]) == [1e-20, 2e-20]

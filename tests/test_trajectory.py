@@ -8,9 +8,9 @@ import pytest
 import servoctl as sc
 from servoctl.errors import RunFolderError, ServoctlError
 from servoctl.run_folder import load_run
+from servoctl.run_folder.metrics import plain, rms
 from servoctl.run_folder.missed import sparse_rows
 from servoctl.run_folder.trajectory import ColumnError, MissingPackageError, Trajectory
-from servoctl.run_folder.values import plain, rms
 from servoctl.types import Status
 
 T = np.array([0.0, 1.0, 3.0])  # not equidistant

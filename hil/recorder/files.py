@@ -22,7 +22,7 @@ from hil.bus.python_can import frame_of, message_of
 from hil.frame import Frame
 from hil.loop.clock import SECOND
 from hil.recorder.memory import FIELDS, recorded_bits, unpacked
-from servoctl.run_folder.values import plain
+from servoctl.run_folder.metrics import plain
 from servoctl.types import Array
 
 

@@ -20,8 +20,8 @@ from hil.recorder.memory import FRAME, Capacity, Ring, SharedRings, named_column
 from hil.recorder.process import RecorderSettings, failed
 from servoctl.errors import RunFolderError, WriteError
 from servoctl.run_folder import load_run, say_end
+from servoctl.run_folder.metrics import plain
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.run_folder.values import plain
 from servoctl.types import Array
 
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from {} import main; main(int(sys.argv[1]))"

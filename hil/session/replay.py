@@ -29,8 +29,8 @@ from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.run_folder import load_run
+from servoctl.run_folder.metrics import plain
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import take_engine
 from servoctl.simulation.settings import Integrator

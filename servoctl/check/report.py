@@ -38,7 +38,7 @@ from servoctl.laws.user_code import AttachedOwnTerm
 from servoctl.linear.reserve import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.curve import STILL, abrupt, peak_rate
-from servoctl.run_folder.values import without_round_off
+from servoctl.run_folder.metrics import without_round_off
 from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.types import Status
 

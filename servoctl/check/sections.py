@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from servoctl.finding import Finding
-from servoctl.run_folder.values import plain
+from servoctl.run_folder.metrics import plain
 
 SHOWN = 10  # largest number of printed lines of one kind; JSON has all
 

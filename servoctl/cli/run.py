@@ -78,7 +78,7 @@ def run(
 
 def say_figures(trajectory: "Trajectory", summary: Mapping[str, Any]) -> None:
     """The tables of task errors, inputs and bounds."""
-    from servoctl.run_folder.values import without_round_off
+    from servoctl.run_folder.metrics import without_round_off
 
     _say_errors(trajectory, summary)
     keys = ("min", "max", "rms")

@@ -12,7 +12,7 @@ from servoctl.identification.log import SimulatedMachine
 from servoctl.identification.solution import FLOOR, Fit, forces, is_physical
 from servoctl.mechanics.actuator_parameters import FIELD
 from servoctl.mechanics.plant import Plant
-from servoctl.run_folder.values import plain
+from servoctl.run_folder.metrics import plain
 from servoctl.types import Array
 from servoctl.version import VERSION
 

@@ -30,7 +30,7 @@ from servoctl.linear.margins import Margins, margins_of
 from servoctl.linear.modes import Mode, modes
 from servoctl.linear.sampled import LocalLoop, least_stable, timings
 from servoctl.mechanics.timing import Timing
-from servoctl.run_folder.values import plain
+from servoctl.run_folder.metrics import plain
 from servoctl.types import Array, State, Status
 
 UNITS = {

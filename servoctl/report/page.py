@@ -30,10 +30,9 @@ from servoctl.report.scales import histogram_edges, least_and_greatest
 from servoctl.report.timing import STOPS, TASK, stage_spans
 from servoctl.run_folder import load_run, read_summary
 from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE, write_files
-from servoctl.run_folder.metrics import TASK_METRICS
+from servoctl.run_folder.metrics import TASK_METRICS, plain
 from servoctl.run_folder.reader import decoded
 from servoctl.run_folder.trajectory import SCHEMA, Trajectory, funnel_curves, group
-from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from servoctl.run_folder.metrics import rms, time_where
 from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
-from servoctl.run_folder.values import rms, time_where
 from servoctl.types import Array, Status
 
 MOST = 0.5  # a task is missed if it was missed for more than this share of the time

@@ -19,8 +19,7 @@ import numpy as np
 
 from servoctl.errors import ColumnError as ColumnError
 from servoctl.errors import MissingPackageError as MissingPackageError
-from servoctl.run_folder.metrics import EVIDENCE, Figures, input_entry, task_entry
-from servoctl.run_folder.values import plain, time_where
+from servoctl.run_folder.metrics import EVIDENCE, Figures, input_entry, plain, task_entry, time_where
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:

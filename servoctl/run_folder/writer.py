@@ -33,9 +33,9 @@ from servoctl.run_folder.files import (
     to_arrow,
     unwritable,
 )
+from servoctl.run_folder.metrics import plain
 from servoctl.run_folder.reader import decoded, load_run
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.run_folder.values import plain
 from servoctl.types import Array, Status
 
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
-from servoctl.run_folder.metrics import EVIDENCE, NOTHING, Figures, input_entry, task_entry
+from servoctl.run_folder.metrics import EVIDENCE, NOTHING, Figures, input_entry, plain, task_entry
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import COUNTED, Trajectory
-from servoctl.run_folder.values import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import Wanted
 from servoctl.simulation.monitor import judges_rank

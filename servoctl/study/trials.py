@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.config.tune import Range, Tune
-from servoctl.run_folder.values import plain
+from servoctl.run_folder.metrics import plain
 from servoctl.study.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
 from servoctl.study.metrics import Row, metric_unit, path_unit
 from servoctl.study.points import Point
