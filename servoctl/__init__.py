@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from servoctl.assembly import Run as Run
     from servoctl.assembly import load as load
     from servoctl.assembly import simulate as simulate
-    from servoctl.assembly.evaluate import evaluate as evaluate
-    from servoctl.assembly.evaluate import fundamental_acceleration as fundamental_acceleration
+    from servoctl.assembly.direct import evaluate as evaluate
+    from servoctl.assembly.direct import fundamental_acceleration as fundamental_acceleration
     from servoctl.engine.decomposition import pinv as pinv
     from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "assembly": "Run load simulate",
-    "assembly.evaluate": "evaluate fundamental_acceleration",
+    "assembly.direct": "evaluate fundamental_acceleration",
     "engine.decomposition": "pinv",
     "engine.structured": "Diagonal",
     "engine.symbol": "clip where",

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from servoctl.assembly import Run, load
-from servoctl.assembly.evaluate import evaluate
+from servoctl.assembly.direct import evaluate
 from servoctl.cli import main
 from servoctl.engine.decomposition import decompose_function, decomposition_cost
 from servoctl.engine.symbol import Symbol

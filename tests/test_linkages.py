@@ -13,7 +13,7 @@ from plants.four_bars import FourBars
 from plants.parallelogram import Parallelogram
 from plants.slider_crank import SliderCrank
 from plants.three_rrr import ThreeRRR
-from servoctl.assembly.evaluate import fundamental_acceleration
+from servoctl.assembly.direct import fundamental_acceleration
 from servoctl.assembly.make import make_system
 from servoctl.errors import PlantError
 from servoctl.mechanics.motors import motor_positions

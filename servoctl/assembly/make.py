@@ -20,10 +20,9 @@ from servoctl.assembly.build import (
 )
 from servoctl.assembly.classes import class_stamps
 from servoctl.assembly.context import Context
-from servoctl.assembly.entries import held_at
+from servoctl.assembly.entries import Signals, build_references, check_smoothness, check_spans, held_at
 from servoctl.assembly.gains import all_gains, passive_gains
 from servoctl.assembly.realism import check_loop, effects_of, machine_of
-from servoctl.assembly.references import Signals, build_references, check_smoothness, check_spans
 from servoctl.assembly.robot import stamps
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty

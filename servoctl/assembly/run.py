@@ -15,9 +15,8 @@ import numpy as np
 
 from servoctl.assembly import realism
 from servoctl.assembly.diagnosis import EndOfRun
-from servoctl.assembly.entries import unused_parts
+from servoctl.assembly.entries import unreached, unused_parts
 from servoctl.assembly.gains import all_gains
-from servoctl.assembly.references import unreached
 from servoctl.assembly.start import robot_warnings, start_warnings, unit_word_warnings
 from servoctl.assembly.values import Results
 from servoctl.config.hil import Hil

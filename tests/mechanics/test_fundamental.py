@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import servoctl
-from servoctl.assembly.evaluate import fundamental_acceleration
+from servoctl.assembly.direct import fundamental_acceleration
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Constraint, Nonholonomic, Rows
 from servoctl.mechanics.model import Model
