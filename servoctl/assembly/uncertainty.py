@@ -15,8 +15,8 @@ The machines are corners of the box of `law.uncertainty` and random ones inside.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def model_error(
     law: AttachedConstraintFollowing,
     model: Model,
     machines: Sequence[Model],
-    states: Iterable[State],
+    states: Sequence[State],
     later: Sequence[State] = (),
 ) -> ModelError:
     """The worst error of a law's model.
@@ -78,27 +78,33 @@ def model_error(
     if law.robust is not None:
         scale = np.array(law.robust.scale)[members]
         K = np.diag([law.correction.decay(i, law.robust.sliding[i]) for i in members])
-    worst = ModelError(np.inf, (0.0, 0), -np.inf, np.inf, 0.0, np.zeros(len(members)), True)
+    reached, errors, d, rates = True, [], [], []
     for i, state in enumerate(states):
         known, *true = _terms(law, [model, *machines], state)
         u, inverse = law.right_inverse(known)
-        reached = known.task_map[members] @ inverse[:, members]
-        worst = replace(worst, reached=worst.reached and bool(np.allclose(reached, np.eye(len(members)), atol=1e-6)))
-        d = _disturbances(true, u, members)
-        for index, terms in enumerate(true):
-            error = task_map_error(terms.task_map, inverse, members, scale)
-            worst = _worse(worst, state.t, index, error, K, d[index], scale)
+        reached &= bool(np.allclose(known.task_map[members] @ inverse[:, members], np.eye(len(members)), atol=1e-6))
+        errors.append([task_map_error(terms.task_map, inverse, members, scale) for terms in true])
+        d.append(_disturbances(true, u, members))
         if later:
             after, *true = _terms(law, [model, *machines], later[i])
             u_after = law.right_inverse(after)[0]
-            change = np.vstack([(known.task_map @ (u_after - u))[members], _disturbances(true, u_after, members) - d])
-            rates = np.linalg.norm(change / (later[i].t - state.t) / scale, axis=1)
-            worst = replace(
-                worst,
-                rate=max(worst.rate or 0.0, float(rates[1:].max())),
-                command_rate=max(worst.command_rate or 0.0, float(rates[0])),
-            )
-    return worst
+            change = [(known.task_map @ (u_after - u))[members], *(_disturbances(true, u_after, members) - d[i])]
+            rates.append(np.linalg.norm(np.array(change) / (later[i].t - state.t) / scale, axis=1))
+    E: Array = np.array(errors)  # of each state and machine
+    loop = (np.eye(len(members)) + E) @ K
+    eigenvalues, decay = (np.linalg.eigvalsh((x + x.swapaxes(-1, -2)) / 2.0) for x in (E, loop))
+    state_of_worst, machine = np.unravel_index(np.argmin(eigenvalues[..., 0]), E.shape[:2])
+    return ModelError(
+        rho=float(eigenvalues[..., 0].min()),
+        at=(states[int(state_of_worst)].t, int(machine)),
+        upper=float(eigenvalues[..., -1].max()),
+        decay=float(decay[..., 0].min()),
+        disturbance=float(np.linalg.norm(np.array(d) / scale, axis=-1).max()),
+        rows=np.abs(d).max(axis=(0, 1)),
+        reached=reached,
+        rate=max((float(each[1:].max()) for each in rates), default=None),
+        command_rate=max((float(each[0]) for each in rates), default=None),
+    )
 
 
 def _terms(law: AttachedConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
@@ -125,19 +131,6 @@ def task_map_error(task_map: Array, inverse: Array, members: Sequence[int], scal
     chosen = list(members)
     E: Array = (task_map[chosen] @ inverse[:, chosen]) * scale / scale[:, None] - np.eye(len(chosen))
     return E
-
-
-def _worse(worst: ModelError, t: float, index: int, E: Array, K: Array, d: Array, scale: Array) -> ModelError:
-    eigenvalues = np.linalg.eigvalsh((E + E.T) / 2.0)
-    loop = (np.eye(len(E)) + E) @ K
-    found = replace(
-        worst,
-        upper=max(worst.upper, float(eigenvalues[-1])),
-        decay=min(worst.decay, float(np.linalg.eigvalsh((loop + loop.T) / 2.0)[0])),
-        disturbance=max(worst.disturbance, float(np.linalg.norm(d / scale))),
-        rows=np.maximum(worst.rows, np.abs(d)),
-    )
-    return replace(found, rho=float(eigenvalues[0]), at=(t, index)) if eigenvalues[0] < worst.rho else found
 
 
 def stable_rates(law: AttachedConstraintFollowing, error: ModelError | None) -> list[float]:
