@@ -1,6 +1,6 @@
 """Products, solves with triangles, Cholesky factors, and whether arrays are finite, on numbers (LAPACK) or symbols.
 
-Design: small operations on symbols are written out, large ones are  In `is_finite` one test of the sum serves all
+Design: small operations on symbols are written out, large ones are loops. In `is_finite` one test of the sum serves all
 entries, because a sum with an infinity or a NaN is not finite. The comparison is one that CasADi cannot simplify away:
 `x - x == 0` would become true.
 """
@@ -58,14 +58,6 @@ def _kind(work: int) -> Any:
     return ca.SX if work <= LARGE else ca.MX
 
 
-@operation("COLUMNS N", lambda columns, n: Cost(columns * (2 * n + 3)), lambda columns, n: 4)
-def dots_function(columns: int, n: int) -> Written:
-    """(A, b) -> A^T b, shape (columns,), of A of shape (n, columns)."""
-    kind = _kind(columns * n)
-    A, b = kind.sym("A", n, columns), kind.sym("b", n)
-    return [A, b], [ca.mtimes(A.T, b)]
-
-
 @operation(
     "ROWS N COLUMNS TRANSPOSED",
     lambda rows, n, columns, transposed: Cost(2 * rows * n * columns),
@@ -95,9 +87,6 @@ def product(A: Array, B: Array) -> Array:
         for rows, chosen in parts:
             whole[:, chosen] = product(A[:, rows], B[np.ix_(rows, chosen)])
         return whole
-    if B.ndim == 1 and _transposed(A):
-        dots: Array = called(dots_function(*A.shape), (A.T, B), (len(A),))[0]
-        return dots
     columns = B.shape[1] if B.ndim == 2 else 1
     # what loops return lies in column order, or transposed in row order: taken as it lies, no entry is copied in C
     transposed = _transposed(B)
@@ -139,24 +128,11 @@ def project(Z: Array, w: Array) -> Array:
     return projected
 
 
-@operation("COUNT", lambda count: Cost(2 * count + 7), lambda count: 8)
-def squares_function(count: int) -> Written:
-    """The sum of the squares of a vector."""
-    x = _kind(20 * count).sym("x", count)
-    return [x], [ca.sumsqr(x)]
-
-
 def sum_of_squares(A: Array) -> Any:
     """The sum of the squares of all entries."""
     if not is_symbolic(A):
         return np.sum(A * A) if A.size else 0.0
-    if A.size < WORTH:
-        return total((A * A).ravel().tolist())
-    lying = (A.T if _transposed(A) else A).ravel(order="F")
-    kept = np.array([not is_zero(entry) for entry in lying], dtype=bool)
-    lying = lying if kept.all() else lying[kept]
-    (whole,) = called(squares_function(len(lying)), (lying,), ())
-    return whole
+    return total([entry * entry for entry in A.flat if not is_zero(entry)])
 
 
 def total(entries: Sequence[Any]) -> Any:
@@ -222,7 +198,7 @@ def lower_function(rows: int, n: int, first: int) -> Written:
 
 
 def _lower(L: Array, X: Array, written: bool) -> Array:
-    """L^-1 X of symbols, shape (n, columns), in statements or in"""
+    """L^-1 X of symbols, shape (n, columns), in statements or in loops."""
     first = next((i for i, row in enumerate(X) if not all(map(is_zero, row))), len(X))  # zero rows stay zero
     Y: Array = np.full(X.shape, 0.0).astype(object)
     if X[first:].size:
@@ -246,24 +222,8 @@ def upper_function(rows: int, n: int) -> Written:
     return [L, X], [ca.horzcat(*Y)]
 
 
-@operation("N", lambda n: Cost(2 * n + n * (n - 1), n), lambda n: n + 3)
-def back_function(n: int) -> Written:
-    """(R, y) -> R^-1 y, shape (n,), of an upper triangle R."""
-    kind = _kind(n**2)
-    R, y = kind.sym("R", n, n), kind.sym("y", n)
-    if kind is ca.MX:
-        return [R, y], [ca.solve(ca.triu(R), y)]
-    x: list[Any] = [None] * n
-    for i in reversed(range(n)):
-        x[i] = (y[i] - sum((R[i, j] * x[j] for j in range(i + 1, n)), start=ca.SX(0))) * (1 / R[i, i])
-    return [R, y], [ca.vertcat(*x)]
-
-
 def _upper(L: Array, X: Array, written: bool) -> Array:
-    """L^-T X of symbols, shape (n, columns), in statements or in"""
-    if not written and X.shape[1] == 1 and _transposed(L):  # as it lies, L^T is a whole array in C
-        column: Array = called(back_function(len(L)), (L.T, X[:, 0]), (len(L),))[0]
-        return column[:, None]
+    """L^-T X of symbols, shape (n, columns), in statements or in loops."""
     rows: Array = X.T
     solved: Array = called(upper_function(len(rows), len(L), written=written), (L, rows), rows.shape)[0].T
     return solved
@@ -275,7 +235,7 @@ def _solve_numbers(L: Array, X: Array) -> Array:
 
 
 FACTOR_WRITTEN_OUT = 8
-"""Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of """
+"""Cholesky factors of symbols up to this size are written out: at 7 rows in half the time of loops."""
 
 
 def _cholesky_cost(n: int) -> Cost:

@@ -134,12 +134,9 @@ def test_triangles_products_and_projections_take_the_operations_stated(n: int, t
         (linalg.lower_function(3, n), (lower, X)),
         (linalg.lower_function(3, n + 2, 2), (np.eye(n + 2), X)),
         (linalg.upper_function(3, n), (lower, X)),
-        (linalg.back_function(n), (lower, X[0])),
-        (linalg.dots_function(3, n), (X.T, X[0])),
         (linalg.product_function(3, n, 2, False), (X, Z.T)),
         (linalg.product_function(3, n, 2, True), (X, Z)),
         (linalg.project_function(2, n, 3), (Z, X)),
-        (linalg.squares_function(n), (X[0],)),
         (decomposition.longer_function(3, n), (X, np.zeros(1))),
     ]
     for function, values in calls:
