@@ -41,7 +41,9 @@ def check_names(
             what = "of a coordinate or parameter, but a word of every equation (rename it)"
             problems.append(f"{name!r} is the name {what}")
         elif words.count(name) > 1:
-            problems.append(f"{name!r} is the name of a coordinate and of a parameter (rename one of them)")
+            groups = {"a coordinate": coordinates, "a parameter": parameters, "a column of a reference": times}
+            both = " and of ".join(kind for kind, group in groups.items() if name in group)
+            problems.append(f"{name!r} is the name of {both} (rename one of them)")
     for name in sorted(expression.rates - {*coordinates, *times}):
         kind = "a parameter" if name in parameters else "not a coordinate"
         problems.append(f"der({name}): {name!r} is {kind} ({remedy(name, [*coordinates, *times])})")
