@@ -168,8 +168,14 @@ def _accepted(
     plant: Plant, logs: Sequence[Log], cutoff: float, columns: Mapping[str, str]
 ) -> tuple[list[Hypothesis], float]:
     """The best hypothesis if it explains clearly more, with those that are as good; and its cost."""
-    equations = Equations(select(plant, None)[0])
+    equations, every = Equations(select(plant, None)[0]), np.ones(len(plant.actuators))
     plain = Evidence(equations, logs, cutoff, ROWS)
+    tried = []
+    if is_long(delay := _delay(plain, every, cutoff), logs):
+        tried += [Hypothesis("delay", tuple(plant.actuators), _late_text(delay), delays=delay * every)]
+    elif delay:  # of a held torque, say: left in, a torque of the other sign whose friction brakes would stand for it
+        logs = [replace(log, u=log.acting(delay * every)) for log in logs]
+        plain = Evidence(equations, logs, cutoff, ROWS)
     before = plain.score()
 
     def judge(one: Hypothesis) -> Score:
@@ -179,7 +185,7 @@ def _accepted(
         changed = [replace(one, mix=None, delays=None).applied(log) for log in logs]
         return Evidence(own, changed, cutoff * logs[0].h / changed[0].h, ROWS).score(one.mix, one.delays)
 
-    tried = [*_torques(plant, columns), *_factors(plant, plain), *_delays(plant, cutoff, logs, plain)]
+    tried += [*_torques(plant, columns), *_factors(plant, plain), *_delays(plant, cutoff, logs, plain)]
     tried += _zeros(plant, columns, judge, before)
     if before.shares.max() > FITS:
         tried += [*_positions(plant, columns), *_times(columns)]
@@ -235,13 +241,15 @@ def _factors(plant: Plant, evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _delays(plant: Plant, cutoff: float, logs: Sequence[Log], evidence: Evidence) -> Iterator[Hypothesis]:
-    """A delay of all torques, and of one against the others."""
-    names = list(plant.actuators)
-    for at in _each_and_all(len(names)):
-        share = np.isin(np.arange(len(names)), at).astype(float)
-        delay = _least(lambda x, share=share: evidence.score(None, x * share, held_out=False).nats, DELAYS / cutoff)  # type: ignore[misc]
-        if is_long(delay, logs):
-            yield Hypothesis("delay", tuple(names[j] for j in at), _late_text(delay), delays=delay * share)
+    """A delay of one torque against the others."""
+    for name, share in zip(plant.actuators, np.eye(len(plant.actuators)), strict=True):
+        if len(share) > 1 and is_long(delay := _delay(evidence, share, cutoff), logs):
+            yield Hypothesis("delay", (name,), _late_text(delay), delays=delay * share)
+
+
+def _delay(evidence: Evidence, share: Array, cutoff: float) -> float:
+    """The delay [s] of these torques that explains most."""
+    return _least(lambda x: evidence.score(None, x * share, held_out=False).nats, DELAYS / cutoff)
 
 
 def _each_and_all(count: int) -> list[list[int]]:

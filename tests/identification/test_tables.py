@@ -220,6 +220,18 @@ def test_no_unit_makes_a_torque_vanish(tmp_path: Path) -> None:
     assert [(one.kind, one.where) for one in found.findings] == [("torque_sign", "F")]
 
 
+@pytest.mark.parametrize("delay", [0.0005, 0.001, 0.004])
+def test_a_short_delay_of_a_torque_does_not_turn_its_sign_round(delay: float, tmp_path: Path) -> None:
+    """Friction cannot drive, so only a torque of the other sign has the friction that such a delay looks like."""
+    log = cart_log(tmp_path / "log.csv", 0.0005, 6.0)
+    t, x, F = np.loadtxt(log, delimiter=",", skiprows=1).T
+    shift = round(delay / 0.0005)
+    written(log, np.column_stack([t[:-shift], x[:-shift], F[shift:]]), "t,x,F")
+    found = sc.identify(log, config=config_of(tmp_path, text=CART))
+    assert not found.findings
+    assert found.values["m"] + found.values["armature.F"] == pytest.approx(1.3, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("name", "true"),
     [("crane", {"M": 20.0, "m": 50.0}), ("coordinated_robots", {"m": 1.0, "I": 1.0}), ("four_bar", {"density": 2.0})],
