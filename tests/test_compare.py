@@ -10,6 +10,7 @@ from servoctl.errors import RunFolderError
 from servoctl.report.compare import load_all, metrics, overlay, units
 from servoctl.run_folder import save
 from servoctl.run_folder.trajectory import Trajectory
+from tests import comparison
 from tests.faces import exit_code
 
 T = np.linspace(0.0, 2.0, 201)
@@ -148,3 +149,12 @@ def test_the_command_prints_one_json_document(folders: list[Path], capsys: pytes
     said = json.loads(capsys.readouterr().out)
     assert said["runs"] == ["slow", "fast"]
     assert said["metrics"]["inputs.F.peak"] == pytest.approx([3.0, 3.0])
+
+
+def test_the_joint_path_puts_the_tip_on_the_circle_and_its_rates_are_derivatives() -> None:
+    for t in (0.0, 0.7, 2.9):
+        q, v, a = comparison.joints(t)
+        assert comparison.tip(q) == pytest.approx(comparison.circle(t)[0], abs=1e-12)
+        ahead, behind = comparison.joints(t + 1e-5), comparison.joints(t - 1e-5)
+        assert v == pytest.approx((ahead[0] - behind[0]) / 2e-5, abs=1e-8)
+        assert a == pytest.approx((ahead[1] - behind[1]) / 2e-5, abs=1e-8)

@@ -5,8 +5,8 @@ begins.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ from hil.loop.tick import TickTimes
 from hil.safety import EventKind
 from hil.safety.plan import Phase
 from hil.session.run import HilRun, RunResult
+from tests.faces import on_rig
 from tests.hil.by_drivers import compared, left_by
+from tests.hil.emulation import SHORT
+from tests.hil.opaque_code import CRANK, PLANT, TERM, Awkward, Grumpy
 from tests.hil.rigs import RIGS, Rig, renewed
 
 ROBOTS = Rig("coordinated_robots", ("hil.safety.zero_time=0.1", "hil.safety.ramp_time=0.1", "hil.emulation.after=0.1"))
@@ -88,7 +91,7 @@ class Played:
         return run.run(None, lambda event: None)
 
 
-def compare(machine: str, stage: Phase, *faults: Mapping[str, Any], **more: Any) -> tuple[dict[str, Any], Counted]:
+def both(machine: str, stage: Phase, *faults: Mapping[str, Any], **more: Any) -> tuple[dict[str, Any], Counted]:
     """What both runs leave, after a comparison, and that in C."""
     play = Played(machine, stage, faults, **more)
     return compared(play), play.run
@@ -108,21 +111,21 @@ def compare(machine: str, stage: Phase, *faults: Mapping[str, Any], **more: Any)
 )
 def test_each_stage_is_equal_to_the_bit(machine: str, stage: Phase, name: str) -> None:
     """Drives that answer SYNC, commands, or nothing; with gravity and brakes; with an encoder node."""
-    left, counted = compare(machine, stage, duration=0.6 if stage is Phase.ZERO else 0.2)
+    left, counted = both(machine, stage, duration=0.6 if stage is Phase.ZERO else 0.2)
     assert left["code"] == 0 and counted.decided[name] > 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("machine", "phase"), [("V rack mit", "zero"), ("L", "ramp"), ("robots", "full")])
 def test_the_stop_that_the_operator_asks_for_is_equal_to_the_bit_in_each_stage(machine: str, phase: str) -> None:
-    left, counted = compare(machine, Phase.FULL, stop_at=_phases(machine)[phase] + 0.051)
+    left, counted = both(machine, Phase.FULL, stop_at=_phases(machine)[phase] + 0.051)
     assert left["code"] == 130 and left["counts"]["interrupted"] == 1 and counted.decided["stopping"] > 1
 
 
 @pytest.mark.slow
 def test_a_stop_whose_torques_the_limits_scale_is_equal_to_the_bit() -> None:
     """Some torques stay within their limits: those are changed too, with the same share."""
-    _, counted = compare("weak robots", Phase.FULL, duration=0.8)
+    _, counted = both("weak robots", Phase.FULL, duration=0.8)
     assert counted.limited > 5
 
 
@@ -161,7 +164,7 @@ def test_a_fault_in_each_stage_has_its_reaction_at_the_same_instant(machine: str
     values, whole = dict(fault), ("stall", "bus_off", "lost", "cut")
     if fault["kind"] not in whole:
         values["drive"] = _setup(machine).drives[0].settings.name
-    compare(machine, Phase.FULL, {**values, "at": _phases(machine)[phase] + POWER_UP + 0.0113, "since": "power_on"})
+    both(machine, Phase.FULL, {**values, "at": _phases(machine)[phase] + POWER_UP + 0.0113, "since": "power_on"})
 
 
 @pytest.mark.slow
@@ -176,4 +179,78 @@ def test_what_the_test_of_the_drives_finds_is_found_at_the_same_instant(
     begins = _phases(machine)
     at = POWER_UP + ((1 - when) * begins["zero"] + when * begins["ramp"] if when else 0.0)
     fault = {"kind": "torque_constant", "factor": factor, "drive": _setup(machine).drives[-1].settings.name}
-    compare(machine, Phase.FULL, {**fault, "at": at, "since": "power_on"})
+    both(machine, Phase.FULL, {**fault, "at": at, "since": "power_on"})
+
+
+def compare(engine: str, *sets: str, engaged: Callable[[], Any] = lambda: None) -> dict[str, Any]:
+    """What the run leaves in C, after a comparison with that in Python."""
+
+    def play() -> RunResult:
+        setup = load("two_mass_spring_drive", [*SHORT, "hil.period=0.0025", *sets], engine)
+        emulator = make_emulator(setup, "vm")
+        return on_rig(setup, emulator, duration=0.15, engaged=partial(emulator.world.after, 50_300_000, engaged))
+
+    return compared(play)
+
+
+@pytest.mark.parametrize(
+    ("engine", "sets"),
+    [
+        ("numpy", ()),
+        ("auto", (PLANT,)),
+        ("auto", (TERM,)),
+        ("auto", (CRANK,)),
+    ],
+    ids=["numpy", "opaque plant", "opaque law", "motor that acts by the pose"],
+)
+def test_on_every_engine_c_decides_the_ticks_of_the_same_run(engine: str, sets: tuple[str, ...]) -> None:
+    left = compare(engine, *sets)
+    assert left["code"] == 0 and left["ticks"] > 150 and left["given_back"] == {}
+
+
+FAILURES = {
+    "a law": (Grumpy, LookupError("a term that fails")),
+    "a plant that ends the program": (Awkward, SystemExit(0)),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_what_the_users_code_raises_ends_the_run_at_the_tick_where_it_does_in_python(what: str) -> None:
+    kind, failure = FAILURES[what]
+    fail = partial(kind.failures.append, failure)
+    left = compare("vm", PLANT, "hil.emulation.parameters.host=0", TERM, engaged=fail)
+    assert left["code"] == 3 and left["ticks"] > 24 and not kind.failures
+    (event,) = [event for event in left["events"] if event.kind is EventKind.EXCEPTION]
+    assert type(failure).__name__ in event.detail and "of opaque_code.py" in event.detail
+
+
+def test_an_exception_while_c_holds_the_pose_ends_the_run_at_once() -> None:
+    """In stage zero the law comes first in C, then what holds the pose."""
+    kept: list[int] = []
+
+    def fail() -> None:
+        Awkward.failures.extend([ArithmeticError("a pose that fails"), None])
+        kept.append(emulator.clock.now())
+
+    setup = load("two_mass_spring_drive", [PLANT, "hil.emulation.parameters.host=0"], "vm")
+    emulator = make_emulator(setup, "vm")
+    emulator.world.after(nanoseconds(0.8203), fail)  # in stage zero, while the drives are tested
+    ended = on_rig(setup, emulator, duration=0.15)
+    (event,) = [event for event in ended.events if event.kind is EventKind.EXCEPTION]
+    assert "ArithmeticError: a pose that fails (line " in event.detail and ended.exit_code == 3
+    assert not Awkward.failures and 0 <= event.time - kept[0] < 2_000_000  # two periods
+    assert not emulator.drives["F"].motor.enabled
+
+
+def test_an_emulated_machine_that_goes_on_failing_ends_the_run_once_and_leaves_a_whole_summary() -> None:
+    sets = [*SHORT, "plant.parameters.host=0", PLANT, "hil.emulation.parameters.host=1"]
+    setup = load("two_mass_spring_drive", sets, "vm")
+    emulator = make_emulator(setup, "vm")
+    fail = partial(Awkward.failures.extend, 100_000 * [ArithmeticError("a machine that fails")])
+    ended = on_rig(setup, emulator, duration=0.15, engaged=lambda: emulator.world.after(50_300_000, fail))
+    assert Awkward.failures
+    Awkward.failures.clear()
+    (event,) = [event for event in ended.events if event.kind is EventKind.EXCEPTION]
+    assert "ArithmeticError: a machine that fails (line " in event.detail and ended.exit_code == 3
+    facts = ended.trajectory.metadata
+    assert facts["status"] == "stopped" and facts["steps"] > 250 and facts["drives"]["F"]

@@ -1,4 +1,7 @@
-"""Priorities against nested least squares; rows of priority 2 and below never stop a run."""
+"""Priorities against nested least squares; rows of priority 2 and below never stop a run.
+
+Named secondary aims are met as well as the task allows, without an effect on the task.
+"""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -266,3 +269,44 @@ def test_the_tolerance_is_that_of_the_rows_of_priority_1(wanted: float) -> None:
         expected = Status.INFEASIBLE if wanted / 2 > 1e-8 else Status.RANK_DEFICIENT
         assert Status.from_code(row[slices["status"]][0]) is expected
         assert row[slices["residual"]][0] == pytest.approx(wanted / 2)
+
+
+TASK = ("object_x", "object_y", "level")
+
+
+def aimed(*overrides: str) -> sc.Trajectory:
+    return sc.load("coordinated_robots", ["run.duration=0.5", *overrides]).simulate()
+
+
+def test_a_preload_shifts_the_inputs_in_the_null_space_alone() -> None:
+    plain, loaded = aimed(), aimed("law.secondary={preload: {u1: 2}}")
+    assert max(loaded.violation(name).max() for name in TASK) < 1e-9
+    assert np.abs(loaded.q - plain.q).max() < 1e-9
+    shift = loaded.u - plain.u
+    assert np.abs(shift[:, 0]).min() > 0.1
+    # the shift is the projection of the preload: shorter than it, and at right angles to what is left of it
+    preload = np.array([2.0, 0, 0, 0, 0, 0])
+    assert np.abs(np.sum(shift * (preload - shift), axis=1)).max() < 1e-9
+
+
+def test_centring_seeks_the_middle_of_the_limits() -> None:
+    limits = "law.limits={u1: [0, 40], u2: [-20, 20], u3: [-20, 20], u4: [-20, 20], u5: [-20, 20], u6: [-20, 20]}"
+    plain, centred = aimed(limits), aimed(limits, "law.secondary={centre: true}")
+    middle = np.array([20.0, 0, 0, 0, 0, 0])
+    assert np.linalg.norm(centred.u - middle, axis=1).max() < np.linalg.norm(plain.u - middle, axis=1).min() - 1
+    assert max(centred.violation(name).max() for name in TASK) < 1e-9
+
+
+def test_damping_takes_energy_out_of_the_free_motion() -> None:
+    start = [
+        "initial.v=0.5",
+        "initial.project={fix: [theta1]}",
+        "task=[{name: tip, holonomic: theta1 - 1.0471975512 - 0.5*t}]",
+    ]
+    trajectories = []
+    for damping in (0, 20):
+        overrides = ["plant.parameters.g=0", *start, f"law.secondary={{damping: {damping}}}", "run.duration=1"]
+        trajectories.append(sc.load("coordinated_robots", overrides).simulate())
+    speeds = [np.linalg.norm(t.v[-1]) for t in trajectories]
+    assert speeds[1] < 0.9 * speeds[0]
+    assert max(t.violation("tip").max() for t in trajectories) < 1e-9
