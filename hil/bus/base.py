@@ -139,20 +139,16 @@ _PROTOCOL = (
 _SEVERITY = {link: severity for severity, link in enumerate(Link)}
 
 
-class Report(NamedTuple):
-    """Content of one error frame."""
-
-    link: Link  # the worst state of the controller in it; ACTIVE if it has none
-    sentence: str  # its content in words
-
-
 def worse(one: Link, other: Link) -> Link:
     """The more severe of two links; the first if they are equal."""
     return one if _SEVERITY[one] >= _SEVERITY[other] else other
 
 
-def report(frame: Frame) -> Report:
-    """Decodes an error frame, whose id holds its class bits; bytes missing from its eight count as zero."""
+def report(frame: Frame) -> tuple[Link, str]:
+    """The worst state of the controller in an error frame, ACTIVE if it has none, and its content in words.
+
+    Its id holds its class bits; bytes missing from its eight count as zero.
+    """
     classes, data = frame.id, frame.data.ljust(8, b"\0")
     states = [(state, words) for bit, state, words in _CONTROLLER if classes & CONTROLLER and data[1] & bit]
     link = Link.DOWN if classes & TX_TIMEOUT else Link.OFF if classes & BUS_OFF else Link.ACTIVE
@@ -172,4 +168,4 @@ def report(frame: Frame) -> Report:
         COUNTERS: f"{data[6]} transmit and {data[7]} receive errors counted",
     }
     sentence = "; ".join(words for bit, words in sentences.items() if classes & bit)
-    return Report(link, sentence or f"error frame of unknown class 0x{classes:X}")
+    return link, sentence or f"error frame of unknown class 0x{classes:X}"

@@ -114,7 +114,7 @@ class LinearDrive(TableDrive):
     ramps = holds_while_ramping = True
     _options: RangeOptions
 
-    def __init__(self, settings: DriveSettings, period: float, command: int, no_motion: bytes, *gauges: Reads) -> None:
+    def __init__(self, settings: DriveSettings, period: float, command: int, no_motion: bytes) -> None:
         """`command`, `no_motion`: id and payload of a command without gains."""
         super().__init__(settings, period)
         self._ranges = self._options.table
@@ -128,7 +128,6 @@ class LinearDrive(TableDrive):
             Reads(fields.position, Quantity.POSITION, (*position, follow, *joint(settings))),
             Reads(fields.velocity, Quantity.VELOCITY, (*velocity, *joint_rate(settings))),
             Reads(fields.torque, Quantity.TORQUE, (*torque, *joint_torque(settings))),
-            *gauges,
         )
         field, largest = fields.command_torque, ranges.torque
         steps = (Operation.PLUS, largest), (Operation.TIMES, field.mask), (Operation.OVER, 2 * largest)

@@ -85,8 +85,7 @@ class MitDrive(LinearDrive):
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        status = options_of(MitOptions, settings).status
-        super().__init__(settings, period, settings.node, codec.NO_MOTION, *TEMPERATURES[status])
+        super().__init__(settings, period, settings.node, codec.NO_MOTION)
         options = self._options
         self._status, self._host = options.status, options.host
         self.watchdog = options.drive_watchdog
@@ -94,7 +93,8 @@ class MitDrive(LinearDrive):
         # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         mask = 0xF if options.status == "damiao" else 0xFF
         self._own = Expects(codec.FIRST, mask, settings.node & mask)
-        reply = Message(self._host, 0, self.reads, WORKING[options.status], (self._own,), sample=True, alive=True)
+        reads, working = (*self.reads, *TEMPERATURES[options.status]), WORKING[options.status]
+        reply = Message(self._host, 0, reads, working, (self._own,), sample=True, alive=True)
         self.messages = tuple(reply._replace(length=length) for length in self._lengths)
         self.motion = self.messages[0]
         # replies of two motors that start at the same instant destroy each other, where they share an id
@@ -269,7 +269,7 @@ class MitDrive(LinearDrive):
         if self._status == "damiao":
             frames.append(self._special(codec.CLEAR_FAULT))
         expected = "a reply without a fault (else switch its power off and on)"
-        yield HandshakeStep(frames, self._disabled(2), 0.5, expected)
+        yield HandshakeStep(frames, self._disabled(), 0.5, expected)
 
     def disable_frames(self) -> Sequence[Frame]:
         """The command to disable; the motor counts as disabled after its answer."""

@@ -347,7 +347,7 @@ class MoteusDrive(TurnNode, TableDrive):
     def reset(self) -> Steps:
         """Stops the drive, which clears its fault and the mode of its watchdog."""
         frames = [*self.disable_frames(), self._query]
-        yield HandshakeStep(frames, self._disabled(2), 0.5, "mode 0, stopped, without a fault")
+        yield HandshakeStep(frames, self._disabled(), 0.5, "mode 0, stopped, without a fault")
 
     def disable_frames(self) -> Sequence[Frame]:
         return self._mode_frames(codec.STOPPED)

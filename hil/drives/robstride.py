@@ -52,7 +52,7 @@ class RobstrideDrive(LinearDrive):
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         motion = codec.identifier(codec.MOTION, 0, settings.node)
-        super().__init__(settings, period, motion, codec.NO_MOTION, TEMPERATURE)
+        super().__init__(settings, period, motion, codec.NO_MOTION)
         options = self._options
         self.watchdog = options.drive_watchdog
         self.enable_frame, self.tested_time = self._frame(codec.ENABLE), tested_time(settings)
@@ -62,7 +62,7 @@ class RobstrideDrive(LinearDrive):
         answer = codec.identifier(codec.READ, node, host)
         working = codec.feedback_identifier(node, host, codec.RUN)  # its id holds mode and faults
         asked = Expects(codec.PARAMETER, codec.PARAMETER.mask, codec.BUS_VOLTAGE)
-        self.motion = Message(working, codec.SIZE, self.reads, sample=True, alive=True)
+        self.motion = Message(working, codec.SIZE, (*self.reads, TEMPERATURE), sample=True, alive=True)
         voltage = Message(answer, codec.SIZE, (Reads(codec.VALUE, Quantity.SUPPLY, ()),), selects=(asked,))
         self.messages = (self.motion, *self._monitor(options.monitor_period, [ask], [voltage]))
         self._by_family: dict[IdFamily, Handler] = {
@@ -152,7 +152,7 @@ class RobstrideDrive(LinearDrive):
         """Stops the motor and clears its faults."""
         frames = [self._frame(codec.STOP, codec.stop(clear=True)), self.encoding.frame]
         expected = "mode reset without a fault (else switch its power off and on)"
-        yield HandshakeStep(frames, self._disabled(2), 0.5, expected)
+        yield HandshakeStep(frames, self._disabled(), 0.5, expected)
 
     def disable_frames(self) -> Sequence[Frame]:
         self._feed.fed = True

@@ -199,9 +199,9 @@ class TableDrive(TableNode, Drive):
         """A condition: so many frames that show its state have come since this call."""
         return after(lambda: self._answers, more)
 
-    def _disabled(self, more: int) -> Callable[[], bool]:
-        """A condition: it is disabled and has no fault, by so many of these frames."""
-        came = self._answered(more)
+    def _disabled(self) -> Callable[[], bool]:
+        """A condition: it is disabled and has no fault, by two of these frames: one may have been on its way."""
+        came = self._answered(2)
         return lambda: came() and self.condition is Condition.DISABLED
 
     def _decided(self) -> bool:

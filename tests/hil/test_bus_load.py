@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hil.bus import Link, socketcan
-from hil.bus.base import Report, report, worse
+from hil.bus.base import report, worse
 from hil.bus.load import BusLoad, BusRates, FrameTraffic, frame_bits, worst_load
 from hil.bus.open import open_bus
 from hil.emulator.wire import EmulatedBus, EmulatedWire
@@ -178,12 +178,13 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("classes", "data", "link", "sentence"), GOLDEN)
 def test_an_error_frame_is_decoded(classes: int, data: str, link: Link, sentence: str) -> None:
-    assert report(Frame(classes, bytes.fromhex(data), error=True)) == Report(link, sentence)
+    assert report(Frame(classes, bytes.fromhex(data), error=True)) == (link, sentence)
 
 
 def test_no_error_frame_makes_the_decoder_raise() -> None:
     for classes in range(0x800):
-        assert report(Frame(classes, bytes([classes % 256] * 8), error=True)).sentence
+        link, sentence = report(Frame(classes, bytes([classes % 256] * 8), error=True))
+        assert link in Link and sentence
 
 
 def test_links_are_ordered_by_severity() -> None:
