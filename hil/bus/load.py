@@ -143,14 +143,10 @@ class BusLoad:
             return f"{start}: {math.floor(highest)} Hz would still fit"
         remedies = ["spread the drives over more buses"]
         if highest >= 1:
-            remedies.insert(0, f"hil.period of {_rounded_up(1.0 / highest):.6g} s or more")
+            remedies.insert(0, f"hil.period of {math.ceil(1.0 / highest * 1e5 - 1e-9) / 1e5:.6g} s or more")
         if rates.nominal < 1_000_000:
             remedies.append("a higher bit rate")
         elif rates.fd and rates.data < 5_000_000:
             remedies.append("a higher data_bitrate")
         most = f"at most {math.floor(highest)} Hz fit" if highest >= 1 else "no rate fits"
         return f"{start}: {most} ({', or '.join(remedies)})"
-
-
-def _rounded_up(period: float) -> float:
-    return math.ceil(period * 1e5 - 1e-9) / 1e5

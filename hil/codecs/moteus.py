@@ -294,7 +294,7 @@ def reply_identifier(node: int, source: int = 0) -> int:
 
 
 QUERY = read(MODE, 1, INT8) + read(POSITION, 3, FLOAT) + read(FAULT, 1, INT8)
-"""Asks for mode, position, velocity, torque and fault. The answer has 20 bytes.
+"""Asks for mode, position, velocity, torque and fault, and does not feed the watchdog. The answer has 20 bytes.
 
 Floats, because a position of 16 bits has steps of 0.6 mrad and ends at 3.3 turns; the answer would have 16 bytes.
 """
@@ -317,11 +317,6 @@ def commanded_mode(data: bytes) -> int | None:
     if resolution == FLOAT or len(data) < 2 + calcsize(LETTERS[resolution]):
         return None
     return int(unpack_from(f"<{LETTERS[resolution]}", data, 2)[0])
-
-
-def query() -> bytes:
-    """Payload that asks for the state; it does not feed the watchdog."""
-    return padded(QUERY)
 
 
 _TORQUE_HEAD = write(MODE, [IN_POSITION], INT8) + write(COMMAND_POSITION, [nan], INT8) + b"\x0d\x22"
@@ -374,17 +369,14 @@ def console_write(text: str) -> bytes:
     return padded(tunnelled(TUNNEL_WRITE, data))
 
 
-def console_poll() -> bytes:
-    """Payload that asks for the text that the console has written since the last poll."""
-    return bytes((TUNNEL_POLL, CHANNEL, POLLED_TEXT))
-
-
+CONSOLE_POLL = bytes((TUNNEL_POLL, CHANNEL, POLLED_TEXT))
+"""Asks for the text that the console has written since the last poll."""
 CONSOLE_HEAD = bytes((TUNNEL_DATA, CHANNEL))
-"""First bytes of the answer to `console_poll`; the length of the text and the text follow."""
+"""First bytes of the answer to `CONSOLE_POLL`; the length of the text and the text follow."""
 
 
 def console_text(data: bytes) -> str | None:
-    """Decodes the answer to `console_poll`; None for any other payload."""
+    """Decodes the answer to `CONSOLE_POLL`; None for any other payload."""
     if len(data) < 3 or data[:2] != CONSOLE_HEAD or data[2] > len(data) - 3:
         return None
     return data[3 : 3 + data[2]].decode(errors="replace")

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from math import ceil
 
 from numpy import fmax
 
-from hil.drives.base import Drive, DriveError, HandshakeStep
+from hil.drives.base import Drive, DriveError
 from hil.drives.settings import DriveSettings
 from hil.frame import Frame
 
@@ -91,9 +90,3 @@ def passed(ticks: int) -> Callable[[], bool]:
     """A condition, asked once per tick: whether so many ticks have passed since it was first asked."""
     asked = count()
     return lambda: next(asked) >= ticks
-
-
-def outlasted(watchdog: float, period: float) -> HandshakeStep:
-    """A step that sends nothing until a watchdog must have run out, with ticks of this period [s]."""
-    ticks = ceil(1.1 * watchdog / period) + 1
-    return HandshakeStep([], passed(ticks), 2 * watchdog + 10 * period, "its watchdog")

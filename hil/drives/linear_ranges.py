@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -11,7 +12,7 @@ from pydantic import Field as PydanticField
 
 from hil.codecs.field import Field, LinearFields
 from hil.drives.base import Condition, DriveError, Feedback, HandshakeStep, Steps
-from hil.drives.guard import outlasted, refuse_fault, silent
+from hil.drives.guard import passed, refuse_fault, silent
 from hil.drives.options import Word
 from hil.drives.settings import DriveSettings, Quantity
 from hil.drives.table import TableDrive
@@ -157,7 +158,8 @@ class LinearDrive(TableDrive):
             frames = [held, self.enable_frame, held]  # some begin without the torque before it
             yield HandshakeStep(frames, self._decided, 0.5, self.enable_answer)
             refuse_fault(self)
-            yield outlasted(seconds, self._period)
+            over = passed(ceil(1.1 * seconds / self._period) + 1)  # then it must have run out
+            yield HandshakeStep([], over, 2 * seconds + 10 * self._period, "its watchdog")
         yield HandshakeStep([self.encoding.frame], self._answered(1), 0.5, "a reply after its watchdog")
         if self.condition is Condition.ENABLED:
             off = lambda: self.condition is not Condition.ENABLED  # noqa: E731

@@ -122,7 +122,7 @@ class MoteusDrive(TurnNode, TableDrive):
         foreign = codec.command_identifiers(settings.node, options.source)
         self.handlers = {reply: self._on_reply, **dict.fromkeys(foreign, self._on_command)}
         self.encoding = self._encoding(settings.watchdog)
-        self._query = self._frame(codec.query())
+        self._query = self._frame(codec.padded(codec.QUERY))
         self._mode = codec.STOPPED
         self._ours = False  # whether it was enabled by this run, and not stopped by it
         self._left = False  # whether it left position mode meanwhile
@@ -274,7 +274,7 @@ class MoteusDrive(TurnNode, TableDrive):
         """Reads a setting through the console; the caller checks it."""
         self._text = ""
         ask = [self._frame(codec.console_write(f"conf get {name}\n"))]
-        poll = self._frame(codec.padded(codec.console_poll()))
+        poll = self._frame(codec.padded(codec.CONSOLE_POLL))
         for _ in range(POLLS):
             expected = f"an answer of its console to conf get {name}"
             yield HandshakeStep([*ask, poll], after(lambda: self._polled, 1), 0.5, expected)

@@ -223,11 +223,6 @@ class Motor:
         self._plant.advance(self._world.now)
         return self.actuator.torque(self._world.now)
 
-    def heated(self) -> Thermal:
-        """Its load and its temperature now; since the last call it had the torque that it has now."""
-        self.thermal.heat(self.torque(), self._world.now)
-        return self.thermal
-
     def torque_for(self, acceleration: float) -> float:
         """Torque [N m] for an acceleration of the motor [rad/s^2], while the drive brakes by itself: see `Loads`."""
         wanted = self._settings.joint_rate(acceleration)

@@ -166,8 +166,10 @@ class EmulatedDrive(EmulatedNode):
 
     def temperature(self) -> float:
         """Temperature of drive and motor now [degree C]; it switches off where that is too high."""
-        temperature = self.motor.heated().temperature
-        if self.motor.enabled and temperature >= self.motor.thermal.trip:
+        thermal = self.motor.thermal
+        thermal.heat(self.motor.torque(), self.world.now)  # since the last call it had the torque that it has now
+        temperature = thermal.temperature
+        if self.motor.enabled and temperature >= thermal.trip:
             self.fail(self.overheat_code)
         return temperature
 

@@ -60,7 +60,7 @@ def test_the_answer_of_the_example_in_the_makers_documentation() -> None:
 def test_a_torque_command_has_32_bytes_and_its_answer_20() -> None:
     for torque in (-327.67, -1e-30, 0.0, 5.0, 327.67):
         assert len(torque_command(torque, 327.67, 1.27)) == 32
-    asked = protocol.parse_registers(codec.query()).query
+    asked = protocol.parse_registers(codec.padded(codec.QUERY)).query
     sizes = [multiplex.resolution_size(resolution) for _, resolution in asked]
     assert 6 + sum(sizes) == 20  # three subframes of two bytes before their values
 
