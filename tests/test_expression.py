@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from servoctl.errors import ExpressionError
 from servoctl.expression import ARITY, RESERVED, UNITS, check_names, constant, parse
-from servoctl.expression.parser import MAX_DEPTH, MAX_LENGTH
+from servoctl.expression.equation import MAX_DEPTH, MAX_LENGTH
 from tests.refused import table
 
 

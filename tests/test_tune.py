@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import servoctl as sc
-from servoctl.config.problems import unit_of
+from servoctl.config.load import unit_of
 from servoctl.errors import ClusterError, ConfigError, RunFolderError
 from servoctl.study.batch import Machine, run_all
 from servoctl.study.evaluator import Evaluator

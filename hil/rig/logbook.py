@@ -18,7 +18,7 @@ from hil.loop.timing import COUNTS, PARTS, TickStatistics
 from hil.rig.machine import CompiledTick
 from hil.safety.plan import LET_GO, Phase
 from hil.safety.stages import Stages
-from servoctl.config.problems import unit_of
+from servoctl.config.load import unit_of
 from servoctl.expression import per_second
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns

@@ -20,8 +20,8 @@ from servoctl.assembly.realism import check_loop, effects_of
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.values import Problems, build_equations
 from servoctl.config.document import Document, Problem
+from servoctl.config.load import validate
 from servoctl.config.plant import PASSIVE_CORRECTION
-from servoctl.config.problems import validate
 from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.finding import Finding

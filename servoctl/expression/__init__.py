@@ -10,8 +10,7 @@ constant part that is not finite, such as `1/0`, is refused when the text is rea
 """
 
 from servoctl.expression.checks import check_names, constant, foreign_word, per_second, unit_of
-from servoctl.expression.parser import parse
-from servoctl.expression.tree import ARITY, RESERVED, UNITS, Expression, TimeFunction
+from servoctl.expression.equation import ARITY, RESERVED, UNITS, Expression, TimeFunction, parse
 
 __all__ = [
     "ARITY",

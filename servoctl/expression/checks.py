@@ -7,8 +7,7 @@ from numbers import Real
 from typing import Any
 
 from servoctl.errors import ExpressionError, remedy
-from servoctl.expression.parser import parse
-from servoctl.expression.tree import ARITY, CONSTANTS, NEGATIVE, RESERVED, Expression, Name, Number
+from servoctl.expression.equation import ARITY, CONSTANTS, NEGATIVE, RESERVED, Expression, Name, Number, parse
 
 _UNIT_AFTER_NUMBER = re.compile(r"\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s+([A-Za-z]\w*)\s*")  # `5 s`
 
@@ -142,7 +141,7 @@ def _applied(word: str, parts: list[str]) -> str:
     return _UNKNOWN if word in ("*", "**") and set(parts) != {_PURE} else _PURE
 
 
-def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: str = "") -> tuple[str, str] | None:
+def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: str) -> tuple[str, str] | None:
     """A unit word that stands where another unit belongs, and that unit: `60*deg` beside a coordinate in metres.
 
     Rates count as what they are the rate of, because `5*mm` is also written for 5 mm/s.

@@ -23,8 +23,7 @@ from servoctl.assembly.classes import files_of
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.config.document import Document
-from servoctl.config.load import LoadedConfig
-from servoctl.config.problems import validate
+from servoctl.config.load import LoadedConfig, validate
 from servoctl.config.schema import Config
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
 from servoctl.study.batch import CRASHED, Backend, rows_of

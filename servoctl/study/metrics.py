@@ -6,7 +6,7 @@ from typing import Any
 
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Problems
-from servoctl.config.problems import unit_of
+from servoctl.config.load import unit_of
 from servoctl.errors import remedy
 from servoctl.run_folder.metrics import METRICS, TASK_METRICS, greatest_is_best, metric_of
 

@@ -15,7 +15,7 @@ from hil.emulator.fault_script import TIMES
 from hil.emulator.faults import KINDS, TARGETS
 from hil.protocols.registry import BUILT_IN
 from servoctl.check.report import check
-from servoctl.config.problems import json_schema
+from servoctl.config.load import json_schema
 from servoctl.linear import analyse
 from servoctl.run_folder.files import FILES
 from servoctl.run_folder.metrics import METRICS
