@@ -27,7 +27,7 @@ import numpy as np
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig, named_files
 from servoctl.engine.parameters import Numbers, annotated, field_of, parameter_fields, parameter_names
-from servoctl.errors import ConfigError, ServoctlError, in_one_line, remedy, suggestion
+from servoctl.errors import ConfigError, ServoctlError, in_one_line, listed, remedy, suggestion
 from servoctl.expression import constant
 from servoctl.input_file import Stamp, stamp
 from servoctl.mechanics.constraint import Constraint
@@ -273,7 +273,7 @@ def _named_in(file: Path, main: Path, seen: set[Path]) -> Iterator[Path]:
 
 T = TypeVar("T")
 
-LISTED = 12  # largest number of parameters that an error lists
+LISTED = 12  # largest number of parameters that an error lists: a robot has many
 
 
 def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> Any:
@@ -305,7 +305,8 @@ def replaced_parameters(thing: T, parameters: Mapping[str, Any], problems: Probl
     fields, given = annotated(kind), {}
     for name, value in parameters.items():
         if name not in fields:
-            problems.add(f"there is no such parameter ({_nearest(name, fields)})", *path, "parameters", name)
+            hint = suggestion(name, fields) or f"known: {listed(fields, LISTED)}"
+            problems.add(f"there is no such parameter ({hint})", *path, "parameters", name)
             continue
         try:
             given[name] = _converted(value, fields[name], None)
@@ -345,12 +346,6 @@ def changed_parameters(
             continue
         changed[name] = float(value * scale) if length is None else tuple((np.array(value) * scale).tolist())
     return changed
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that does not list the many parameters of a robot."""
-    known = list(known)
-    return suggestion(name, known) or f"known: {', '.join(known[:LISTED])}{', ...' if len(known) > LISTED else ''}"
 
 
 def fields_of(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.gains import all_gains
+from servoctl.assembly.gains import STATES, all_gains
 from servoctl.engine.decomposition import decompose
 from servoctl.finding import Finding
 from servoctl.laws.hold import RK4
@@ -45,7 +45,6 @@ from servoctl.types import Array, State, Status
 
 NEAR = 0.01  # [-] a row whose gain at the start is below this is nearly singular, whatever its gain nearby
 SMALLER = 0.1  # a gain or pivot at the start below this fraction of its value nearby is nearly singular
-STATES = 6  # number of states at which rows are tested for dependence
 
 REMEDY = "choose another output, add an actuator, or feed the internal state back"
 """Remedy for unstable internal dynamics."""

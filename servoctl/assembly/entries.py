@@ -39,7 +39,7 @@ from servoctl.mechanics.spatial.task import (
 )
 from servoctl.mechanics.spatial.task.robot import HeldPosture
 from servoctl.reference.curve import Curve, Signal, waypoint_curve
-from servoctl.reference.table import NOT_FINITE, file_curve, finite_curve
+from servoctl.reference.table import NOT_FINITE, QUATERNION, file_curve, finite_curve
 from servoctl.tree.rules import FieldPath
 from servoctl.types import State
 
@@ -152,8 +152,7 @@ def unreached(signals: Iterable[Signal], start: float, end: float) -> list[Findi
     return findings
 
 
-POSITION, QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
-"""Columns of a reference that stand in place of xyz and of rpy."""
+POSITION = ("x", "y", "z")  # columns of a reference in place of xyz; `QUATERNION` in place of rpy
 
 FIELDS = {"second": "distance", "first": "distance", "joints": "posture", "axes": "com", "quaternion": "reference"}
 """Field of a class -> key of the entry, where they differ."""

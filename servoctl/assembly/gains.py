@@ -27,8 +27,8 @@ from servoctl.simulation.internal_dynamics import poles_text
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
-STATES, REACHED = 6, 1e-9
-"""States at which actuators are tried on the rows; share of the scale of `A Phi B` above which one moves a row."""
+STATES = 6  # number of states at which actuators are tried on rows: the start, and states near it
+REACHED = 1e-9  # an actuator moves a row if it exceeds this times the scale of `A Phi B`
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly.diagnosis import of_task
+from servoctl.assembly.diagnosis import INDEPENDENT, of_task
+from servoctl.assembly.gains import STATES
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.decomposition import decompose
 from servoctl.errors import ExpressionError, TaskError
@@ -32,8 +33,6 @@ from servoctl.types import State, Status
 
 ASSEMBLED = 1e-3  # [m or rad, and per s] if a passive constraint is violated by more, the mechanism is not assembled
 CLOSED = 1e-6  # [units of the row] rows that are violated by more at the nearest state contradict each other
-INDEPENDENT = 1e-9  # a direction of the rows counts if its pivot exceeds this times their Frobenius norm
-STATES = 6  # number of states at which the reach of the actuators is evaluated, including the start
 
 
 def project(model: Model, start: State, fix: Sequence[str], law: AttachedLaw | None = None) -> State:
