@@ -121,9 +121,9 @@ def test_a_run_folder_runs_and_replays_from_any_folder(config: Path, capsys: pyt
 
 def test_a_config_in_another_folder_leads_to_the_same_file(config: Path) -> None:
     loaded = load_config(config)
-    assert named_files(loaded.config) == ([], ["files/small.urdf"])
+    assert named_files(loaded.config) == ["files/small.urdf"]
     there = moved(loaded.config, loaded.folder, Path("elsewhere/deeper"))
-    assert named_files(there) == ([], ["../../../home/files/small.urdf"])
+    assert named_files(there) == ["../../../home/files/small.urdf"]
 
 
 def test_limits_of_a_robot_without_an_effort_are_refused(config: Path) -> None:

@@ -229,25 +229,17 @@ def files_of(loaded: LoadedConfig) -> dict[str, Path]:
     Args:
         loaded: A config whose run has been made, so that its classes are imported.
     """
-    classes, data = named_files(loaded.config)
-    found = {name: loaded.folder / name for name in (*classes, *data)}
-    for name in classes:
-        home = (loaded.folder / name).resolve().parent
-        found |= {_beside(name, path, home): path for path in siblings(home)}
-    for name in data:
-        file = loaded.folder / name
-        found |= {_beside(name, path, file.parent): path for path in _named_in(file, file, set())}
+    found = {name: loaded.folder / name for name in named_files(loaded.config)}
+    for name, file in tuple(found.items()):
+        home = file.resolve().parent if name.endswith(".py") else file.parent
+        more = siblings(home) if name.endswith(".py") else _named_in(file, file, set())
+        found |= {str(Path(name).parent / os.path.relpath(path, home)): path for path in more}
     return found
 
 
 def hashes_of(loaded: LoadedConfig) -> dict[str, str]:
     """Name from the config's folder -> hash of the file's content, for each of `files_of`."""
     return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files_of(loaded).items()}
-
-
-def _beside(name: str, path: Path, home: Path) -> str:
-    """The name of a file from the config's folder, where `name` is that of a file in the folder `home`."""
-    return str(Path(name).parent / os.path.relpath(path, home))
 
 
 def _named_in(file: Path, main: Path, seen: set[Path]) -> Iterator[Path]:

@@ -84,9 +84,9 @@ def _examine(loaded: "LoadedConfig", changes: "Sequence[Override]") -> "CheckRep
 
 def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
     """Prints the classes that a config imports, before they run with the rights of the user."""
-    from servoctl.config.load import class_paths
+    from servoctl.config.load import paths_by_field
 
-    for path in class_paths(values):
+    for path in dict.fromkeys(path for field, path in paths_by_field(values).items() if field.endswith(".class")):
         tell(f"imports {path}")
 
 

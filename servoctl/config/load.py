@@ -89,16 +89,11 @@ def paths_by_field(config: Config) -> dict[str, str]:
     return found
 
 
-def class_paths(config: Config) -> list[str]:
-    """Class paths of plant, task, law and terms, each once, in order."""
-    return list(dict.fromkeys(path for field, path in paths_by_field(config).items() if _of_class(field)))
-
-
-def named_files(config: Config) -> tuple[list[str], list[str]]:
+def named_files(config: Config) -> list[str]:
     """Python files of classes, and files of robots and references, each once, as the config names them."""
-    modules = [path.rpartition(":")[0] for path in class_paths(config)]
-    data = [path for field, path in paths_by_field(config).items() if not _of_class(field)]
-    return list(dict.fromkeys(module for module in modules if module.endswith(".py"))), list(dict.fromkeys(data))
+    found: dict[str, str] = {}
+    _with_files(config, lambda file: found.setdefault(file, file))
+    return list(found)
 
 
 def moved(config: Config, home: Path, folder: Path) -> Config:
@@ -117,16 +112,12 @@ def _with_files(config: Config, change: Callable[[str], str]) -> Config:
 
     def changed(field: str, path: str) -> str:
         module, _, name = path.rpartition(":")
-        if not _of_class(field):
+        if not field.endswith(".class"):
             return change(path)
         return f"{change(module)}:{name}" if module.endswith(".py") else path
 
     moved: Config = _with_paths(config, changed)
     return moved
-
-
-def _of_class(field: str) -> bool:
-    return field.endswith(".class")
 
 
 def _with_paths(node: Any, change: Callable[[str, str], str], at: tuple[str, ...] = ()) -> Any:
