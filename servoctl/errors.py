@@ -19,6 +19,7 @@ ServoctlError
 import difflib
 import sysconfig
 import traceback
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -124,12 +125,21 @@ def _foreign(filename: str) -> bool:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The hint "did you mean 'theta'?" for the known word nearest to this one; empty if none is similar."""
+    """The hint "did you mean 'theta'?" for the known word nearest to this one; empty if none is similar.
+
+    Of words that look alike, such as those with a micro sign and with the mu that Python makes of it, it has the codes.
+    """
     candidates = list(dict.fromkeys(known))
+    if not word.isascii() and (same := unicodedata.normalize("NFKC", word)) != word and same in candidates:
+        return f"did you mean {same!r} ({_codes(same)})? {word!r} has {_codes(word)}"
     lowered = {candidate.lower(): candidate for candidate in reversed(candidates)}
     near = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     near = near or difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
     return f"did you mean {lowered.get(near[0], near[0])!r}?" if near else ""
+
+
+def _codes(word: str) -> str:
+    return ", ".join(f"U+{ord(character):04X}" for character in word if not character.isascii())
 
 
 def remedy(word: str, known: Iterable[str]) -> str:

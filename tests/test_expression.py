@@ -145,6 +145,12 @@ def test_names_are_checked_against_those_of_the_plant(text: str, expected: list[
     assert [problem[: len(start)] for problem, start in zip(found, expected, strict=True)] == expected
 
 
+def test_a_micro_sign_is_told_from_the_letter_that_python_makes_of_it() -> None:
+    micro, mu = "\u00b5", "\u03bc"
+    expected = [f"unknown word {micro!r} (did you mean {mu!r} (U+03BC)? {micro!r} has U+00B5)"]
+    assert check_names(parse(f"x - {micro}*t"), ["x"], {mu: None}) == expected
+
+
 def test_a_coordinate_named_like_a_function_or_a_parameter_is_reported() -> None:
     assert check_names(parse("1"), ["sin", "l"], PARAMETERS) == [
         "'sin' is the name of a coordinate or parameter, but a word of every equation (rename it)",

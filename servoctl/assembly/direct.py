@@ -261,14 +261,9 @@ def evaluate(run: Run, t: float, q: Array, v: Array, memory: Array | None = None
     x = np.concatenate([value for value, _ in given.values()])
     kernel = loop.terms_kernel
     terms = dict(zip(kernel.outputs, kernel(t, x, loop.parameters), strict=True))
-    return terms | _command(loop, t, x)
-
-
-def _command(loop: Loop, t: float, x: Array) -> dict[str, Array]:
-    """The parts of the command, and the acceleration under it."""
-    command, slices, n = loop.control(t, x), loop.layout.slices, loop.system.model.n
-    found = {name: command[slices[name]] for name in PARTS}
-    return found | {"acceleration": loop.motion(t, x, command)[0][n : 2 * n]}
+    command, slices = loop.control(t, x), loop.layout.slices
+    parts = {name: command[slices[name]] for name in PARTS}
+    return terms | parts | {"acceleration": loop.motion(t, x, command)[0][n : 2 * n]}
 
 
 @dataclass(frozen=True)
