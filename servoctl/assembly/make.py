@@ -214,10 +214,8 @@ def make_run(
 
     def bound(ground: Ground) -> System:
         system = _bind(ground, law, inputs, values.plant.passive, problems, once)
-        if system is not None:
-            check_smoothness(loaded, ground.task, system.model.task_rows, problems)
+        check_smoothness(loaded, ground.task, system.model.task_rows, problems)
         problems.check()
-        assert system is not None
         return system
 
     ground = built
@@ -292,7 +290,7 @@ def _checked_start(loaded: LoadedConfig, loop: Loop, ground: Ground, problems: P
 
 def _bind(
     ground: Ground, law: Law | None, inputs: Mapping[str, Expression], passive: Passive, problems: Problems, once: Once
-) -> System | None:
+) -> System:
     bounds = {} if law is None else law.bound_constraints
     try:
         model = once(("model", ground, tuple(bounds)), lambda: _model(ground, bounds, once))
@@ -309,7 +307,8 @@ def _bind(
                 problems.add_named(line)
             else:
                 problems.add(line, place)
-        return None
+        problems.check()
+        raise
 
 
 def _model(ground: Ground, bounds: Mapping[str, Constraint], once: Once) -> Model:
