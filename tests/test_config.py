@@ -96,8 +96,8 @@ def problems_of(file: Path, content: str | bytes) -> list[str]:
 )
 def test_scalars_mean_what_yaml_1_2_says(scalar: str, value: object) -> None:
     reading = read_value(f"{{key: {scalar}}}")
-    assert reading.value == {"key": value} and not reading.problems
-    assert type(reading.value["key"]) is type(value)
+    assert reading.values == {"key": value} and not reading.problems
+    assert type(reading.values["key"]) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Document:
     """Unchecked values of a config and the lines they come from."""
 
     file: str  # path of the file, as messages show it
-    values: Mapping[str, Any]  # the top-level mapping
+    values: Any  # the top-level mapping; of the text of a single value, that value
     # path -> line in the file, counted from 1; what stands below an overridden value is not there any more
     lines: Mapping[FieldPath, int]
     # path -> source of an overridden value: `--set PATH=VALUE`, or file and line of a `--set-file`
@@ -172,15 +172,6 @@ class NotYamlError(Exception):
         super().__init__(f"line {line}: {what}")
 
 
-@dataclass(frozen=True)
-class ParsedValue:
-    """Result of `read_value`."""
-
-    value: Any  # plain value; None for an empty text
-    lines: dict[FieldPath, int]  # path -> line, counted from 1
-    problems: tuple[Problem, ...]  # problems of a text that is valid YAML
-
-
 class _Builder:
     """Turns nodes into values, and records lines and problems by path."""
 
@@ -288,14 +279,14 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def read_value(text: str) -> ParsedValue:
-    """Reads a YAML text.
+def read_value(text: str, file: str = "") -> Document:
+    """Reads a YAML text, of a config or of a single value; the value of an empty text is None.
 
     Raises:
         NotYamlError: The text is not one YAML document, or uses anchors or aliases.
     """
     if (number := next((kind for kind in NUMBERS if kind.pattern.match(text)), None)) is not None:
-        return ParsedValue(number.read(text), {}, ())  # as the values of a sweep, which do not wait for the parser
+        return Document(file, number.read(text), {}, {})  # as the values of a sweep, which do not wait for the parser
     builder = _Builder(text)
     try:
         node = _Loader(text).single()
@@ -309,7 +300,7 @@ def read_value(text: str) -> ParsedValue:
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: chr() and int() in PyYAML's scanner
         raise NotYamlError(1, f"not YAML: {error} (check escapes and directives)") from error
     value = None if node is None else builder.value(node, ())
-    return ParsedValue(value, builder.lines, tuple(builder.problems))
+    return Document(file, value, builder.lines, {}, tuple(builder.problems))
 
 
 def _what(error: yaml.MarkedYAMLError) -> str:
@@ -342,15 +333,15 @@ def read_document(path: Path, shown: str) -> Document:
         ConfigError: The file cannot be read, or is not one YAML mapping.
     """
     try:
-        reading = read_value(_text(path, shown))
+        document = read_value(_text(path, shown), shown)
     except NotYamlError as error:
         raise ConfigError(f"{shown}:{error.line}: {error.what}") from error
-    if reading.value is None and not reading.problems:
+    if document.values is None and not document.problems:
         raise ConfigError(f"{shown}: empty (a config has plant, initial, task, law and run)")
-    if not isinstance(reading.value, dict):
-        got = in_words(reading.value)
+    if not isinstance(document.values, dict):
+        got = in_words(document.values)
         raise ConfigError(f"{shown}: expected a mapping with plant, initial, task, law and run, got {got}")
-    return Document(shown, reading.value, reading.lines, {}, reading.problems)
+    return document
 
 
 def _text(path: Path, shown: str) -> str:

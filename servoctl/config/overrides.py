@@ -171,7 +171,7 @@ def _replaced(document: Document, override: str) -> Document:
     path, first_new = _resolved(document.values, _joined(document.values, parts))
     sources = dict.fromkeys((path, path[:first_new]), f"--set {override}")
     problems = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
-    return _with(document, path, reading.value, sources, problems)
+    return _with(document, path, reading.values, sources, problems)
 
 
 def _with(
