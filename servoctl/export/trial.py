@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.engine.ops import literal
 from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.trace import mismatch
 from servoctl.errors import ServoctlError
 from servoctl.export.interface import Interface, comment
 from servoctl.export.source import Facts
@@ -83,22 +84,12 @@ def _measured(x: Array, n: int, memory: tuple[str, ...], trial: int) -> Array:
 
 
 def _agree(loop: Loop, command: Array, other: Array) -> bool:
-    s = loop.layout.slices
-    if command[s["rank"]] != other[s["rank"]] or command[s["status"]] != other[s["status"]]:
-        return False
-    rates = s["memory_rate"]
-    scale = np.maximum(np.abs(command[rates]), 1.0) * 1e3  # a rate is a difference over a period
-    if not np.all(np.abs(command[rates] - other[rates]) <= AGREEMENT * scale) and np.isfinite(command[rates]).all():
-        return False
-    return relative_error(command[s["u"]], other[s["u"]]) <= AGREEMENT
-
-
-def relative_error(expected: Array, actual: Array) -> float:
-    """Largest difference, relative to the largest entry or to 1 where all are smaller; 0 where both are NaN."""
-    if np.isnan(expected).all() and np.isnan(actual).all():
-        return 0.0
-    difference = np.abs(expected - actual).max() / max(1.0, np.abs(expected).max())
-    return float(difference) if np.isfinite(difference) else np.inf
+    """Whether two engines give the same rank and status, and the same numbers up to rounding."""
+    at, size = loop.layout.slices, np.abs(np.nan_to_num(command))
+    # a rate is a difference over a period
+    scales = {"u": size[at["u"]].max(initial=1.0), "memory_rate": 1e3 * np.maximum(size[at["memory_rate"]], 1.0)}
+    scales |= dict.fromkeys(("rank", "status"), 1.0)
+    return all(mismatch(command[at[key]], other[at[key]], scale, AGREEMENT) is None for key, scale in scales.items())
 
 
 def _varied(system: System, border: Interface, random: np.random.Generator) -> Array:
