@@ -142,7 +142,7 @@ def _of_rows(run: Run, law: AttachedConstraintFollowing, lines: list[str], value
         if row.degree != 2:
             continue
         limit = _largest_gain(one, law.correction.feedback(i))
-        values[row.name] = {"largest_gain": limit}
+        values.setdefault(row.name, {})["largest_gain"] = limit  # a task may have the name of a coordinate
         if limit < 1.0:
             unstable = f"{row.name}: unstable with this estimator (lower estimation.disturbance, or the gains)"
             errors.append(Finding("estimation", unstable, "error"))

@@ -361,6 +361,7 @@ def test_check_gives_the_limit_that_a_run_has(mass: Path, more: list[str], side:
     mass.write_text(text)
     found = check(sc.load(mass, changes, engine="vm")).values["estimation"]["x"]
     limit = found["largest_gain"]
+    assert found["gain_q"] > 0.0  # task and coordinate have one name
     assert 1.1 < limit < 9.0
     # a lighter mass: inputs act 1/m times as much
     other = [*changes, f"realism.parameter_error.m={1.0 / (side * limit) - 1.0}", "run.duration=1.5"]
