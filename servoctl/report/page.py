@@ -25,9 +25,9 @@ import yaml
 
 from servoctl.errors import RunFolderError
 from servoctl.report.mechanism import Mechanism, calm_frames, supports
-from servoctl.report.panels import input_limits
+from servoctl.report.panels import input_limits, violation_rows
 from servoctl.report.scales import histogram_edges, least_and_greatest
-from servoctl.report.timing import STOPS, TASK, stage_spans
+from servoctl.report.timing import STOPS, stage_spans
 from servoctl.run_folder import load_run, read_summary
 from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE, write_files
 from servoctl.run_folder.metrics import TASK_METRICS, plain
@@ -303,7 +303,6 @@ def page(sources: Sequence[RunSource]) -> str:
     content = {
         "servoctl": VERSION,
         "floor": FLOOR,
-        "task_stage": TASK,
         "task_metrics": [[metric.name, metric.head] for metric in TASK_METRICS],
         "statuses": [[status.name, status.value] for status in Status],
         "runs": [_run(source, blob, share) for source in sources],
@@ -327,7 +326,8 @@ def web(name: str) -> str:
 def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
     run = source.trajectory
     points = int(np.clip(share // max(len(run.columns), 1), 200, POINTS))
-    shown = {name: x for name, x in run.columns.items() if not name.startswith("violation_rate.")}
+    errors = ("violation.", "violation_rate.", "passive.")
+    shown = {name: x for name, x in run.columns.items() if not name.startswith(errors)} | violation_rows(run)
     for name in {"rank", "passive_rank", "residual", "pivot_min", "status"} & set(shown):
         shown[name] = np.where(run.commanded, shown[name], np.nan)  # of the law, where there was one
         if not np.isfinite(shown[name]).any():
@@ -340,7 +340,7 @@ def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
         "rows": source.rows,
         "bucket": bucket(source.rows, points),
         "columns": columns,
-        "units": {name: unit for name, unit in run.units.items() if name in columns},
+        "units": run.units,
         "tasks": run.tasks,
         "summary": source.summary,
         "config": source.config,

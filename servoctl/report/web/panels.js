@@ -109,16 +109,14 @@ function inputs(box, group, runs) {
 }
 
 /** Errors of task rows and of the mechanism's own, by unit; rows at round-off are only counted. */
-function violations(box, group, runs, { task_stage: task }) {
+function violations(box, group, runs) {
   for (const [columns, title] of [["violation", "Task error"], ["passive", "Error of mechanism constraints"]]) {
-    const all = (run) => groupOf(run, columns).map(([name, x]) => [name, columns === "violation" ? duringTask(run, x, task) : x])
-      .filter(([, x]) => x.some((y) => Number.isFinite(y)));
     const largest = new Map();
-    for (const [name, x] of runs.flatMap(all)) {
+    for (const [name, x] of runs.flatMap((run) => groupOf(run, columns))) {
       largest.set(name, x.reduce((most, y) => (Number.isNaN(y) ? most : Math.max(most, Math.abs(y))), largest.get(name) ?? 0));
     }
     const exact = [...largest].filter(([, most]) => most < ROUND_OFF).length;
-    byUnit(box, group, runs, columns, title, { rows: (run) => all(run).filter(([name]) => !(largest.get(name) < ROUND_OFF)) });
+    byUnit(box, group, runs, columns, title, { rows: (run) => groupOf(run, columns).filter(([name]) => !(largest.get(name) < ROUND_OFF)) });
     if (exact) box.insertAdjacentHTML("beforeend", `<p class="panel note">${title}: ${exact} ${exact === 1 ? "row" : "rows"} below 1e-9: round-off</p>`);
   }
 }
@@ -148,13 +146,6 @@ function funnels(box, group, runs) {
     panel(box, group, runs, { title: `Funnel of ${name}`, notes: ["dashed: its edges; the row's beta stays between them"],
       tables: [drawn, ...edges].flatMap(({ tables }) => tables), lines: [drawn, ...edges].flatMap(({ lines }) => lines) });
   }
-}
-
-/** The values while the task ran; all values if the run has no stages. */
-function duringTask(run, x, task) {
-  if (!run.stages.length) return x;
-  const spans = run.stages.filter(([, , name]) => name === task), { t } = run.columns;
-  return x.map((y, i) => (spans.some(([from, to]) => t[i] >= from && t[i] < to) ? y : NaN));
 }
 
 /** The range of a log axis and its notes; raises smaller values, including zeros, to its lower edge. */
