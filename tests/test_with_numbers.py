@@ -104,7 +104,7 @@ def test_whole_numbers_are_written_as_such(number: float, text: str) -> None:
 )
 def test_a_path_within_tune_keeps_its_dots(override: str, place: tuple[str, ...], value: object) -> None:
     search = {"law.correction.baumgarte.alpha": {"low": 1, "high": 9}}
-    document = Document("a.yaml", {"tune": {"search": search}}, {}, {}, ())
+    document = Document("a.yaml", {"tune": {"search": search}}, {}, ())
     changed, refused = apply_overrides(document, [override])
     node: Any = changed.values["tune"]
     for key in place:

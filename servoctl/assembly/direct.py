@@ -149,7 +149,7 @@ def simulate(
         "run": _section({"duration": duration, **run}), "realism": realism, "estimation": estimation,
         "passive_rank_tolerance": passive_rank_tolerance, "t": t, "projection": projection,
     })  # fmt: skip
-    problems = Problems(Arguments("simulate", values, {}, {}))
+    problems = Problems(Arguments("simulate", values, {}))
     _check_types(plant, {"task": task, "bounds": bounds, "inputs": inputs or {}}, law, engine, problems)
     if "integrator" in run:
         problems.add("unknown argument (give method, step, rtol or atol)", "integrator")

@@ -37,14 +37,12 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """Unchecked values of a config and the lines they come from."""
+    """Unchecked values of a config, and where each is written."""
 
     file: str  # path of the file, as messages show it
     values: Any  # the top-level mapping; of the text of a single value, that value
-    # path -> line in the file, counted from 1; what stands below an overridden value is not there any more
-    lines: Mapping[FieldPath, int]
-    # path -> source of an overridden value: `--set PATH=VALUE`, or file and line of a `--set-file`
-    settings: Mapping[FieldPath, str]
+    # path -> line in the file, from 1; of an overridden value `--set PATH=VALUE`, or file and line of a `--set-file`
+    sources: Mapping[FieldPath, int | str]
     problems: tuple[Problem, ...] = ()  # problems found while reading the YAML
 
     def field(self, path: FieldPath) -> str:
@@ -71,11 +69,10 @@ class Document:
     def _source(self, path: FieldPath) -> tuple[str, float]:
         """Source of the field, or of the nearest section around it; and its position in a report."""
         around = [path[:length] for length in range(len(path), 0, -1)]
-        if setting := next((self.settings[each] for each in around if each in self.settings), None):
-            return setting, float("inf")
-        if line := next((self.lines[each] for each in around if each in self.lines), None):
-            return f"{self.file}:{line}", line
-        return self.file, 0
+        source = next((self.sources[each] for each in around if each in self.sources), 0)
+        if isinstance(source, str):
+            return source, float("inf")
+        return f"{self.file}:{source}" if source else self.file, source
 
     def _entry_name(self, field: str | int, index: str | int) -> str | int:
         entries = self.values.get(str(field))
@@ -286,7 +283,7 @@ def read_value(text: str, file: str = "") -> Document:
         NotYamlError: The text is not one YAML document, or uses anchors or aliases.
     """
     if (number := next((kind for kind in NUMBERS if kind.pattern.match(text)), None)) is not None:
-        return Document(file, number.read(text), {}, {})  # as the values of a sweep, which do not wait for the parser
+        return Document(file, number.read(text), {})  # as the values of a sweep, which do not wait for the parser
     builder = _Builder(text)
     try:
         node = _Loader(text).single()
@@ -300,7 +297,7 @@ def read_value(text: str, file: str = "") -> Document:
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: chr() and int() in PyYAML's scanner
         raise NotYamlError(1, f"not YAML: {error} (check escapes and directives)") from error
     value = None if node is None else builder.value(node, ())
-    return Document(file, value, builder.lines, {}, tuple(builder.problems))
+    return Document(file, value, builder.lines, tuple(builder.problems))
 
 
 def _what(error: yaml.MarkedYAMLError) -> str:

@@ -45,7 +45,7 @@ def overlay(document: Document, file: Path) -> Document:
     above = read_document(file, shown(file))
     places: dict[FieldPath, FieldPath] = {}
     for at, to, value in _changes(document.values, above.values, (), (), places):
-        below = {path[len(at) :]: line for path, line in above.lines.items() if path[: len(at)] == at}
+        below = {path[len(at) :]: line for path, line in above.sources.items() if path[: len(at)] == at}
         document = _with(document, to, value, {(*to, *path): f"{above.file}:{line}" for path, line in below.items()})
     return replace(document, problems=document.problems + tuple(_moved(each, places) for each in above.problems))
 
@@ -188,10 +188,10 @@ def _with(
         problems: Problems of the value.
     """
     depth = len(path)
-    settings = {field: source for field, source in document.settings.items() if field[:depth] != path}
+    others = {field: source for field, source in document.sources.items() if field[:depth] != path}
     kept = tuple(problem for problem in document.problems if problem.path[:depth] != path)
     values = _assigned(document.values, path, value)
-    return Document(document.file, values, document.lines, {**settings, **sources}, kept + problems)
+    return Document(document.file, values, {**others, **sources}, kept + problems)
 
 
 def _assigned(node: Any, path: FieldPath, value: Any) -> Any:
