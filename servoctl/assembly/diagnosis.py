@@ -352,7 +352,6 @@ class EndOfRun:
         Returns:
             `status` and `error` where they change, and `diagnosis`: the cause, where it is known.
         """
-        law = self.system.following
         if facts["status"] == "stopped":
             cause = self._cause_of_stop(last)
             if not cause:
@@ -361,19 +360,15 @@ class EndOfRun:
             return {"error": f"{facts['error']} ({cause})"} | known
         if facts["status"] != "done":
             return {}
-        required = law is not None
-        optional_rows = (
-            [self.system.model.task_rows[i].name for i in law.optional_rows]
-            if law is not None
-            else self.trajectory.rows
-        )
-        if required and growth(self.start, self.trajectory) > RUNAWAY and (found := self._growth()):
+        law, rows = self.system.following, self.system.model.task_rows
+        optional_rows = self.trajectory.rows if law is None else [rows[i].name for i in law.optional_rows]
+        if law is not None and growth(self.start, self.trajectory) > RUNAWAY and (found := self._growth()):
             return {"status": RAN_AWAY, "error": found[0], "diagnosis": found[0]}
         if far := divergence(self.start, self.trajectory, optional_rows):
             why = self._cause_of_divergence()
             known = {} if why.endswith(UNKNOWN) else {"diagnosis": why}
             return {"status": RAN_AWAY, "error": f"the run diverged: {far} ({why})"} | known
-        missed = missed_tasks(self.trajectory, optional_rows) if required else {}
+        missed = {} if law is None else missed_tasks(self.trajectory, optional_rows)
         if not missed:
             return {}
         why = why_missed(self.system, self.start, self.reach(), missed)
