@@ -12,8 +12,7 @@ from servoctl.assembly.diagnosis import fast_motion
 from servoctl.errors import ConfigError
 from servoctl.linear.reserve import reserve
 from servoctl.study.batch import batch
-from servoctl.study.evaluator import Evaluator
-from servoctl.study.problem import read_problem
+from servoctl.study.problem import Evaluator, read_problem
 from servoctl.study.sweep import within
 from tests.config_texts import plant_text
 from tests.faces import answer

@@ -15,7 +15,7 @@ from servoctl.assembly.gains import task_gains, task_spacing
 from servoctl.assembly.run import Run
 from servoctl.check.report import check
 from servoctl.engine import compiler
-from servoctl.engine.batch import BatchProgram
+from servoctl.engine.ccode import BatchProgram
 from servoctl.errors import ConfigError, TaskError
 from servoctl.linear import analyse
 from servoctl.linear.reserve import reserve

@@ -9,7 +9,7 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.run import Run
 from servoctl.engine import compiler
-from servoctl.engine.batch import BatchLibrary, BatchProgram, BatchResult
+from servoctl.engine.ccode import BatchLibrary, BatchProgram, BatchResult
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.side_by_side import plan_of, summary_of
 from servoctl.study.batch import Machine, batch, run_all

@@ -17,8 +17,7 @@ import servoctl as sc
 from servoctl.config.load import unit_of
 from servoctl.errors import ClusterError, ConfigError, RunFolderError
 from servoctl.study.batch import Machine, run_all
-from servoctl.study.evaluator import Evaluator
-from servoctl.study.problem import SearchProblem, read_problem
+from servoctl.study.problem import Evaluator, SearchProblem, read_problem
 from servoctl.study.search import tune
 from servoctl.study.search_files import save
 from servoctl.study.trials import Tuning

@@ -18,7 +18,6 @@ import casadi as ca
 
 from servoctl.engine.compiler import LONG
 from servoctl.engine.decomposition import decompose_function, written_decomposition
-from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.engine.numpy_call import is_numpy_call
 from servoctl.engine.ops import (
     COMPARE,
@@ -30,6 +29,7 @@ from servoctl.engine.ops import (
     cost_of,
     definition,
     instance,
+    is_lookup_derivative,
     literal,
     op_of,
     operation_name,

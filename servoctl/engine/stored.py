@@ -21,9 +21,8 @@ import numpy as np
 
 from servoctl.engine import cache
 from servoctl.engine.kernel import Kernel
-from servoctl.engine.lookup import LookupTable
 from servoctl.engine.numpy_call import numpy_calls
-from servoctl.engine.ops import Repeated, op_of, register
+from servoctl.engine.ops import LookupTable, Repeated, op_of, register
 from servoctl.types import Array
 
 SUFFIX = ".trace"

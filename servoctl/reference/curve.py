@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.lookup import LookupTable
+from servoctl.engine.ops import LookupTable
 from servoctl.engine.symbol import ELEMENTWISE
 from servoctl.types import Array
 

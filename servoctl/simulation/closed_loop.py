@@ -12,8 +12,7 @@ from typing import Any, Self
 import casadi as ca
 
 from servoctl.engine.background import Compilation
-from servoctl.engine.batch import BatchProgram
-from servoctl.engine.ccode import STEP, Library, Program
+from servoctl.engine.ccode import STEP, BatchProgram, Library, Program
 from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.step import DelayLayout, StepFunctions, rk4
 from servoctl.simulation.control_tick import ControlTick

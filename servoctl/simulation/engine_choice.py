@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 from servoctl.engine.background import Compilation
-from servoctl.engine.batch import BatchLibrary
+from servoctl.engine.ccode import BatchLibrary
 from servoctl.engine.kernel import patience
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
+from servoctl.engine.ccode import KEPT, BatchPlan, BatchResult, MetricChannel
 from servoctl.run_folder.metrics import EVIDENCE, NOTHING, Figures, input_entry, plain, task_entry
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import COUNTED, Trajectory

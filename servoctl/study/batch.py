@@ -30,7 +30,7 @@ from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.assembly.values import Results
 from servoctl.config.load import LoadedConfig
-from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
+from servoctl.engine.ccode import BatchLibrary, BatchPlan, BatchResult
 from servoctl.engine.step import DelayLayout
 from servoctl.errors import ClusterError, CompileError, ConfigError, ServoctlError, in_one_line
 from servoctl.simulation.engine_choice import batch_library, take_engine

@@ -25,9 +25,8 @@ import numpy as np
 from servoctl.config.tune import Range
 from servoctl.errors import MissingPackageError
 from servoctl.study.batch import Workers, run_all, until_broken
-from servoctl.study.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
 from servoctl.study.points import Point, at_share
-from servoctl.study.problem import SearchProblem, in_range
+from servoctl.study.problem import DONE, INFEASIBLE, Evaluation, Evaluator, SearchProblem, in_range
 from servoctl.study.trials import Refinement, Trial, TrialStore, Tuning, distributions, frozen
 from servoctl.types import Array
 

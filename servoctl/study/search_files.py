@@ -14,7 +14,7 @@ from servoctl.report.scales import scale_of
 from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, log_scale, show_scale, write
 from servoctl.run_folder.files import Writer, save_study
 from servoctl.run_folder.metrics import axis_title
-from servoctl.study.evaluator import DONE
+from servoctl.study.problem import DONE
 from servoctl.study.trials import Trial, Tuning
 from servoctl.types import Array
 

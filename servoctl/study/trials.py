@@ -14,10 +14,9 @@ import numpy as np
 
 from servoctl.config.tune import Range, Tune
 from servoctl.run_folder.metrics import plain
-from servoctl.study.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
 from servoctl.study.metrics import Row, metric_unit, path_unit
 from servoctl.study.points import Point
-from servoctl.study.problem import SearchProblem
+from servoctl.study.problem import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation, SearchProblem
 from servoctl.study.store import RowStore, identity_of
 from servoctl.types import Array
 from servoctl.version import VERSION

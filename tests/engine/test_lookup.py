@@ -7,7 +7,7 @@ import pytest
 from servoctl.engine import compiler
 from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
-from servoctl.engine.lookup import LookupTable, is_lookup_derivative
+from servoctl.engine.ops import LookupTable, is_lookup_derivative
 from servoctl.engine.symbol import from_sx
 from servoctl.engine.trace import tracing
 

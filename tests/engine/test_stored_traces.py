@@ -69,7 +69,7 @@ def test_a_function_from_the_cache_gives_the_same_bits(
     fresh = looped(config)
     expected, source = row(fresh), fresh.program(None).source
     refuse_to_trace(monkeypatch)
-    monkeypatch.setattr("servoctl.engine.lookup._FUNCTIONS", {})
+    monkeypatch.setattr("servoctl.engine.ops._FUNCTIONS", {})
     forget_what_is_registered(monkeypatch)
     again = looped(config)
     np.testing.assert_array_equal(row(again), expected)
