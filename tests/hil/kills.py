@@ -17,7 +17,7 @@ from servoctl.run_folder import load_run
 from tests.hil.interfaces import keys_of
 from tests.hil.wall_clock import ACTS, WATCHDOG, WITHIN, Child, emulated, looping, summary_of, wait_until, write_config
 
-LASTS = 2.6  # [s] from the first stage to the end of the run
+LASTS = 2.0  # [s] from the first stage to the end of the run
 AFTERWARDS = 0.5  # [s] time for which a drive must stay as it is
 
 

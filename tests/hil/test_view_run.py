@@ -89,21 +89,18 @@ def test_the_stop_button_gains_and_the_plant_of_a_users_own_file_in_lock_step(tm
 
 def test_viewers_do_not_change_a_run(tmp_path: Path) -> None:
     """To the bit and the tick: nobody, and somebody who opens the page, reads nothing, and goes."""
-    runs, ticks = [], []
-    for name in ("alone", "watched"):
-        folder = tmp_path / name
+    alone, watched = tmp_path / "alone", tmp_path / "watched"
+    for folder in (alone, watched):
         folder.mkdir()
-        words = ["--view"] if name == "watched" else []
-        with looping(folder, BELT, "--duration", "1", *words) as loop:
-            if words:
-                with viewer(address_of(loop)), viewer(address_of(loop)):
-                    time.sleep(0.5)
-            assert loop.end() == 0, loop.said
-        runs.append(load_run(folder / "run"))
-        ticks.append(summary_of(folder)["timing"]["ticks"])
-    assert ticks[0] == ticks[1]
+    words = (BELT, "--duration", "1")
+    with looping(alone, *words) as one, looping(watched, *words, "--view") as other:
+        with viewer(address_of(other)), viewer(address_of(other)):
+            time.sleep(0.5)
+        assert (one.end(), other.end()) == (0, 0), one.said + other.said
+    runs = [load_run(folder / "run") for folder in (alone, watched)]
+    assert summary_of(alone)["timing"]["ticks"] == summary_of(watched)["timing"]["ticks"]
     assert all(np.array_equal(x, runs[1][name], equal_nan=True) for name, x in runs[0].columns.items())
-    assert (tmp_path / "alone/run/can.blf").read_bytes() == (tmp_path / "watched/run/can.blf").read_bytes()
+    assert (alone / "run/can.blf").read_bytes() == (watched / "run/can.blf").read_bytes()
 
 
 def test_the_stop_button_on_the_wall_clock_with_a_viewer_that_reads_nothing(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def write_config(
             "safety": {
                 "stale": stale, "lost": 1.25 * stale, "drive_watchdog": watchdog,
                 "late_ticks": 1000, "late_share": 0.99, "stop_time": 1.0, "engage_tolerance": 0.2,
+                "zero_time": 0.05, "ramp_time": 0.1,
             },
             **hil,
         },
