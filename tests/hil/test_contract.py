@@ -442,13 +442,13 @@ TWINS = {"canopen", "cia402", "impedance", "mit", "moteus", "objects", "odrive",
 """Files that may know the tables of frames."""
 
 JUDGES = {
-    "cia402": (("test_cia402",), "canopen"),
-    "mit": (("test_mit", "test_damiao"), "damiao_motor"),
-    "moteus": (("test_moteus",), "moteus"),
-    "odrive": (("test_odrive",), "cantools"),
-    "robstride": (("test_robstride",), "robstride"),
+    "cia402": "canopen",
+    "mit": "damiao_motor",
+    "moteus": "moteus",
+    "odrive": "cantools",
+    "robstride": "robstride",
 }
-"""Table -> tests that judge it, and whose implementation does; `field` knows no protocol."""
+"""Table -> whose implementation judges it, in the test of its name; `field` knows no protocol."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
@@ -466,9 +466,9 @@ def test_the_emulator_imports_no_driver_and_only_its_drives_the_tables_of_frames
 def test_every_table_is_judged_by_the_implementation_of_somebody_else() -> None:
     tables = {file.stem for file in Path(hil.codecs.__file__).parent.glob("*.py")} - {"__init__", "field"}
     assert set(JUDGES) == tables
-    for test, package in ((test, package) for tests, package in JUDGES.values() for test in tests):
-        text = Path(__file__).with_name(f"{test}.py").read_text()
-        assert re.search(rf"(from|import) {package}\b|importorskip\(\"{package}\b", text), test
+    for name, package in JUDGES.items():
+        text = Path(__file__).with_name(f"test_{name}.py").read_text()
+        assert re.search(rf"(from|import) {package}\b|importorskip\(\"{package}\b", text), name
 
 
 def test_the_observer_shares_no_code_with_the_drives() -> None:

@@ -1,4 +1,7 @@
-"""References in configs: the motion that follows them, on every engine, and what is refused."""
+"""References in configs: the motion that follows them, on every engine, and what is refused.
+
+What check says about them, what a run says that reaches beyond one, and where their files travel.
+"""
 
 import math
 from pathlib import Path
@@ -8,10 +11,16 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import servoctl as sc
+from hil.core.controller import Controller
 from servoctl.assembly.make import make_run
+from servoctl.check.report import check
 from servoctl.config import dump, load_config
 from servoctl.config.load import moved
 from servoctl.errors import ConfigError
+from servoctl.expression import parse
+from servoctl.reference.curve import Curve, Signal, jumps, peak_rate, too_fast, waypoint_curve, wraps
+from servoctl.reference.table import spline
+from servoctl.study.cluster import pack, unpack
 from servoctl.types import Array
 from tests.config_texts import plant_text
 from tests.refused import Base, Case, assert_refused, cases
@@ -188,3 +197,182 @@ def test_best_configs_of_a_search_find_the_files_of_references(folder: Path) -> 
     Path("out/deep/best.yaml").write_text(dump(config))
     again = sc.load("out/deep/best.yaml", engine="vm")
     assert again.signals == run.signals
+
+
+SCARA = """\
+plant: {class: plants.scara:Scara}
+initial: {q: [0.1, 0, 0, 0], v: [0, 0, 0, 0]}
+references:
+  path: {file: path.csv}
+  late: {waypoints: [{t: 1, a: 0}, {t: 2, a: 1}]}
+task:
+  - {name: first, holonomic: "q1 - path_x"}
+  - {name: second, holonomic: "q2 - late_a"}
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.05}
+"""
+
+
+@pytest.fixture
+def scara(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text(SCARA)
+    Path("path.csv").write_text("t,x\n" + "".join(f"{t},{t * t}\n" for t in (0, 1, 2, 3, 4)))
+    return tmp_path
+
+
+def test_check_says_where_a_reference_starts_how_fast_it_is_and_how_it_ends(scara: Path) -> None:
+    report = check(sc.load("c.yaml", engine="vm", strict=False))
+    lines = dict(report.sections)["references"]
+    assert lines == [
+        "path: from t = 0 to 4 s, then held; 2 continuous derivatives",
+        "  path_x: 0 at the start, fastest 8 per s at t = 4 s",
+        "late: from t = 1 to 2 s, then held; 2 continuous derivatives",
+        "  late_a: 0 at the start, fastest 1.875 per s at t = 1.5 s",
+    ]
+    assert report.values["references"]["path"]["columns"]["x"]["peak_rate"] == pytest.approx(8.0)
+    away = "task.first: starts 0.1 rad away from its reference (path_x); move initial.q, or set initial.project: true"
+    held = "references.path: path_x ends at t = 4 s with the rate 8, but it holds its value from then on"
+    late = "references.late: its rows go from t = 1 to 2 s, the run from 0 to 0.05 s"
+    never = f"{late}: it stands still all the time (shift its times)"
+    assert [each for each in report.warnings if "reference" in each] == [never, away, held]
+
+
+def test_check_says_where_only_the_rate_differs_at_the_start(scara: Path) -> None:
+    overrides = ["initial.q=[0, 0, 0, 0]", "initial.v=[0.5, 0, 0, 0]"]
+    warnings = check(sc.load("c.yaml", overrides, engine="vm", strict=False)).warnings
+    away = "task.first: starts with a rate 0.5 rad/s away from that of its reference (path_x); set initial.v"
+    assert away in warnings
+    overrides[1] = "initial.v=[0.005, 0, 0, 0]"  # less than 1e-3 of the fastest rate, which is 8
+    warnings = check(sc.load("c.yaml", overrides, engine="vm", strict=False)).warnings
+    assert not any("away from" in each for each in warnings)
+
+
+@pytest.mark.parametrize(("unit", "said"), [(1.0, True), (180 / np.pi, True), (0.1, False)])
+def test_an_angle_that_is_written_within_one_turn_is_said(unit: float, said: bool) -> None:
+    times = np.linspace(0.0, 4.0, 21)
+    angles = (times + np.pi) % (2 * np.pi) - np.pi
+    found = wraps(Signal("path", "yaw", spline(times, unit * angles[:, None]), 0))
+    assert ["path_yaw moves from" in each and "t = 3 s and 3.2 s" in each for each in found] == [True] * said
+    assert not wraps(Signal("path", "yaw", spline(times, unit * times[:, None]), 0)), "it goes on"
+
+
+def test_a_reference_that_begins_later_with_a_velocity_is_said(scara: Path) -> None:
+    Path("path.csv").write_text("t,x\n" + "".join(f"{t},{t}\n" for t in (1, 2, 3, 4)))
+    warnings = check(sc.load("c.yaml", engine="vm", strict=False)).warnings
+    starts = "references.path: path_x starts at t = 1 s with the rate 1, but it holds its value before"
+    assert starts in warnings
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.1, 1e5])
+def test_the_rounding_of_a_column_that_does_not_change_is_no_velocity(size: float) -> None:
+    still = spline(np.linspace(0.0, 3.0, 301), np.full((301, 1), -size))
+    assert still.value(3.0, 0, 1) != 0.0 and not jumps(Signal("path", "x", still, 0), 0.0)
+
+
+def test_nothing_is_said_of_references_that_are_followed_from_rest_to_rest(scara: Path) -> None:
+    text = SCARA.replace("{file: path.csv}", "{waypoints: [{t: 0, x: 0.1}, {t: 1, x: 1}], profile: trapezoidal}")
+    Path("c.yaml").write_text(text)
+    run = sc.load("c.yaml", ["run.duration=2"], engine="vm", strict=False)
+    assert not [each for each in check(run).warnings if "reference" in each]
+
+
+def test_a_run_that_reaches_beyond_a_reference_ends_and_names_it(scara: Path) -> None:
+    curve = spline(np.arange(5) * 0.01, np.arange(5.0)[:, None] ** 2 * 0.01, extrapolate="error")
+    signals = {"path_x": Signal("path", "x", curve, 0)}
+    task = {"first": sc.Holonomic(parse("q1 - path_x").with_signals(signals))}
+    from plants.scara import Scara
+
+    trajectory = sc.simulate(
+        Scara(), task, sc.ConstraintFollowing(sc.Baumgarte(10, 10)), q=[0, 0, 0, 0], duration=0.1, engine="vm"
+    )
+    summary = trajectory.summary()
+    assert summary["status"] == "stopped"
+    assert "reference 'path' ends at t = 0.04 s; give extrapolate: hold, or shorten the run" in summary["error"]
+
+
+def test_a_controller_on_drives_names_the_reference_that_has_ended(scara: Path) -> None:
+    error = "{file: path.csv, extrapolate: error}"
+    Path("c.yaml").write_text(SCARA.replace("{file: path.csv}", error))
+    controller = Controller(sc.load("c.yaml", engine="vm").loop)
+    assert np.isfinite(controller.command(4.0, np.zeros(4), np.zeros(4))).all()
+    assert np.isnan(controller.command(4.1, np.zeros(4), np.zeros(4))).all()
+    assert controller.reason(4.1) == "reference 'path' ends at t = 4 s; give extrapolate: hold, or shorten the run"
+    assert np.isnan(controller.command(-0.1, np.zeros(4), np.zeros(4))).all()
+    assert controller.reason(-0.1).startswith("reference 'path' starts at t = 0 s;")
+
+
+SPRING = """\
+plant: {class: plants.two_mass_spring:TwoMassSpring}
+initial: {q: {x1: 0, x2: 0.5}}
+references:
+  path: SOURCE
+task:
+  - {name: far, holonomic: "x2 - 0.5 - path_x"}
+law: {kind: input_output, correction: {poles: -4}}
+run: {duration: 1, integrator: {step: 0.005}}
+"""
+MOVE = "waypoints: [{t: 0, x: 0}, {t: 1, x: 0.1}]"
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("{file: path.csv}", "spline: row far has relative degree 4, but 'path_x' has 2 continuous derivatives"),
+        (f"{{{MOVE}}}", "profile: row far has relative degree 4, but 'path_x' has 2 continuous derivatives"),
+        (f"{{{MOVE}, profile: septic}}", "profile: row far has relative degree 4, but 'path_x' has 3 continuous"),
+    ],
+)
+def test_rows_of_a_relative_degree_above_2_need_smooth_references(scara: Path, source: str, what: str) -> None:
+    Path("s.yaml").write_text(SPRING.replace("SOURCE", source))
+    with pytest.raises(ConfigError) as caught:
+        sc.load("s.yaml", engine="vm")
+    assert len(caught.value.problems) == 1
+    assert caught.value.problems[0].startswith(f"s.yaml:4: references.path.{what}")
+
+
+def test_a_row_of_relative_degree_4_follows_a_quintic_spline(scara: Path) -> None:
+    t = np.linspace(0, 1, 41)
+    x = 0.1 * t**5  # the spline is this polynomial, so it starts at rest as the masses do
+    Path("path.csv").write_text("t,x\n" + "".join(f"{a},{b}\n" for a, b in zip(t.tolist(), x.tolist(), strict=True)))
+    Path("s.yaml").write_text(SPRING.replace("SOURCE", "{file: path.csv, spline: quintic}"))
+    trajectory = sc.load("s.yaml", engine="vm").simulate()
+    assert np.abs(trajectory["violation.far"]).max() < 1e-8
+
+
+def test_speed_limits_are_compared_with_the_largest_rate() -> None:
+    signal = Signal("guided", "elbow", waypoint_curve(np.array([0.0, 2.0]), np.array([[0.0], [3.0]])), 0)
+    peak = peak_rate(signal)
+    assert peak.rate == pytest.approx(15 / 8 * 3 / 2, rel=1e-12) and peak.t == pytest.approx(1.0)
+    assert too_fast({"elbow": signal, "wrist": signal}, {"elbow": 2.0}) == [
+        "reference 'guided' asks for 2.812 of elbow at t = 1 s, its speed limit is 2 (slow the reference down)"
+    ]
+    assert too_fast({"elbow": signal}, {"elbow": 3.0}) == []
+
+
+def test_the_largest_rate_of_a_cubic_spline_is_found_within_a_hundredth() -> None:
+    t = np.linspace(0, 6, 9)
+    signal = Signal("path", "x", spline(t, np.sin(t)[:, None]), 0)
+    dense = np.abs(signal.rate(np.linspace(0, 6, 100_001))).max()
+    assert peak_rate(signal).rate == pytest.approx(dense, rel=1e-2)
+
+
+def test_files_of_references_travel_to_a_cluster(scara: Path, tmp_path: Path) -> None:
+    run = sc.load("c.yaml", engine="vm")
+    other = unpack(pack(run, "vm"), tmp_path / "elsewhere")  # type: ignore[arg-type]
+    assert other.signals == run.signals and other.loaded is not None
+    assert other.loaded.folder != run.loaded.folder  # type: ignore[union-attr]
+
+
+def test_a_curve_is_hashable_and_survives_pickling() -> None:
+    import pickle
+
+    curve = waypoint_curve(np.array([0.0, 1.0]), np.array([[0.0], [1.0]]))
+    again: Curve = pickle.loads(pickle.dumps(curve))
+    assert again == curve and hash(again) == hash(curve)
+
+
+def test_a_reference_may_not_hide_behind_a_wrong_engine_or_plant(scara: Path) -> None:
+    Path("c.yaml").write_text(SCARA.replace("plants.scara:Scara", "plants.scara:Skara"))
+    with pytest.raises(ConfigError, match="Skara"):
+        sc.load("c.yaml", engine="vm")

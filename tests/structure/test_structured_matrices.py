@@ -1,7 +1,10 @@
-"""Mass matrices with structure, and B = I by None: the numbers of the dense plant, and errors that say what to do."""
+"""Mass matrices with structure, and B = I by None: the numbers of the dense plant, and errors that say what to do.
 
-from dataclasses import dataclass
-from typing import ClassVar
+Parts of a machine that do not act on each other are compiled block by block: the law is that of the whole in NumPy.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -9,11 +12,18 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 import servoctl as sc
+from servoctl.assembly.make import make_system
 from servoctl.engine.structured import components
 from servoctl.errors import PlantError
-from servoctl.types import Array
+from servoctl.mechanics.model import connected_parts
+from servoctl.simulation.adaptive import differences
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.types import Array, Status
 from tests.mechanics.equations import terms_of
 from tests.multipliers import multiplier_equation
+from tests.small_plants import Masses
+from tests.textbook import Textbook
 
 START = sc.State(0.0, np.array([0.3, -0.2, 0.5]), np.array([0.1, 0.4, -0.3]))
 
@@ -103,3 +113,178 @@ def test_components_are_those_of_scipy() -> None:
             assert found == count
             np.testing.assert_array_equal(numbered[:, None] == numbered, label[:, None] == label)
     assert components(np.arange(299), np.arange(1, 300), 300)[0] == 1
+
+
+@dataclass(frozen=True)
+class TwoArms(sc.Plant):
+    """Two arms of two links without a loop, and a cart on a rail; the second arm has one motor too many."""
+
+    m: float = 1.5
+    g: float = 9.81
+    guided: bool = False
+    coordinates: ClassVar = {"a1": "rad", "a2": "rad", "x": "m", "b1": "rad", "b2": "rad"}
+    actuators: ClassVar = {"ta1": "N m", "tb1": "N m", "tb2": "N m", "tb3": "N m", "ta2": "N m", "fx": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        M = np.zeros((5, 5))
+        for i in (0, 3):
+            c = np.cos(q[i + 1])
+            M[i, i], M[i, i + 1] = self.m * (3.0 + 2.0 * c), self.m * (1.0 + c)
+            M[i + 1, i], M[i + 1, i + 1] = self.m * (1.0 + c), self.m
+        M[2, 2] = 4.0 * self.m
+        return M
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([v[1] ** 2 * np.sin(q[1]), -self.m * self.g, 0.1 * v[2], np.sin(q[3]), -(v[3] ** 2)])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        B = np.zeros((5, 6))
+        B[0, 0], B[1, 4], B[2, 5] = 1.0, 1.0, 2.0
+        B[3, 1], B[4, 2], B[3, 3], B[4, 3] = 1.0, 1.0, 0.5, np.cos(q[4])
+        return B
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+        return {"guide": q[3] - 2.0 * q[4]} if self.guided else {}
+
+
+Q = np.array([0.4, 0.9, 0.2, -0.6, -0.3])
+BEGIN = sc.State(0.0, Q, np.array([0.3, -0.2, 0.5, 0.1, 0.05]))
+TASK = {
+    "a": sc.Holonomic("cos(a1) + cos(a1 + a2) - 1.5 - 0.1*t"), "x": sc.Holonomic("x - sin(t)"),
+    "b": sc.Holonomic("b1 + 0.2*b2 - 0.1*t"),
+}  # fmt: skip
+
+
+def loop_of(law: sc.ConstraintFollowing, task: Any = None, plant: Any = None) -> Loop:
+    return Loop(make_system(plant or TwoArms(), task or TASK, law, {}, BEGIN, None, 1e-6))
+
+
+def assert_equal(divided: Loop, x: Array, limits: Any = (-np.inf, np.inf)) -> None:
+    """Rates, row, control and motion are those of the whole machine on paper, with the inputs clipped to limits."""
+    rates, row = divided.rates(0.3, x)
+    system, slices, n = divided.system, divided.layout.slices, divided.system.model.n
+    book = Textbook(system, divided.split(0.3, x)[0])
+    u, missed, rank = book.command()
+    np.testing.assert_allclose(row[slices["u"]], np.clip(u, *limits), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(rates[n : 2 * n], book.acceleration(row[slices["u"]]), rtol=1e-10, atol=1e-10)
+    assert row[slices["rank"]][0] == rank
+    if np.isinf(limits).all():
+        required = np.abs(missed[system.law.required]).max()  # type: ignore[union-attr]
+        np.testing.assert_allclose(row[slices["residual"]], required, rtol=1e-10, atol=1e-10)
+    command = divided.control(0.3, x)
+    np.testing.assert_allclose(command, row[: len(command)], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(divided.motion(0.3, x, command)[0], rates, rtol=1e-10, atol=1e-10)
+
+
+BASE = sc.ConstraintFollowing(correction=sc.Baumgarte(5.0, 3.0))
+LAWS = {
+    "least inputs": BASE,
+    "weights": replace(BASE, allocation="weighted", weights={"tb1": 3.0, "fx": 0.2}),
+    "least force": replace(BASE, allocation="constraint_force"),
+    "least acceleration": replace(BASE, allocation="least_acceleration"),
+    "published": replace(BASE, allocation="unprojected"),
+    "two allocations": replace(BASE, allocation="constraint_force", feedback_allocation="weighted"),
+    "an aim and damping": replace(BASE, secondary=sc.Secondary(damping=0.4)),
+}
+
+
+@pytest.mark.parametrize("guided", [False, True], ids=["open", "with mechanism rows"])
+@pytest.mark.parametrize("name", LAWS)
+def test_the_law_of_each_part_is_the_law_of_the_whole(name: str, guided: bool) -> None:
+    divided = loop_of(LAWS[name], plant=TwoArms(guided=guided))
+    assert [part.coordinates.tolist() for part in divided.system.model.parts] == [[0, 1], [2], [3, 4]]
+    random = np.random.default_rng(3)
+    for _ in range(4):
+        assert_equal(divided, np.concatenate([Q, BEGIN.v]) + 0.3 * random.standard_normal(10))
+
+
+def test_rows_that_contradict_each_other_in_one_part_decide_the_status_of_the_whole() -> None:
+    divided = loop_of(BASE, {**TASK, "again": sc.Holonomic("b1 + 0.2*b2 + 3*t*t")})
+    x = np.concatenate([Q, BEGIN.v])
+    assert_equal(divided, x)
+    row = divided.rates(0.3, x)[1]
+    assert row[divided.layout.slices["status"]] == Status.INFEASIBLE.code
+    assert row[divided.layout.slices["rank"]] == 3
+
+
+def test_a_part_out_of_reach_is_infeasible_and_not_unreachable_while_another_part_is_reached() -> None:
+    task = {"x": TASK["x"], "b": sc.SecondOrder(lambda q, v, t: [[0.0, 0.0, 0.0, 0.0, 0.0]], lambda q, v, t: [1.0])}
+    divided = loop_of(sc.ConstraintFollowing(), task)
+    assert len(divided.system.model.parts) == 1  # a row that acts on nothing belongs to no part
+    assert_equal(divided, np.concatenate([Q, BEGIN.v]))
+
+
+def test_a_number_that_is_not_finite_in_one_part_leaves_no_command_for_any() -> None:
+    divided = loop_of(BASE, {"x": TASK["x"], "a": sc.Holonomic("log(a1) - t")})
+    x = np.concatenate([Q, BEGIN.v])
+    x[0] = -1.0
+    row = divided.rates(0.3, x)[1]
+    assert row[divided.layout.slices["status"]] == Status.NON_FINITE.code
+    assert np.isnan(row[divided.layout.slices["u"]]).all()
+
+
+COUPLED = {
+    "priorities": {"priorities": {"x": 2}},
+    "limits": {"limits": {"fx": 3.0}},
+    "damping of all": {"on_infeasible": "damp"},
+    "a function of the whole state": {"null_space": lambda state: state.q[0] * np.ones(6)},
+}
+
+
+@pytest.mark.parametrize("feature", COUPLED)
+def test_a_law_that_couples_the_parts_is_the_law_of_the_whole(feature: str) -> None:
+    """The limited input alone moves the part that it acts on."""
+    limit = np.array([3.0 if name == "fx" and feature == "limits" else np.inf for name in TwoArms.actuators])
+    assert_equal(loop_of(replace(BASE, **COUPLED[feature])), np.concatenate([Q, BEGIN.v]), (-limit, limit))  # type: ignore[arg-type]
+
+
+def test_a_task_or_a_mass_matrix_that_couples_makes_one_part() -> None:
+    system = make_system(TwoArms(), {**TASK, "both": sc.Holonomic("a1 - b1")}, BASE, {}, BEGIN, None, 1e-6)
+    assert [part.coordinates.tolist() for part in system.model.parts] == [[0, 1, 3, 4], [2]]
+    full = connected_parts(np.ones((3, 3)), np.eye(3), np.zeros((0, 3)), np.eye(3))
+    assert len(full) == 1
+
+
+def test_the_jacobian_of_parts_is_exact() -> None:
+    divided = loop_of(BASE)
+    x = np.concatenate([Q, BEGIN.v])
+    exact = divided.jacobian(0.3, x)
+    assert exact is not None
+    np.testing.assert_allclose(exact, differences(lambda y: divided.rates(0.3, y)[0], x, 1e-3), rtol=1e-6, atol=1e-6)
+
+
+def test_a_swarm_is_compiled_robot_by_robot() -> None:
+    from plants.swarm import Aggregation, Swarm
+
+    start = sc.State(0.0, 3.0 * np.random.default_rng(0).standard_normal(60), np.zeros(60))
+    law = sc.ConstraintFollowing(correction=sc.PFeedback(0.2))
+    system = make_system(Swarm(N=30), {"gather": Aggregation()}, law, {}, start, None, 1e-6)
+    loop = make_loop(system)
+    assert isinstance(loop, Loop) and len(system.model.parts) == 60
+    sizes = [each.name() for each in loop.rates_kernel.function.find_functions() if "decompose" in each.name()]
+    assert sizes == ["decompose_1x1x0"]
+    x = np.concatenate([start.q, np.linspace(-1.0, 1.0, 60)])
+    assert_equal(loop, x)
+
+
+@dataclass(frozen=True)
+class GrainAndShip(Masses):
+    """Two masses of 1e-5 and 1e6 kg that do not act on each other."""
+
+    forces: str = "F G"
+    grain: float = 1e-5
+    ship: float = 1e6
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.diag([self.grain, self.ship])
+
+
+@pytest.mark.parametrize("engine", ["numpy", "vm", "c"])
+def test_a_direction_counts_on_the_scale_of_the_whole_machine_on_every_engine(engine: str) -> None:
+    """T = diag(1e5, 1e-6), and |A L^-T| |L^-1 B| = 1e5: the ship counts above a tolerance of 1e-11 alone."""
+    task = {"x": sc.Holonomic("x - 0.1*t**2"), "y": sc.Holonomic("y - 0.2*t**2")}
+    for tolerance, rank in ((1e-10, 1), (1e-12, 2)):
+        law = sc.ConstraintFollowing(sc.Baumgarte(4.0, 4.0), rank_tolerance=tolerance)
+        run = sc.simulate(GrainAndShip(), task, law, q=0.0, duration=0.05, step=0.01, engine=engine)
+        assert (run["rank"] == rank).all()
+        assert (run["u.G"][0] > 3e5) == (rank == 2)
