@@ -171,7 +171,7 @@ def _accepted(
     equations, every = Equations(select(plant, None)[0]), np.ones(len(plant.actuators))
     plain = Evidence(equations, logs, cutoff, ROWS)
     tried = []
-    if is_long(delay := _delay(plain, every, cutoff), logs):
+    if is_long(delay := _delay(plain, every, cutoff, short=True), logs):
         tried += [Hypothesis("delay", tuple(plant.actuators), _late_text(delay), delays=delay * every)]
     elif delay:  # of a held torque, say: left in, a torque of the other sign whose friction brakes would stand for it
         logs = [replace(log, u=log.acting(delay * every)) for log in logs]
@@ -247,9 +247,9 @@ def _delays(plant: Plant, cutoff: float, logs: Sequence[Log], evidence: Evidence
             yield Hypothesis("delay", (name,), _late_text(delay), delays=delay * share)
 
 
-def _delay(evidence: Evidence, share: Array, cutoff: float) -> float:
-    """The delay [s] of these torques that explains most."""
-    return _least(lambda x: evidence.score(None, x * share, held_out=False).nats, DELAYS / cutoff)
+def _delay(evidence: Evidence, share: Array, cutoff: float, short: bool = False) -> float:
+    """The delay [s] of these torques that explains most; `short`: also one that is far below what is a finding."""
+    return _least(lambda x: evidence.score(None, x * share, held_out=False).nats, DELAYS / cutoff, near=not short)
 
 
 def _each_and_all(count: int) -> list[list[int]]:
@@ -257,12 +257,15 @@ def _each_and_all(count: int) -> list[list[int]]:
     return [[j] for j in range(count)] + ([list(range(count))] if count > 1 else [])
 
 
-def _least(function: Callable[[float], float], grid: Array) -> float:
-    """Where a function is least: the best of a grid, and then between its neighbours; 0 where that is surely best."""
+def _least(function: Callable[[float], float], grid: Array, near: bool = True) -> float:
+    """Where a function is least: the best of a grid, and then between its neighbours.
+
+    `near`: whether 0 will do where a parabola is least near it.
+    """
     values = np.array([function(float(x)) for x in grid])
     best = int(np.argmin(values))
     around = slice(max(best - 1, 0), best + 2)
-    if grid[best] == 0.0 and len(values[around]) == 3:  # a parabola through the three
+    if near and grid[best] == 0.0 and len(values[around]) == 3:  # a parabola through the three
         slope, bend = values[best + 1] - values[best - 1], values[best + 1] + values[best - 1] - 2 * values[best]
         if abs(slope) < NEAR * bend:
             return 0.0
