@@ -49,8 +49,10 @@ class Document:
         """Dotted name of a field, with the name of an entry of `NAMED_LISTS` instead of its index."""
         dotted = ""
         for index, part in enumerate(path):
-            name = self._entry_name(path[0], part) if path[:index] in NAMED_LISTS else part
-            dotted += f"[{name}]" if isinstance(name, int) else f".{name}"
+            names = self._names(path[0]) if path[:index] in NAMED_LISTS else []
+            name = names[part] if isinstance(part, int) and part < len(names) else ""
+            word = name if name.isidentifier() else part
+            dotted += f"[{word}]" if isinstance(word, int) else f".{word}"
         return dotted.removeprefix(".")
 
     def report(self, problems: Iterable[Problem]) -> list[Finding]:
@@ -60,11 +62,8 @@ class Document:
 
     def indexed(self, path: FieldPath) -> FieldPath:
         """The path with the index of an entry of `NAMED_LISTS` instead of its name."""
-        entries = self.values.get(str(path[0])) if path else None
-        if path[:1] in NAMED_LISTS and len(path) > 1 and isinstance(path[1], str) and isinstance(entries, list):
-            names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
-            return (path[0], names.index(path[1]), *path[2:]) if path[1] in names else path
-        return path
+        names = self._names(path[0]) if path[:1] in NAMED_LISTS else []
+        return (path[0], names.index(str(path[1])), *path[2:]) if len(path) > 1 and path[1] in names else path
 
     def _source(self, path: FieldPath) -> tuple[str, float]:
         """Source of the field, or of the nearest section around it; and its position in a report."""
@@ -74,13 +73,13 @@ class Document:
             return source, float("inf")
         return f"{self.file}:{source}" if source else self.file, source
 
-    def _entry_name(self, field: str | int, index: str | int) -> str | int:
+    def _names(self, field: str | int) -> list[str]:
+        """Name of each entry of a list; empty where it has none."""
         entries = self.values.get(str(field))
-        if isinstance(index, int) and isinstance(entries, list) and index < len(entries):
-            name = entries[index].get("name") if isinstance(entries[index], dict) else None
-            if isinstance(name, str) and name.isidentifier():
-                return name
-        return index
+        if not isinstance(entries, list):
+            return []
+        names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
+        return [name if isinstance(name, str) else "" for name in names]
 
 
 PREFIX = "tag:yaml.org,2002:"

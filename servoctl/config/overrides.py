@@ -199,14 +199,11 @@ def _assigned(node: Any, path: FieldPath, value: Any) -> Any:
     if not path:
         return value
     key, *rest = path
-    changed = {} if node is None else copy.copy(node)
-    if isinstance(changed, list):
-        changed[int(key) :] = [
-            _assigned(changed[int(key)] if rest else None, tuple(rest), value),
-            *changed[int(key) + 1 :],
-        ]
-    else:
-        changed[key] = _assigned(changed.get(key), tuple(rest), value)
+    if isinstance(node, list) and key == len(node):
+        return [*node, value]
+    changed: Any = {} if node is None else copy.copy(node)
+    below = changed.get(key) if isinstance(changed, dict) else changed[key]
+    changed[key] = _assigned(below, tuple(rest), value)
     return changed
 
 
