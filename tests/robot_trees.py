@@ -1,4 +1,4 @@
-"""Robots for tests: a seven-joint arm, random trees, and the same robots as a URDF for other programs."""
+"""Robots for tests: a seven-joint arm, and random trees."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -58,13 +58,10 @@ def arm7(count: int = 7, damping: float = 0.0, seed: int = 0) -> Description:
     return Description("arm", (*links, LinkDescription("tool")), (*joints, tool))
 
 
-def random_tree(seed: int, joints: int, mimics: int = 0, fixed: int = 0, hinges: bool = False) -> Description:
-    """A random tree of moving joints of all kinds, the last ones mimic others, with links fixed to random ones.
-
-    With `hinges` all joints that move are hinges.
-    """
+def random_tree(seed: int, joints: int, mimics: int = 0, fixed: int = 0) -> Description:
+    """A random tree of moving joints of all kinds, the last ones mimic others, with links fixed to random ones."""
     random = np.random.default_rng(seed)
-    kinds: list[JointKind] = ["revolute", "revolute", "continuous", "revolute" if hinges else "prismatic"]
+    kinds: list[JointKind] = ["revolute", "revolute", "continuous", "prismatic"]
     links, parts = [LinkDescription("base", random_inertial(random))], []
     for i in range(joints + fixed):
         kind = "fixed" if i >= joints else kinds[int(random.integers(4))]
@@ -99,44 +96,3 @@ def random_state(robot: Robot, seed: int) -> tuple[Array, Array]:
         q[p] /= np.linalg.norm(q[p])
         v[p] -= q[p] * (q[p] @ v[p])
     return q, v
-
-
-def urdf(description: Description) -> str:
-    """The description as a URDF, without mimics."""
-    lines = [f'<robot name="{description.name}">']
-    for link in description.links:
-        lines.append(f'<link name="{link.name}">{_inertial(link.inertial)}</link>')
-    for joint in description.joints:
-        xyz, rpy = joint.placement.xyz, angles(joint.placement)
-        lines += [
-            f'<joint name="{joint.name}" type="{joint.kind}"><parent link="{joint.parent}"/>'
-            f'<child link="{joint.child}"/><origin xyz="{_text(xyz)}" rpy="{_text(rpy)}"/>'
-            f'<axis xyz="{_text(joint.axis)}"/><limit lower="-9" upper="9" effort="9" velocity="9"/></joint>'
-        ]
-    return "\n".join([*lines, "</robot>"])
-
-
-def angles(placement: Placement) -> tuple[float, float, float]:
-    """Roll, pitch and yaw of a placement [rad]."""
-    R = placement.R
-    pitch = np.arctan2(-R[2, 0], np.hypot(R[0, 0], R[1, 0]))
-    return (
-        float(np.arctan2(R[2, 1], R[2, 2])),
-        float(pitch),
-        float(np.arctan2(R[1, 0], R[0, 0])),
-    )
-
-
-def _inertial(inertial: Inertial | None) -> str:
-    if inertial is None:
-        return ""
-    moments = " ".join(
-        f'{key}="{value!r}"' for key, value in zip(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), inertial.I, strict=True)
-    )
-    return (
-        f'<inertial><origin xyz="{_text(inertial.com)}"/><mass value="{inertial.m!r}"/><inertia {moments}/></inertial>'
-    )
-
-
-def _text(values: Sequence[float]) -> str:
-    return " ".join(repr(float(value)) for value in values)

@@ -3,6 +3,7 @@
 Loops and unit quaternions in closed form against automatic differentiation of their equations.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_jacobians_and_drifts_of_frames_are_derivatives_of_their_poses(name: str
             np.testing.assert_allclose(at.angular_velocity, w, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["arm", "tree with mimic joints"])
+@pytest.mark.parametrize("name", ROBOTS)
 def test_drifts_are_the_second_derivatives_along_a_motion_without_acceleration(name: str) -> None:
     robot = ROBOTS[name]
     names = [frame.name for frame in robot.tree.frames]
@@ -115,6 +116,13 @@ def test_coordinates_of_the_wrong_number_are_refused_and_those_after_them_are_no
     with pytest.raises(ValueError, match=r"mass_matrix: x0: expected shape \(7,\), got \(8,\)"):
         robot.mass_matrix(np.zeros(8), 0.0)
     np.testing.assert_array_equal(robot.mass_matrix(np.zeros(7), 0.0), ROBOTS["arm"].mass_matrix(np.zeros(7), 0.0))
+
+
+def test_a_robot_that_stands_turned_has_its_gravity_turned() -> None:
+    place, upright = Placement.at((0.3, -0.2, 0.5), (0.4, -0.3, 1.2)), built(arm7())
+    q, v = random_state(upright, 0)
+    known = replace(upright, gravity=tuple(place.R.T @ upright.gravity)).force(q, v, 0.0)
+    np.testing.assert_allclose(built(arm7(), at=place).force(q, v, 0.0), known, atol=1e-12)
 
 
 def test_a_free_body_tumbles_as_eulers_equations_say() -> None:

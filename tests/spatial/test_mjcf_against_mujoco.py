@@ -236,8 +236,6 @@ def pair(path: Path, random: np.random.Generator) -> Pair:
             rates[model.jnt_dofadr[i], column] = multiplier
             data.qpos[model.jnt_qposadr[i]] = multiplier * q[column] + offset
     v = np.linalg.pinv(rates) @ rates @ random.uniform(-1, 1, len(names))  # unit quaternions stay so
-    if description.base == "free":
-        v[:] = 0.0  # rates of a quaternion have a bias of their own
     data.qvel[:] = rates @ v
     mujoco.mj_forward(model, data)
     return Pair(robot, description, model, data, q, v, rates)
