@@ -17,11 +17,10 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.corrections import Correction
 from servoctl.linear import analyse
 from servoctl.linear.convert import state_at
-from servoctl.linear.jacobians import local
+from servoctl.linear.loop import LocalLoop, local, timings
 from servoctl.linear.margins import AROUND, CACHED, POINTS, _frequencies, margins
 from servoctl.linear.modes import means_of_clusters, modes
 from servoctl.linear.reserve import reserve
-from servoctl.linear.sampled import LocalLoop, timings
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.settings import Integrator, Settings

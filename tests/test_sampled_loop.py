@@ -16,11 +16,10 @@ from servoctl.check.report import check
 from servoctl.laws.hold import RowFeedback, close, differences, hold, longest_spacing
 from servoctl.linear import analyse, margins
 from servoctl.linear.convert import state_at
-from servoctl.linear.jacobians import local
+from servoctl.linear.loop import LocalLoop, grows, local, means_of_clusters
 from servoctl.linear.margins import Margins
 from servoctl.linear.modes import Mode, modes
 from servoctl.linear.reserve import gain_margin, held_loops, reserve
-from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.internal_dynamics import InternalDynamics
 from servoctl.simulation.steps import step_of

@@ -21,7 +21,7 @@ from servoctl.assembly.start import UNPROJECTED
 from servoctl.errors import TaskError
 from servoctl.laws.corrections import Poles
 from servoctl.laws.hold import RowFeedback
-from servoctl.linear.jacobians import local
+from servoctl.linear.loop import local
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.simulation.internal_dynamics import neutral

@@ -25,10 +25,9 @@ from servoctl.assembly.uncertainty import in_words, machine_errors, uncertainty_
 from servoctl.engine.parameters import parameter_names
 from servoctl.errors import ConfigError, TaskError
 from servoctl.linear.convert import state_at
-from servoctl.linear.jacobians import Local, box_machines, compiled, local, local_nearest
+from servoctl.linear.loop import Local, LocalLoop, box_machines, compiled, least_stable, local, local_nearest, timings
 from servoctl.linear.margins import Margins, margins_of
 from servoctl.linear.modes import Mode, modes
-from servoctl.linear.sampled import LocalLoop, least_stable, timings
 from servoctl.mechanics.timing import Timing
 from servoctl.run_folder.metrics import plain
 from servoctl.types import Array, State, Status

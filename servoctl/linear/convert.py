@@ -11,8 +11,7 @@ from servoctl.assembly.make import make_system
 from servoctl.errors import TaskError
 from servoctl.estimation.attached import AttachedEstimator
 from servoctl.laws.robust import ESTIMATE
-from servoctl.linear.jacobians import local, outputs, states
-from servoctl.linear.sampled import LocalLoop
+from servoctl.linear.loop import LocalLoop, local, outputs, states
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing, UnderWay
 from servoctl.simulation.closed_loop import Loop

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from servoctl.laws.hold import stable_range
-from servoctl.linear.sampled import ROUNDING, Linear, LocalLoop, grows
+from servoctl.linear.loop import ROUNDING, Linear, LocalLoop, grows
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 

@@ -22,8 +22,21 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.context import run_timing
-from servoctl.linear.jacobians import RANK, compiled, local, nearest, null_space, plant_parameters
-from servoctl.linear.sampled import CIRCLE, DEADBEAT, REPEATED, ROUNDING, clusters, least_stable, means_of_clusters
+from servoctl.linear.loop import (
+    CIRCLE,
+    DEADBEAT,
+    RANK,
+    REPEATED,
+    ROUNDING,
+    clusters,
+    compiled,
+    least_stable,
+    local,
+    means_of_clusters,
+    nearest,
+    null_space,
+    plant_parameters,
+)
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.internal_dynamics import SLOW, RowErrors, chains, error_kernel, neutral
 from servoctl.types import Array, State

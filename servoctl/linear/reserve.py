@@ -31,8 +31,17 @@ from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.hold import stable_range
 from servoctl.linear.convert import settled_memory, state_at
-from servoctl.linear.jacobians import Local, box_machines, local, local_nearest
-from servoctl.linear.sampled import Linear, LocalLoop, grows, least_stable, timings
+from servoctl.linear.loop import (
+    Linear,
+    Local,
+    LocalLoop,
+    box_machines,
+    grows,
+    least_stable,
+    local,
+    local_nearest,
+    timings,
+)
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 

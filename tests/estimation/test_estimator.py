@@ -20,8 +20,7 @@ from servoctl.estimation.attached import (
 )
 from servoctl.estimation.estimator import Estimator, Gains, PositionNoise, alpha_beta_gains, low_pass_gains, model_gains
 from servoctl.linear.convert import state_at
-from servoctl.linear.jacobians import local
-from servoctl.linear.sampled import LocalLoop
+from servoctl.linear.loop import LocalLoop, local
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.timing import Timing, UnderWay
