@@ -102,7 +102,7 @@ def _stabilisation(
         projection = allowed < len(model.passive_rows)  # true if rows depend on each other
         correction = None if projection else correction
     rows, field = model.passive_rows, "plant.passive.correction"
-    term = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, for_passive(correction), None, field)))
+    term = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, for_passive(correction), {}, field)))
     return PassiveStabilisation(term, rank_tolerance, projection, allowed, clearance)
 
 

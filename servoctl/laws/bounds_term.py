@@ -62,11 +62,6 @@ class ReactionRow(Part):
     most: bool  # whether the value is the largest; else the smallest
     value: float  # [N, N m] limit of the reaction
 
-    @property
-    def name(self) -> str:
-        """Name under which it is reported."""
-        return self.label
-
 
 @dataclass(frozen=True)
 class BoundsTerm(AttachedTerm):
@@ -149,7 +144,7 @@ class BoundsTerm(AttachedTerm):
     @property
     def _names(self) -> list[str]:
         """Name of each row of `bounding`."""
-        return [*(row.name for row in self.rows), *(reaction.name for reaction in self.reactions)]
+        return [*(row.name for row in self.rows), *(reaction.label for reaction in self.reactions)]
 
     def bounding(self, at: Terms) -> InputRows:
         """`G u >= g`, as means over the period, or if the command acts at once and in this state alone."""

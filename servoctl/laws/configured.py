@@ -227,7 +227,7 @@ class ConstraintFollowing(Law):
         Raises:
             TaskError: A correction does not fit; the message names every such row.
         """
-        correction = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, self.correction, self.corrections)))
+        correction = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, self.correction, self.corrections or {})))
         funnel = funnels(rows, self.correction, self.corrections or {}, self.timings.correction)
         if self.robust is None:
             return [correction, funnel]

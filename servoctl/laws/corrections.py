@@ -268,7 +268,7 @@ def assigned(
 def corrections_of(
     rows: Sequence[Row],
     common: Correction | None,
-    own: Mapping[str, Correction] | None = None,
+    own: Mapping[str, Correction],
     field: str = "law.correction",
 ) -> list[OfRows]:
     """The corrections with their numbers for each row; a row without one has gains of zero.
@@ -284,11 +284,11 @@ def corrections_of(
     groups = list(dict.fromkeys(row.group for row in rows))
     problems = [
         f"task.{wrong}.correction: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})"
-        for wrong in own or {}
+        for wrong in own
         if wrong not in groups
     ]
     found: list[OfRows] = []
-    for key, correction, members in assigned(rows, common, own or {}, field):
+    for key, correction, members in assigned(rows, common, own, field):
         if not isinstance(correction, Correction):
             problems.append(f"{key}: expected a correction such as Baumgarte(alpha=4, beta=4), got {correction!r}")
             continue

@@ -119,8 +119,7 @@ class _Term(ABC):
     def problems(self, rows: Sequence[Row], members: Sequence[int]) -> list[str]:
         """One sentence for each field or row that does not fit."""
         field = f"law.{self.name}"
-        known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
-        found = _unknown(f"{field}.scale", self.scale, known)
+        found = _unknown(f"{field}.scale", self.scale, rows)
         found += [f"{field}.{sentence}" for sentence in wrong_numbers(self)]
         for row in (rows[i] for i in members):
             if row.degree > 2:
@@ -204,8 +203,7 @@ class Robust(_Term):
         self, rows: Sequence[Row], members: Sequence[int], fastest: float, steepest: float | None, problems: list[str]
     ) -> dict[str, float]:
         if isinstance(self.bound, Mapping):
-            known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
-            problems += _unknown("law.robust.bound", self.bound, known)
+            problems += _unknown("law.robust.bound", self.bound, rows)
             scale = self.scales(rows)
             rho = math.hypot(*(_of(rows[i], self.bound, 0.0) / scale[i] for i in members)) if not problems else 1.0
         else:
@@ -268,7 +266,8 @@ def _of(row: Row, values: Mapping[str, float], default: float) -> float:
     return float(values.get(row.name, values.get(row.group, default)))
 
 
-def _unknown(field: str, values: Mapping[str, float], known: Sequence[str]) -> list[str]:
+def _unknown(field: str, values: Mapping[str, float], rows: Sequence[Row]) -> list[str]:
+    known = list(dict.fromkeys([name for row in rows for name in (row.name, row.group)]))
     return [f"{field}.{name}: there is no such task ({remedy(name, known)})" for name in values if name not in known]
 
 

@@ -44,11 +44,11 @@ class LagrangianPlant(Plant):
 
     def mass_matrix(self, q: Array, t: float) -> Array:
         """M = T_vv, shape (n, n)."""
-        return _kernel(self)(t, q, np.zeros(len(q)), parameter_values(self))[0]
+        return _kernel(SameStructure(self))(t, q, np.zeros(len(q)), parameter_values(self))[0]
 
     def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
         """Q = F - R_v - V_q + T_q - T_vq v - T_vt, shape (n,)."""
-        return _kernel(self)(t, q, v, parameter_values(self))[1]
+        return _kernel(SameStructure(self))(t, q, v, parameter_values(self))[1]
 
     def energy(self, q: Array, v: Array, t: float) -> Any:
         """T + V [J]; None if the class overrides a method below, because T + V is then not constant."""
@@ -57,12 +57,8 @@ class LagrangianPlant(Plant):
         return self.kinetic_energy(q, v, t) + self.potential_energy(q, t)
 
 
-def _kernel(plant: LagrangianPlant) -> Kernel:
-    return _derive(SameStructure(plant))
-
-
 @lru_cache(maxsize=64)
-def _derive(key: SameStructure) -> Kernel:
+def _kernel(key: SameStructure) -> Kernel:
     n = len(key.thing.coordinates)
     count = len(parameter_values(key.thing))
     symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (count,)})

@@ -255,7 +255,7 @@ class Clearance(FrameConstraint):
     """`phi = |axis to axis| - radii - value`: the free distance of two shapes has a value [m]; as a bound, at least it.
 
     phi is negative inside each other, down to about minus the radii and the value. Where axes are nearly parallel it
-    may be smaller than the true distance by 1 % of radii and value; see `segments`.
+    may be smaller than the true distance by 1 % of radii and value.
 
     Attributes:
         first: A shape.

@@ -79,7 +79,7 @@ def test_the_correction_of_a_task_replaces_the_common_one() -> None:
     common, own = Baumgarte(1.0, 2.0), {"roll": PFeedback(0.1)}
     term = CorrectionTerm((H1, H2, N), tuple(corrections_of([H1, H2, N], common, own)))
     assert (term.damping, term.stiffness) == ((2.0, 2.0, 0.0), (4.0, 4.0, 10.0))
-    none = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, None)))
+    none = CorrectionTerm(tuple(rows), tuple(corrections_of(rows, None, {})))
     assert (none.damping, none.stiffness) == ((0.0,) * 4, (0.0,) * 4)
 
 

@@ -35,7 +35,7 @@ run: {duration: 2, period: 0.001}
 KAPPA, H = 10.0, 1e-3
 
 ROW = Row("x", "x", "nonholonomic", True, False, 1)
-ONE_ROW = CorrectionTerm((ROW,), tuple(corrections_of([ROW], sc.PFeedback(1.0 / KAPPA))))
+ONE_ROW = CorrectionTerm((ROW,), tuple(corrections_of([ROW], sc.PFeedback(1.0 / KAPPA), {})))
 
 
 @pytest.fixture
