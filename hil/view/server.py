@@ -83,8 +83,7 @@ HOST = "127.0.0.1"
 
 WEB = Path(__file__).parent / "web"
 LIBRARY = Path(__file__).parents[2] / "servoctl" / "report" / "web"
-SHARED = ("style.css", "scales.js", "solids.js", "shapes.js", "scene.js", "plots.js", "uPlot.iife.min.js",
-          "uPlot.min.css")  # fmt: skip
+SHARED = ("style.css", "scales.js", "bodies.js", "scene.js", "plots.js", "uPlot.iife.min.js", "uPlot.min.css")
 """Files that the live page shares with the page of a run."""
 
 ASSETS = {"": WEB / "live.html"} | {name: WEB / name for name in ("live.css", "live.js")}

@@ -272,7 +272,7 @@ NUMBERS = 550_000  # approximate number of values in all lines of a page; all dr
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
 SCRIPTS = (
-    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "solids.js", "shapes.js", "scene.js", "player.js",
+    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "bodies.js", "scene.js", "player.js",
     "panels.js", "tables.js", "page.js",
 )  # fmt: skip
 
