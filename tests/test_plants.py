@@ -228,18 +228,6 @@ def test_energy_is_that_of_the_bodies(case: Case) -> None:
     np.testing.assert_allclose(offsets, offsets[0], atol=1e-11)
 
 
-@EVERY
-def test_energy_changes_by_the_power_of_the_inputs_alone(case: Case) -> None:
-    plant, h = case.plant, 1e-5
-    for q, v in random_states(plant):
-        u = np.random.default_rng(5).normal(size=len(plant.actuators))
-        B = plant.actuation(q, 0.0)
-        a = np.linalg.solve(plant.mass_matrix(q, 0.0), plant.force(q, v, 0.0) + B @ u)
-        ahead, behind = plant.energy(q + h * v, v + h * a, 0.0), plant.energy(q - h * v, v - h * a, 0.0)
-        assert ahead is not None and behind is not None
-        assert (ahead - behind) / (2 * h) == pytest.approx(v @ B @ u, abs=1e-6)  # second-order differences
-
-
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if coriolis(case.plant)])
 def test_mass_rate_less_twice_coriolis_is_skew_symmetric(name: str) -> None:
     plant, h = CASES[name].plant, 1e-5
