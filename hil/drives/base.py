@@ -278,6 +278,10 @@ class Drive(Node):
         """Whether it may make torque because of this run, or reports that it does."""
         return not self.confirmed_off and (self.enable_requested or self.condition is not Condition.UNKNOWN)
 
+    def may_go_on(self) -> None:
+        """Notes that the next frame may enable it: what it has reported before does not prove that it is off."""
+        self.enable_requested, self.condition = True, Condition.UNKNOWN
+
     @abstractmethod
     def command(self, torque: float) -> Frame:
         """The frame that commands a torque or force at the joint [actuator unit].

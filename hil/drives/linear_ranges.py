@@ -156,6 +156,7 @@ class LinearDrive(TableDrive):
         with silent(self):
             held = self._torque_frame(torque, self.encoding)
             frames = [held, self.enable_frame, held]  # some begin without the torque before it
+            self.may_go_on()
             yield HandshakeStep(frames, self._decided, 0.5, self.enable_answer)
             refuse_fault(self)
             over = passed(ceil(1.1 * seconds / self._period) + 1)  # then it must have run out

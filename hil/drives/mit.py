@@ -254,6 +254,7 @@ class MitDrive(LinearDrive):
                 # Some motors start with the last command that they received: it must be this one.
                 yield HandshakeStep([seed], self._answered(2), 0.5, "replies to the first torque")
                 self._request(Condition.ENABLED)
+                self.may_go_on()
                 yield HandshakeStep([self.enable_frame], self._decided, 0.5, self.enable_answer)
             finally:
                 if self.condition is not Condition.ENABLED:

@@ -317,6 +317,7 @@ class MoteusDrive(TurnNode, TableDrive):
             sent = self._answered(1)
             seconds = tested_time(self.settings)
             command = self._torque_frame(torque, self._encoding(seconds))
+            self.may_go_on()
             yield HandshakeStep([command], sent, 0.5, "a reply to a command of torque")
             begun, limit, enabled = self.alive, seconds + LATE, False
             while self._mode != codec.TIMED_OUT:
@@ -340,6 +341,7 @@ class MoteusDrive(TurnNode, TableDrive):
         self._left, self._revocation = False, None
         with self._seeded(torque):
             self._feed.fed = False  # `alive_frames` sends the first torque
+            self.may_go_on()
             expected = "mode 10, position (is it calibrated: moteus_tool --calibrate?)"
             yield HandshakeStep([], self._decided, 0.5, expected)
         self._ours = True

@@ -339,6 +339,7 @@ class OdriveDrive(OdriveEncoder, TableDrive):
         start = self._frame(codec.SET_AXIS_STATE, {codec.REQUESTED_STATE: codec.CLOSED_LOOP})
         with self._seeded(torque) as seed:
             self._feed.fed = True
+            self.may_go_on()
             expected = "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)"
             yield HandshakeStep([seed, start], self._decided, 0.5, expected)
 

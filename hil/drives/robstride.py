@@ -146,6 +146,7 @@ class RobstrideDrive(LinearDrive):
             # received, which must be this one, or with none until the next command.
             self._feed.fed = False
             yield HandshakeStep([], self._answered(2), 0.5, "feedback to the first torque")
+            self.may_go_on()
             yield HandshakeStep([self.enable_frame], self._decided, 0.5, self.enable_answer)
 
     def reset(self) -> Steps:

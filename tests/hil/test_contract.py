@@ -32,6 +32,7 @@ from hil.emulator.station import key
 from hil.frame import Frame
 from hil.loop import nanoseconds
 from hil.protocols.registry import build, node_class
+from hil.rig.handshake import Handshake
 from servoctl.errors import ConfigError
 from tests.hil import command_observer
 from tests.hil.command_observer import READERS, CommandFindings
@@ -313,6 +314,34 @@ def test_no_frame_makes_a_driver_raise_and_one_that_it_refuses_changes_only_the_
             assert drive.sample.time == frame.time
             accepted += 1
     assert refused > 500 and accepted > 30
+
+
+@pytest.mark.parametrize("name", ["enable", "test_watchdog"])
+def test_what_a_drive_said_before_it_was_enabled_does_not_prove_that_it_is_off(
+    settings: DriveSettings, name: str
+) -> None:
+    host = Host(settings)
+    host.order("identify, configure, reset")
+    if name == "enable":
+        host.drive.enable_requested = True  # by the rig
+    elif settings not in (CASES["damiao"], CASES["moteus"]):  # a RobStride may still answer the frame before
+        return
+
+    def cut(word: str) -> None:
+        host.instead = {".*": ""}
+
+    host.node.motor.told = cut
+    handshake = Handshake({host.drive: getattr(host.drive, name)(0.0)}, host.dispatch.send, host.clock, 5.0)
+    while not host.instead:
+        handshake.advance()
+        host.tick()
+    handshake.abandon()
+    for _ in range(3):
+        host.send(*host.drive.disable_frames())
+        host.tick()
+    assert host.drive.possibly_on and not host.drive.confirmed_off
+    host.instead = {}
+    host.until(lambda: host.drive.confirmed_off, lambda: host.order("disable"))
 
 
 def test_a_torque_that_a_frame_carries_is_sent_as_it_is(settings: DriveSettings) -> None:
