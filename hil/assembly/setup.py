@@ -243,12 +243,7 @@ class RigSetup:
 
         A torque acts for a period, on speeds that are half a period old, or older by their filter.
         """
-        period, sensing = self.settings.values.period, self.sensing
-        filtered = [
-            tau for tau, drive in zip(sensing.filter_times, self.drives, strict=False)
-            if sensing.filtered or np.isnan(drive.quantum()[1])
-        ]  # fmt: skip
-        return min(FASTEST_POLE, DELAY_SHARE / (1.5 * period + max(filtered, default=0.0)))
+        return min(FASTEST_POLE, DELAY_SHARE / (1.5 * self.settings.values.period + self._slowest_filter))
 
     def task_errors(self, t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
         """Task row of priority 1 -> its violation and rate; the rate is NaN where the row has none."""
@@ -281,7 +276,19 @@ class RigSetup:
         filters = np.array(sensing.filter_times[: len(self.drives)])
         # a step of position moves the filtered speed by (1 - p)^2 / T: see `c/samples.c`
         filtered = visible * (1.0 - np.exp(-2.0 * period / filters)) ** 2 / period
-        return np.where(np.isnan(speeds) | sensing.filtered, filtered, speeds)
+        return np.where(self._differenced, filtered, speeds)
+
+    @property
+    def _differenced(self) -> Array:
+        """Whether the speed of each drive follows from its positions, by a filter, shape (m,)."""
+        differenced: Array = np.isnan(self._quanta[1]) | self.sensing.filtered
+        return differenced
+
+    @property
+    def _slowest_filter(self) -> float:
+        """Longest time constant of these filters [s]; 0: there is none."""
+        times = np.array(self.sensing.filter_times[: len(self.drives)])[self._differenced]
+        return float(times.max(initial=0.0))
 
     @property
     def _visible(self) -> Array:
@@ -301,19 +308,14 @@ class RigSetup:
     @cached_property
     def proof(self) -> ProofPlan:
         """How stage zero tests the drives."""
-        m, period, sensing = len(self.drives), self.settings.values.period, self.sensing
-        friction = friction_of(self.plant)
-        _, speeds, torques = self._quanta
-        differenced = np.isnan(speeds) | sensing.filtered
-        by_positions = bool(differenced.any())
-        # a filtered speed lags by tau - T/2: see `c/samples.c`
-        filters = np.array(sensing.filter_times[:m])[differenced]
-        lag = max(0.0, float(filters.max()) - period / 2) if by_positions else 0.0
+        m, period, friction = len(self.drives), self.settings.values.period, friction_of(self.plant)
+        by_positions = bool(self._differenced.any())
+        lag = max(0.0, self._slowest_filter - period / 2)  # a filtered speed lags by tau - T/2: see `c/samples.c`
         return ProofPlan(
             dry=np.zeros(m) if friction is None else np.array(friction.coulomb),
             position_step=self._visible,
-            speed_step=np.where(differenced, self.speed_steps, np.fmax(self.speed_steps, self._visible / BLUR)),
-            torque_step=np.nan_to_num(torques),
+            speed_step=np.where(self._differenced, self.speed_steps, np.fmax(self.speed_steps, self._visible / BLUR)),
+            torque_step=np.nan_to_num(self._quanta[2]),
             travel=self._travel,
             quarter=max(QUARTER, 4 * period + (4 * period + lag if by_positions else 0.0)),
             units=self.units[:m],

@@ -22,12 +22,14 @@ Record = Callable[[int, bool, Frame, int], None]  # (number of the bus, whether 
 
 
 class _Line(NamedTuple):
-    """A bus, its number in the log, the nodes that receive each id, and those of families of ids."""
+    """A bus and its nodes."""
 
     bus: Bus
-    number: int
-    routes: dict[int, list[Node]]
-    families: list[tuple[IdFamily, Node]]
+    number: int  # in the log
+    drives: list[Drive]
+    synced: bool  # whether a node samples after SYNC
+    routes: dict[int, list[Node]]  # id -> the nodes that receive it
+    families: list[tuple[IdFamily, Node]]  # those of families of ids
 
 
 class Dispatch:
@@ -51,18 +53,15 @@ class Dispatch:
         self._due = 0
         self._record, self._now = record, clock.now
         self._down: dict[str, str] = {}
-        self._drives = {
-            name: [node for node in nodes if isinstance(node, Drive) and node.settings.bus == name] for name in buses
-        }
-        self._several = len(self.buses) > 1
-        self._lines = {name: _Line(bus, number, {}, []) for number, (name, bus) in enumerate(buses.items())}
-        for node in nodes:
-            for identity in node.identities:
-                self._lines[node.settings.bus].routes.setdefault(identity, []).append(node)
-            self._lines[node.settings.bus].families.extend((family, node) for family in node.families)
-        self._synced = [
-            name for name in buses if any(n.settings.bus == name and n.feedback is Feedback.SYNC for n in nodes)
-        ]
+        self._lines: dict[str, _Line] = {}
+        for number, (name, bus) in enumerate(buses.items()):
+            here, routes = [node for node in nodes if node.settings.bus == name], dict[int, list[Node]]()
+            for node in here:
+                for identity in node.identities:
+                    routes.setdefault(identity, []).append(node)
+            drives, synced = [n for n in here if isinstance(n, Drive)], any(n.feedback is Feedback.SYNC for n in here)
+            families = [(family, node) for node in here for family in node.families]
+            self._lines[name] = _Line(bus, number, drives, synced, routes, families)
 
     def send(self, bus: str, frame: Frame) -> None:
         """Sends a frame. A bus that fails is reported by `healths`, not by an exception."""
@@ -84,8 +83,9 @@ class Dispatch:
 
     def synchronise(self) -> None:
         """Sends SYNC on every bus with nodes that sample after SYNC."""
-        for bus in self._synced if self.asks else ():
-            self.send(bus, SYNC)
+        for bus, line in self._lines.items():
+            if self.asks and line.synced:
+                self.send(bus, SYNC)
 
     def keep_alive(self) -> None:
         """Resets the watchdogs of all drives, each distinct frame once per bus.
@@ -97,11 +97,11 @@ class Dispatch:
                 for frame in node.queries():
                     self.send(node.settings.bus, frame)
             return
-        for bus, drives in self._drives.items():
-            shared = any([drive.quiet and drive.shares_heartbeat for drive in drives])
+        for bus, line in self._lines.items():
+            shared = any([drive.quiet and drive.shares_heartbeat for drive in line.drives])
             frames = [
                 frame
-                for drive in drives
+                for drive in line.drives
                 if not (drive.quiet or (shared and drive.shares_heartbeat))
                 and (self.asks or drive.feedback is not Feedback.REPLY)
                 for frame in drive.routine_frames()
@@ -176,7 +176,7 @@ class Dispatch:
         """
         self.drain()
         while (bus := missing()) is not None and self.receive(bus, until):
-            if self._several:
+            if len(self.buses) > 1:
                 self.drain()
         self.drain()
 

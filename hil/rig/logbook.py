@@ -103,7 +103,7 @@ class Logbook:
         machine, shown = self._machine, self._shown
         x, actuators = machine.arrays, dict(self._loop.system.model.plant.actuators)
         yield from shown({f"law.{name}": unit for name, unit in actuators.items()}, controller.row)
-        yield from shown({f"age.{node.settings.name}": "s" for node in setup.nodes}, x["ages"])
+        yield from shown({f"age.{node.settings.name}": "s" for node in setup.nodes}, machine.measured["age"])
         joints = list(zip(actuators, setup.units, strict=False))
         yield from shown({f"position.{name}": unit for name, unit in joints}, x["position"])
         yield from shown({f"speed.{name}": per_second(unit or "-") for name, unit in joints}, x["velocity"])

@@ -148,20 +148,17 @@ class CompiledTick(Struct):
         self._channels(buses, asks)
         self._tables(buses)
         self.connect(self.tick.law, controller.tick.call)
-        x, gauges = self.arrays, self.arrays["gauges"].reshape(len(GAUGES), -1)
+        x, sensed, gauges = self.arrays, self.sensing.struct.arrays, self.arrays["gauges"].reshape(len(GAUGES), -1)
         # what a rule may judge (`Rule.measured`) -> its numbers, shape (nodes,) or (m,)
         self.measured = {
-            "position": x["displacements"], "speed": x["rates"], "age": x["ages"], "silence": x["silences"],
-            "torque": x["torque"], **{gauge.name: gauges[gauge.place] for gauge in GAUGES},
+            "position": sensed["displacements"], "speed": sensed["speeds"], "age": sensed["ages"],
+            "silence": x["silences"], "torque": x["torque"], **{gauge.name: gauges[gauge.place] for gauge in GAUGES},
         }  # fmt: skip
 
     def _share(self, sensing: Sensing) -> None:
         """Lets sensing read the samples and torques of this struct, and takes what it finds."""
         sensing.share({name: self.arrays[name] for name in SAMPLE} | {"command": self.arrays["carried"]})
         self.tick.sensing = sensing.struct.c
-        for name in ("displacements", "rates", "ages", "law_q", "law_v"):
-            self.arrays[name] = sensing.struct.arrays["speeds" if name == "rates" else name]
-            setattr(self.tick, name, self.pointer("double", self.arrays[name]))
 
     def _law(self, controller: Controller, stops_on: frozenset[int]) -> None:
         tick, loop = self.tick, controller.loop

@@ -218,10 +218,11 @@ class TicksInC:
         """The state that was computed last."""
         if not self.healthy:
             self._show()
-        x, c, m = self._x, self.machine.sensing.struct.c, len(self.machine.drives)
+        sensed, m = self.machine.sensing.struct, len(self.machine.drives)
         measured = {name: numbers.tolist() for name, numbers in self.machine.measured.items()}
+        q, v, ages = (sensed.arrays[name].copy() for name in ("law_q", "law_v", "ages"))
         return Reading(
-            x["law_q"].copy(), x["law_v"].copy(), x["ages"].copy(), bool(c.valid), c.residual,
+            q, v, ages, bool(sensed.c.valid), sensed.c.residual,
             measured["position"][:m], measured["speed"][:m], self.machine.sensing.findings, measured,
         )  # fmt: skip
 

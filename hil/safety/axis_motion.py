@@ -13,7 +13,6 @@ from hil.core.compiled import Struct
 from hil.sensing.motion import Hold
 from servoctl.types import Array
 
-LINEAR = ("m",)  # units of displacements that do not change the pose of the others
 ROOM = 1024  # ticks of the test that are remembered without new memory
 
 
@@ -24,31 +23,15 @@ class AxisMotion:
         struct: A `proof` of `hil/core/c/tick.h`.
         hold: Torques and inertia at the pose at which they are enabled.
         positions: Displacements there.
-        position_step: Steps of the positions that speeds follow from [joint unit]; infinite where speeds are measured.
-        speed_step: Smallest steps of the speeds [joint unit/s].
-        units: Units of the displacements.
-        loaded: Whether each axis carries so much that a torque that is missing shows.
     """
 
-    def __init__(
-        self,
-        struct: Struct,
-        hold: Hold,
-        positions: Sequence[float],
-        position_step: Array,
-        speed_step: Array,
-        units: Sequence[str],
-        loaded: Array,
-    ) -> None:
+    def __init__(self, struct: Struct, hold: Hold, positions: Sequence[float]) -> None:
         self.W, self.P = hold.inertia, np.linalg.pinv(hold.inertia, rcond=1e-8, hermitian=True)
         self.projector = self.W @ self.P  # onto the torques that move the machine
         self.together = len(positions) - np.trace(self.projector) > 0.5  # whether motors are redundant
         self._struct, self._c, self._m, x = struct, struct.c, len(positions), struct.arrays
         x["inertia"][:], x["projector"][:] = self.W.ravel(), self.projector.ravel()
-        x["position_step"][:], x["least_step"][:], x["speed_step"][:] = position_step, speed_step, speed_step
-        x["loaded"][:] = loaded
         self.noise = x["noise"]  # of a difference of two speeds
-        x["turns"][:] = [0.0 if unit in LINEAR else 1.0 for unit in units]
         self._c.together, self._c.samples = self.together, 0
         # a row for each tick: time since the tick before, positions, speeds, torques that hold, torques sent
         self._take(np.zeros((ROOM, 5 * self._m + 1)))

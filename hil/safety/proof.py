@@ -49,6 +49,8 @@ SHARE = 0.05  # [share of torque_limit] part of that limit for a joint that carr
 
 HIDDEN_BELOW = 0.75  # a filter of the speeds that leaves less of a round's motion proves nothing
 
+LINEAR = ("m",)  # units of displacements that do not change the pose of the others
+
 SMALLEST, LARGEST = 0.4, 3.0
 """The response counts as that of the model within these factors: armature and elasticity may not be in the model."""
 
@@ -178,15 +180,17 @@ class TorqueProof:
         c.quarter, c.round_tick, c.slow = 1, -1, math.ceil(SLOW / period)
         self._contradicts = np.zeros(1)
         self.struct.connect(c.round, BoundCall(self._look, [], [self._contradicts]))
+        x["position_step"][:] = np.inf if plan.measures_speed else plan.position_step
+        x["least_step"][:] = x["speed_step"][:] = plan.speed_step
+        x["turns"][:] = [unit not in LINEAR for unit in plan.units]
         x["most_travel"][:] = 3.0 * np.maximum(plan.travel, plan.position_step)  # largest motion that the test explains
 
     def begin(self, hold: Hold, positions: Sequence[float]) -> None:
         """Takes the pose at which the drives are enabled."""
         plan, each = self._plan, range(len(positions))
-        self._carries, loaded = np.abs(hold.u), np.abs(hold.u) > SHARE * self._largest
-        # what was measured and sent
-        followed = np.full(len(positions), np.inf) if plan.measures_speed else plan.position_step
-        self.motion = AxisMotion(self.struct, hold, positions, followed, plan.speed_step, plan.units, loaded)
+        self._carries = np.abs(hold.u)
+        self.struct.arrays["loaded"][:] = self._carries > SHARE * self._largest
+        self.motion = AxisMotion(self.struct, hold, positions)  # what was measured and sent
         self.limits = zero_limits(self._drives, hold.u, plan.dry)
         self._groups = [Group([i]) for i in each] if self.motion.together else [Group(list(each))]
 

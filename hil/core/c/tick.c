@@ -57,7 +57,7 @@ static int prove(tick *k, double elapsed)
   proof *p = k->source->proof;
   pose *at = k->source->pose;
   if (p->samples == p->room || pose_weigh(at)) return give_back(k, 0);
-  proof_add(p, p->samples, elapsed, at->y, at->rates, k->ages, at->held);
+  proof_add(p, p->samples, elapsed, at->y, at->rates, k->sensing->ages, at->held);
   return proof_judge(p, p->samples) ? give_back(k, 0) : 0;
 }
 
@@ -70,11 +70,11 @@ static int find_torques(tick *k, double elapsed)
   copy(s->wanted, k->law.results[0], k->m);
   if (s->kind == LAW) return 0;
   if (since >= k->end) return give_back(k, 0);
-  copy(p->q, k->law_q, k->n);
-  copy(p->v, k->law_v, k->n);
-  copy(p->y, k->displacements, k->m);
-  copy(p->rates, k->rates, k->m);
-  copy(k->ladder->speeds, k->rates, k->m);
+  copy(p->q, k->sensing->law_q, k->n);
+  copy(p->v, k->sensing->law_v, k->n);
+  copy(p->y, k->sensing->displacements, k->m);
+  copy(p->rates, k->sensing->speeds, k->m);
+  copy(k->ladder->speeds, k->sensing->speeds, k->m);
   p->known = p->sound = 1;
   for (int i = 0; i < k->m; ++i) k->ladder->sound[i] = p->usable[i] = p->driven[i] = 1;
   if (s->kind == STOP && ladder_watch(k->ladder)) return give_back(k, 0);
@@ -89,8 +89,8 @@ static void keep_torques(tick *k, long long now)
   if (s->tests) ++s->proof->samples;
   torques_keep(s, now);
   if (s->kind == STOP) ladder_keep(k->ladder);
-  copy(s->pose->sound_pose, k->law_q, k->n);
-  copy(s->pose->sound_rates, k->rates, k->m);
+  copy(s->pose->sound_pose, k->sensing->law_q, k->n);
+  copy(s->pose->sound_rates, k->sensing->speeds, k->m);
   s->pose->is_sound = 1;
 }
 
@@ -129,8 +129,8 @@ int tick_decide(tick *k, long long now, double elapsed, double task_time)
     if (value < each->lower || value > each->upper) return give_back(k, each->broken);
   }
   k->law.arguments[0][0] = task_time;
-  copy(x, k->law_q, n);
-  copy(x + n, k->law_v, n);
+  copy(x, k->sensing->law_q, n);
+  copy(x + n, k->sensing->law_v, n);
   copy(x + 2 * n, k->memory->values, k->memory->count);
   if (k->estimates) x[2 * n + k->elapsed_at] = elapsed;
   evaluate(&k->law);
@@ -180,7 +180,7 @@ void log_times(const tick *k, tick_log *g, const tick_times *when)
   g->marks[4] += when->skipped > 0;
   g->marks[5] += when->skipped;
   for (int i = 0; i < k->channels && !g->let_go; ++i)
-    if (is_finite(k->ages[i])) log_count(g->ages + i * g->block, llrint(k->ages[i] * SECOND));
+    if (is_finite(k->sensing->ages[i])) log_count(g->ages + i * g->block, llrint(k->sensing->ages[i] * SECOND));
   log_count(g->read, when->read - when->began);
   log_count(g->law, when->decided - when->read);
   log_count(g->write, when->written - when->decided);

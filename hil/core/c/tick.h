@@ -313,7 +313,6 @@ typedef struct {
   tick_channel *channel;
   tick_rule *rule;
   sensing *sensing; /* it reads the samples of this struct, and `carried` */
-  const double *displacements, *rates, *ages, *law_q, *law_v; /* by sensing: of joints and samples, and for the law */
   torque_source *source;
   ladder *ladder;
   tick_call law;
