@@ -233,45 +233,20 @@ def _resolution(values: Emulation, node: Node) -> float:
     return abs(node.quantum()[0] * node.settings.gear if given is None else given)
 
 
-class Served:
-    """Emulated drives, powered on, on open buses."""
-
-    def __init__(self, setup: RigSetup, server: EmulatorServer, buses: dict[str, Bus]) -> None:
-        self._server, self._buses = server, buses
-        self.notes = [_line(setup, name) for name in buses]  # one line per bus with the drives on it
-
-    def run(self, say: Callable[[str], None]) -> None:
-        """Serves until a signal ends it, with real-time priority where granted (below the priority of a loop).
-
-        `say`: called with each real-time right that is not granted.
-
-        Raises BusError if a bus is down.
-        """
-        try:
-            with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as grants:
-                for grant in grants:
-                    if not grant.granted:
-                        say(f"note: {grant.sentence}")
-                self._server.serve(lambda: bool(signals.first))
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        close_all(self._buses.values())
-
-
 def serve(
     config: str | Path,  # a path, or the bare name of a shipped config
-    overrides: Sequence[Override] = (),  # `PATH=VALUE`
-    engine: str = "auto",  # engine of the simulated plant: `auto`, `c`, `vm` or `numpy`
-    vcan: bool = False,  # whether virtual SocketCAN interfaces may be used too
-    # called with a line when a drive starts or stops making torque, or brakes; it must not block
-    tell: Callable[[str], None] = lambda line: None,
-) -> Served:
-    """Powers the emulated drives of a config on.
+    overrides: Sequence[Override],  # `PATH=VALUE`
+    engine: str,  # engine of the simulated plant: `auto`, `c`, `vm` or `numpy`
+    vcan: bool,  # whether virtual SocketCAN interfaces may be used too
+    begun: Callable[[Sequence[str]], None],  # called with a line per bus once its drives are powered on
+    # called with each real-time right that is not granted, and when a drive starts or stops making torque, or brakes;
+    # it must not block
+    say: Callable[[str], None],
+) -> None:
+    """Serves the emulated drives of a config until a signal ends it, with real-time priority where granted.
 
     Raises ConfigError if the config is wrong, or a bus may be a physical one, or reaches no other process. BusError if
-    a bus cannot be opened.
+    a bus cannot be opened, or is down.
     """
     setup, clock = load(config, overrides, engine), WallClock()
     settings = setup.settings
@@ -289,11 +264,16 @@ def serve(
             raise ConfigError(
                 "hil.faults: on vcan the emulator does not learn when the loop engages (set since: power_on)"
             )
-        server = EmulatorServer(rig, buses, clock, tell, partial(hand_of, setup))
-    except BaseException:
+        server = EmulatorServer(rig, buses, clock, say, partial(hand_of, setup))
+        begun([_line(setup, name) for name in buses])
+        # below the priority of a loop
+        with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as grants:
+            for grant in grants:
+                if not grant.granted:
+                    say(f"note: {grant.sentence}")
+            server.serve(lambda: bool(signals.first))
+    finally:
         close_all(buses.values())
-        raise
-    return Served(setup, server, buses)
 
 
 def _line(setup: RigSetup, bus: str) -> str:

@@ -245,13 +245,14 @@ def emulate(
     """
     from hil.assembly.emulation import serve
 
-    with Announcer("") as announcer:
-        served = serve(config, changes_of(set_file, overrides), engine, vcan, announcer.say)
+    def begun(lines: Sequence[str]) -> None:
         heed()
-        for line in served.notes:
+        for line in lines:
             say(f"emulated on {line}")
         say("running until Ctrl-C")
-        served.run(announcer.say)
+
+    with Announcer("") as announcer:
+        serve(config, changes_of(set_file, overrides), engine, vcan, begun, announcer.say)
     note("ended")
 
 
