@@ -43,7 +43,7 @@ def make_ticks(
 
 
 class TicksOnSockets(TicksInC):
-    """Ticks in C, which sends, receives and records too: a `tick_sockets` and a `tick_stretch` of `c/sockets.h`.
+    """Ticks in C, which sends, receives and records too: a `tick_sockets` of `c/sockets.h`.
 
     Args:
         buses: In the order of their numbers.
@@ -67,38 +67,31 @@ class TicksOnSockets(TicksInC):
         self.how, self._buses, self._log, ffi = "C, sockets included", buses, log, machine.ffi
         pairs = zip(machine.drives, machine.wires, strict=False)
         drives = [(drive, wire, wire.command) for drive, wire in pairs if wire.command]
-        self._sockets = ffi.new("tick_sockets *")
-        self._kept: dict[str, Any] = {
-            "bus": ffi.new("tick_bus[]", len(buses)),
-            "frames": ffi.new("tick_frame[]", ROOM),
-            "command": ffi.new("tick_frame[]", len(drives)),
-            "pass_on": ffi.callback("void(int)", self._pass_on_frame),
-        }
-        for name, array in self._kept.items():
-            setattr(self._sockets, name, array)
-        self._sockets.buses, self._sockets.room, self._sockets.commands = len(buses), ROOM, len(drives)
-        self._sockets.origin = clock.origin
+        self.struct: Any = ffi.new("tick_sockets *")  # buses and ticks in C
+        self._bus = machine.array("tick_bus", len(buses))
+        frames, commands = machine.array("tick_frame", ROOM), machine.array("tick_frame", len(drives))
+        self._view, self._has_buses = ffi.buffer(frames), False
+        self._callback = ffi.callback("void(int)", self._pass_on_frame)  # kept alive
+        c = self.struct
+        c.bus, c.frames, c.command, c.pass_on = self._bus, frames, commands, self._callback
+        c.buses, c.room, c.commands, c.origin = len(buses), ROOM, len(drives), clock.origin
         for node in machine.nodes:
             if self._asks and node.feedback is Feedback.SYNC:
-                self._kept["bus"][self._bus_numbers[node.settings.bus]].synced = 1
-        for place, (drive, _, encoding) in zip(self._kept["command"], drives, strict=True):
+                self._bus[self._bus_numbers[node.settings.bus]].synced = 1
+        for place, (drive, _, encoding) in zip(commands, drives, strict=False):
             self._write_frame(place, encoding.frame, drive)
-        self._view = ffi.buffer(self._kept["frames"])
-        self._has_buses = False
-        self.struct: Any = ffi.new("tick_stretch *")  # the ticks in C
-        self.struct.period, self.struct.wait = log.timing.nominal, wait
-        self.struct.duration, self.struct.wake = stages.plan.duration, -1
+        c.period, c.wait, c.duration, c.wake = log.timing.nominal, wait, stages.plan.duration, -1
         # Python looks at each tick whose law has one of these statuses
-        self.struct.ends = sum(1 << int(code) for code in OUT_OF_REACH)
-        for ring, place in zip(rings, (self.struct.rows, self.struct.frames), strict=True):
+        c.ends = sum(1 << int(code) for code in OUT_OF_REACH)
+        for ring, place in zip(rings, (c.row_ring, c.frame_ring), strict=True):
             counts, slots = ring.addresses
             place.counts, place.slots = ffi.cast("unsigned long long *", counts), ffi.cast("unsigned char *", slots)
             place.size, place.capacity = ring.size, ring.capacity
         fed = [(drive, feed) for bus in self._names for drive, wire, _ in drives for feed in wire.feeds or ()
                if drive.settings.bus == bus]  # fmt: skip
         self._fed = [(drive, feed, feed in drive.polls) for drive, feed in fed]
-        self._feed = ffi.new("tick_feed[]", max(1, len(fed)))
-        self.struct.feeds, self.struct.feed = len(fed), self._feed
+        self._feed = machine.array("tick_feed", len(fed))
+        c.feeds, c.feed = len(fed), self._feed
         for place, (drive, feed) in zip(self._feed, fed, strict=False):
             self._write_frame(place.frame, feed.frame, drive)
 
@@ -130,7 +123,7 @@ class TicksOnSockets(TicksInC):
         if self._has_buses:
             return
         self._has_buses = True
-        for place, bus in zip(self._kept["bus"], self._buses, strict=True):
+        for place, bus in zip(self._bus, self._buses, strict=True):
             place.socket, place.fd, place.earliest = bus.descriptor, bus.carries_fd, bus.earliest
 
     def _give_buses(self) -> None:
@@ -138,7 +131,7 @@ class TicksOnSockets(TicksInC):
         if not self._has_buses:
             return
         self._has_buses = False
-        for place, bus in zip(self._kept["bus"], self._buses, strict=True):
+        for place, bus in zip(self._bus, self._buses, strict=True):
             bus.exchanged(place.sent, place.received, place.invalid, place.earliest)
             place.sent = place.received = place.invalid = 0
 
@@ -154,11 +147,10 @@ class TicksOnSockets(TicksInC):
 
     def _see_failures(self) -> None:
         """Takes note of frames with an id of no node, and of the buses that failed in the last read or write."""
-        sockets = self._sockets
-        self._dispatch.unknown += sockets.unknown
-        sockets.unknown = 0
-        for name, place, bus in zip(self._names, self._kept["bus"], self._buses, strict=True):
-            if sockets.failed and place.error:
+        self._dispatch.unknown += self.struct.unknown
+        self.struct.unknown = 0
+        for name, place, bus in zip(self._names, self._bus, self._buses, strict=True):
+            if self.struct.failed and place.error:
                 self._dispatch.failed(name, bus.failed(place.error, place.refused))
                 place.error = place.refused = 0
 
@@ -181,7 +173,7 @@ class TicksOnSockets(TicksInC):
             self._give_buses()
             return False
         self._take_buses()
-        self._functions.stretch_read(self._tick, self._sockets, self.struct, deadline)
+        self._functions.stretch_read(self._tick, self.struct, deadline)
         self._see_failures()
         self.finish()
         return True
@@ -195,7 +187,7 @@ class TicksOnSockets(TicksInC):
         """Sends the torques of this tick, and feeds watchdogs; False: Python must, and nothing was sent."""
         refused = self._tick.mute
         if not refused:
-            refused = self._functions.stretch_act(self._tick, self._sockets, self.struct)
+            refused = self._functions.stretch_act(self._tick, self.struct)
             self._see_failures()
         if refused:
             self._count()
@@ -216,7 +208,7 @@ class TicksOnSockets(TicksInC):
         log.stage = self._stages.mode.number
         struct.deadline, struct.task_time = deadline, nanoseconds(self._stages.next_task_time)
         struct.lives, struct.live = len(live), self.machine.ffi.cast("double *", live.ctypes.data)
-        begun = self._functions.stretch_run(self._tick, self._sockets, log, struct, most)
+        begun = self._functions.stretch_run(self._tick, struct, log, most)
         self._log.written(struct.ticks)
         self.count += struct.ticks
         self._see_failures()

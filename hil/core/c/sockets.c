@@ -320,23 +320,23 @@ static unsigned char *slot_of(tick_ring *ring)
 
 static void publish(tick_ring *ring) { store(&ring->counts[RING_HEAD], ring->counts[RING_HEAD] + 1); }
 
-static void record_frames(const tick_sockets *s, tick_ring *ring)
+static void record_frames(tick_sockets *s)
 {
   for (int i = 0; i < s->count; ++i) {
-    unsigned char *slot = slot_of(ring);
+    unsigned char *slot = slot_of(&s->frame_ring);
     if (!slot) continue;
     memcpy(slot, &s->frames[i], sizeof *s->frames);
-    publish(ring);
+    publish(&s->frame_ring);
   }
 }
 
-static void record_row(const tick *k, tick_log *g, tick_stretch *x)
+static void record_row(const tick *k, tick_sockets *s, tick_log *g)
 {
-  unsigned char *slot = slot_of(&x->rows);
+  unsigned char *slot = slot_of(&s->row_ring);
   double *row = slot ? (double *)(void *)slot : g->unused;
-  log_tick(k, g, &x->last, row);
-  memcpy(row + g->columns - x->lives, x->live, x->lives * sizeof *row);
-  if (slot) publish(&x->rows);
+  log_tick(k, g, &s->last, row);
+  memcpy(row + g->columns - s->lives, s->live, s->lives * sizeof *row);
+  if (slot) publish(&s->row_ring);
 }
 
 static int equal_feeds(const tick_feed *a, const tick_feed *b)
@@ -347,88 +347,88 @@ static int equal_feeds(const tick_feed *a, const tick_feed *b)
 }
 
 /* Feeds watchdogs, each distinct frame once per bus, and counts the tick. */
-static void feed_watchdogs(tick_sockets *s, tick_stretch *x)
+static void feed_watchdogs(tick_sockets *s)
 {
-  for (int i = 0; i < x->feeds; ++i) {
-    tick_feed *feed = &x->feed[i];
+  for (int i = 0; i < s->feeds; ++i) {
+    tick_feed *feed = &s->feed[i];
     int due = feed->ticks % feed->every == 0;
     for (int j = 0; j < i && due; ++j)
-      if ((x->feed[j].ticks - 1) % x->feed[j].every == 0 && equal_feeds(&x->feed[j], feed)) due = 0;
+      if ((s->feed[j].ticks - 1) % s->feed[j].every == 0 && equal_feeds(&s->feed[j], feed)) due = 0;
     if (due) sockets_send(s, &feed->frame, 1);
     ++feed->ticks;
   }
-  ++x->fed;
+  ++s->fed;
 }
 
 /* Sleeps until a tick is due; returns whether a signal has come. */
-static int sleep_until_due(const tick_sockets *s, const tick_stretch *x)
+static int sleep_until_due(const tick_sockets *s)
 {
   char bytes[16];
-  long long moment = x->deadline + s->origin;
+  long long moment = s->deadline + s->origin;
   struct timespec end;
   end.tv_sec = moment / 1000000000;
   end.tv_nsec = moment % 1000000000;
   if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, 0)) return 1;
-  return x->wake >= 0 && read(x->wake, bytes, sizeof bytes) > 0;
+  return s->wake >= 0 && read(s->wake, bytes, sizeof bytes) > 0;
 }
 
 /* Whether Python must look at the tick that was just done. */
-static int noteworthy(const tick *k, const tick_sockets *s, const tick_stretch *x)
+static int noteworthy(const tick *k, const tick_sockets *s)
 {
   const double *row = k->law.results[0];
   if (s->failed || *k->failed) return 1;
-  if (k->source->kind != STOP && x->ends >> (int)row[k->status_start] & 1) return 1;
+  if (k->source->kind != STOP && s->ends >> (int)row[k->status_start] & 1) return 1;
   if (k->source->kind != STOP && limits_bind(k->source)) return 1; /* a stop may use all of a limit */
   return 0;
 }
 
 /* The read of a tick that has begun: exchanges frames until a moment, records them, and computes the state. */
-void stretch_read(tick *k, tick_sockets *s, tick_stretch *x, long long deadline)
+void stretch_read(tick *k, tick_sockets *s, long long deadline)
 {
   s->count = s->failed = 0;
   k->trouble = 0;
   exchange(k, s, deadline);
   tick_sense(k, sockets_now(s));
-  record_frames(s, &x->frames);
+  record_frames(s);
   s->count = 0;
 }
 
 /* Sends the torques that Python has decided. */
-int stretch_act(tick *k, tick_sockets *s, tick_stretch *x)
+int stretch_act(tick *k, tick_sockets *s)
 {
   s->count = s->failed = 0;
   if (tick_act(k)) return GIVEN_BACK;
   send_commands(k, s);
-  feed_watchdogs(s, x);
-  record_frames(s, &x->frames);
+  feed_watchdogs(s);
+  record_frames(s);
   return 0;
 }
 
 /* Does ticks, at most so many; returns where they end. A tick that was begun is Python's from there on. */
-int stretch_run(tick *k, tick_sockets *s, tick_log *g, tick_stretch *x, int most)
+int stretch_run(tick *k, tick_sockets *s, tick_log *g, int most)
 {
-  double elapsed = seconds(x->period);
-  tick_times *now = &x->last;
-  x->ticks = now->skipped = 0;
+  double elapsed = seconds(s->period);
+  tick_times *now = &s->last;
+  s->ticks = now->skipped = 0;
   now->counts = 1;
-  while (x->ticks < most && (k->source->kind == STOP || seconds(x->task_time) < x->duration) && !sleep_until_due(s, x)) {
-    now->deadline = *k->due = x->deadline;
-    now->elapsed = x->period;
-    now->task_time = seconds(x->task_time);
+  while (s->ticks < most && (k->source->kind == STOP || seconds(s->task_time) < s->duration) && !sleep_until_due(s)) {
+    now->deadline = *k->due = s->deadline;
+    now->elapsed = s->period;
+    now->task_time = seconds(s->task_time);
     now->began = *k->began = sockets_now(s);
-    stretch_read(k, s, x, now->began + x->wait);
+    stretch_read(k, s, now->began + s->wait);
     now->read = sockets_now(s);
     if (!k->healthy || s->failed || tick_asks(k) || tick_decide(k, now->read, elapsed, now->task_time)) return AFTER_READ;
     send_commands(k, s);
     now->decided = sockets_now(s);
-    feed_watchdogs(s, x);
+    feed_watchdogs(s);
     now->written = sockets_now(s);
-    record_frames(s, &x->frames);
-    record_row(k, g, x);
-    ++x->ticks;
-    if (k->source->kind == LAW) x->task_time += x->period;
-    x->deadline += x->period;
-    if (noteworthy(k, s, x) || sockets_now(s) - x->deadline >= x->period) break;
+    record_frames(s);
+    record_row(k, s, g);
+    ++s->ticks;
+    if (k->source->kind == LAW) s->task_time += s->period;
+    s->deadline += s->period;
+    if (noteworthy(k, s) || sockets_now(s) - s->deadline >= s->period) break;
   }
   return BETWEEN_TICKS;
 }
