@@ -36,12 +36,11 @@ from servoctl.errors import ConfigError, TaskError
 from servoctl.estimation.estimator import NOISE
 from servoctl.finding import Finding
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits
-from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
 from servoctl.reference.curve import abrupt
 from servoctl.simulation.engine_choice import take_engine_at_once
-from servoctl.types import Array, State
+from servoctl.types import State
 
 LONGEST_WATCHDOG = 0.1  # [s] warn above this watchdog time of a drive
 WIDEST = 4.1 * np.pi  # [rad] range of a hinge above which its limits may be in degrees: a wrist has up to two turns
@@ -123,7 +122,9 @@ def _make_sensing(
     nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
     # what friction, or an error of the model that the law meets by its estimate, may take from the model's torques
     missing = values.safety.tracking + (ESTIMATED if estimated else 0.0)
-    held = _held(model, start, missing * limits, rank_tolerance)
+    motors, coordinates = accelerations(model, start, missing * limits, rank_tolerance)
+    names = (*model.plant.actuators, *model.plant.coordinates)
+    held = dict(zip(names, [*motors.tolist(), *coordinates.tolist()], strict=True))
     positions, speeds = sample_errors(values, nodes)
     fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
     channels = []
@@ -171,14 +172,6 @@ def _torque_every(node: Node) -> float:
     messages = () if (wire := node.wire()) is None else wire.messages
     brings = (each.every for each in messages if Quantity.TORQUE in {reads.quantity for reads in each.reads})
     return max(brings, default=0.0)
-
-
-def _held(model: Model, start: State, torques: Array, rank_tolerance: float) -> dict[str, float]:
-    """Actuator or coordinate -> largest acceleration that friction of these sizes can prevent at the start pose."""
-    motors, coordinates = accelerations(model, start, torques, rank_tolerance)
-    plant = model.plant
-    names = (*plant.actuators, *plant.coordinates)
-    return dict(zip(names, [*motors.tolist(), *coordinates.tolist()], strict=True))
 
 
 def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Run:
@@ -330,12 +323,6 @@ def _on_position_limits(setup: RigSetup) -> Iterator[str]:
             )
 
 
-def _ends_early(setup: RigSetup) -> Iterator[str]:
-    """A note on a task that leads beyond the limits of a drive."""
-    if setup.task_end:
-        yield f"{setup.loaded.where('task')}: by the model {setup.task_end}: a run ends there"
-
-
 def _changes_with_time(setup: RigSetup) -> Iterator[str]:
     """A note on a plant whose equations depend on the time: those who evaluate them have clocks of their own."""
     start, model = setup.start, setup.model.plain
@@ -459,7 +446,9 @@ NOTES: Sequence[Callable[[RigSetup], Iterable[str]]] = (
     _starts_in_motion,
     _abrupt_references,
     _on_position_limits,
-    _ends_early,
+    lambda setup: (
+        [f"{setup.loaded.where('task')}: by the model {setup.task_end}: a run ends there"] if setup.task_end else []
+    ),
     _changes_with_time,
     _open_loops,
     _coarse_torques,

@@ -153,7 +153,9 @@ class BusBits:
         bits = recorded_bits(frames)
         time = np.maximum(frames["time"], 0)
         while int(time.max()) // self._window >= MOST:
-            self._merge()
+            self._window *= 2
+            even = np.pad(self._bits, ((0, 0), (0, 0), (0, self._bits.shape[2] % 2)))
+            self._bits = even[..., ::2] + even[..., 1::2]
         window, bus = time // self._window, frames["bus"]
         self._reserve(int(bus.max()) + 1, int(window.max()) + 1)
         for phase in (0, 1):
@@ -167,11 +169,6 @@ class BusBits:
         nominal, data = self._bits
         counts = {"window": self._window / SECOND, "bits": nominal.tolist()}
         return counts | ({"data_bits": data.tolist()} if data.any() else {})
-
-    def _merge(self) -> None:
-        self._window *= 2
-        even = np.pad(self._bits, ((0, 0), (0, 0), (0, self._bits.shape[2] % 2)))
-        self._bits = even[..., ::2] + even[..., 1::2]
 
     def _reserve(self, buses: int, windows: int) -> None:
         bits: Array = self._bits

@@ -6,8 +6,7 @@ The operator stops a run by a signal or by the live page, and changes gains. Mis
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,6 @@ from hil.safety.stages import Stages
 from hil.view import SIGNAL
 from hil.view.view import LivePage
 from servoctl.errors import RunFolderError, in_one_line
-from servoctl.mechanics.model import Model
-from servoctl.report.drawing import drawing
-from servoctl.run_folder import write_drawing
 from servoctl.run_folder.missed import MOST, OUT_OF_REACH, is_missed
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
@@ -156,13 +152,6 @@ def bus_loads(run: Trajectory, buses: Mapping[str, Mapping[str, Any]]) -> dict[s
         if len(loop):
             loads[name] = float(loop.mean()), float(loop.max()), float(before.max(initial=0.0))
     return loads
-
-
-def save_drawing(run: Trajectory, model: Model, folder: Path) -> None:
-    """Adds the drawing of a run to its folder; an error of the plant leaves it out."""
-    with suppress(BaseException):
-        if frames := drawing(model, run.t, run.q, run.v, run.columns.get("task_time")):
-            write_drawing(folder, frames)
 
 
 STOP_BUTTON = "stop button of the live page"

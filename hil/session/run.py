@@ -42,12 +42,12 @@ from hil.session.reporter import (
     OperatorLink,
     Reporter,
     outcome,
-    save_drawing,
 )
 from hil.view.view import LivePage
 from servoctl.assembly.diagnosis import why_missed
 from servoctl.errors import RigError, RunFolderError, ServoctlError, in_one_line
-from servoctl.report.drawing import placed_shapes, task_frames
+from servoctl.report.drawing import drawing, placed_shapes, task_frames
+from servoctl.run_folder import write_drawing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
@@ -351,7 +351,10 @@ class HilRun:
         self.reporter.pass_on()
         trajectory = self._close_folder(self._summary(healths) | more)
         if (folder := self.recorder.path) is not None:
-            save_drawing(trajectory, self.setup.model, folder)
+            with suppress(BaseException):  # an error of the plant leaves the drawing out
+                task_time = trajectory.columns.get("task_time")
+                if frames := drawing(self.setup.model, trajectory.t, trajectory.q, trajectory.v, task_time):
+                    write_drawing(folder, frames)
         code, events = self.monitor.exit_code, tuple(self.monitor.events)
         axes = () if self._hand is None else tuple(self._hand.axes)
         patch = write_calibration(folder, self.setup, axes)
