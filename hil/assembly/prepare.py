@@ -135,7 +135,6 @@ def _make_sensing(
                 settings.name, quantum[0], encoder,
                 fastest[settings.name] if encoder else cast(DriveSettings, settings).speed_limit,
                 leap=settings.start_tolerance if encoder else np.inf,
-                interval=values.period,
                 feedback=node.feedback,
                 visible=node.visible(),
                 held=held[settings.name],

@@ -243,7 +243,8 @@ class RigSetup:
 
         A torque acts for a period, on speeds that are half a period old, or older by their filter.
         """
-        return min(FASTEST_POLE, DELAY_SHARE / (1.5 * self.settings.values.period + self._slowest_filter))
+        filtered = self.sensing.filter_time if self._differenced.any() else 0.0
+        return min(FASTEST_POLE, DELAY_SHARE / (1.5 * self.settings.values.period + filtered))
 
     def task_errors(self, t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
         """Task row of priority 1 -> its violation and rate; the rate is NaN where the row has none."""
@@ -271,24 +272,17 @@ class RigSetup:
     @cached_property
     def speed_steps(self) -> Array:
         """Steps in which speeds of drives show, shape (m,) [joint unit/s]: of the wire, or of filtered positions."""
-        period, sensing = self.settings.values.period, self.sensing
-        visible, (_, speeds, _) = self._visible, self._quanta
-        filters = np.array(sensing.filter_times[: len(self.drives)])
+        period = self.settings.values.period
         # a step of position moves the filtered speed by (1 - p)^2 / T: see `c/samples.c`
-        filtered = visible * (1.0 - np.exp(-2.0 * period / filters)) ** 2 / period
-        return np.where(self._differenced, filtered, speeds)
+        filtered = self._visible * (1.0 - np.exp(-2.0 * period / self.sensing.filter_time)) ** 2 / period
+        steps: Array = np.where(self._differenced, filtered, self._quanta[1])
+        return steps
 
     @property
     def _differenced(self) -> Array:
         """Whether the speed of each drive follows from its positions, by a filter, shape (m,)."""
         differenced: Array = np.isnan(self._quanta[1]) | self.sensing.filtered
         return differenced
-
-    @property
-    def _slowest_filter(self) -> float:
-        """Longest time constant of these filters [s]; 0: there is none."""
-        times = np.array(self.sensing.filter_times[: len(self.drives)])[self._differenced]
-        return float(times.max(initial=0.0))
 
     @property
     def _visible(self) -> Array:
@@ -310,7 +304,8 @@ class RigSetup:
         """How stage zero tests the drives."""
         m, period, friction = len(self.drives), self.settings.values.period, friction_of(self.plant)
         by_positions = bool(self._differenced.any())
-        lag = max(0.0, self._slowest_filter - period / 2)  # a filtered speed lags by tau - T/2: see `c/samples.c`
+        # a filtered speed lags by tau - T/2: see `c/samples.c`
+        lag = max(0.0, self.sensing.filter_time - period / 2) if by_positions else 0.0
         return ProofPlan(
             dry=np.zeros(m) if friction is None else np.array(friction.coulomb),
             position_step=self._visible,

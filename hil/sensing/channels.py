@@ -27,7 +27,6 @@ class Channel:
     # largest speed of the joint [joint unit/s]; infinite: the measured and predicted speeds are used
     speed_limit: float = np.inf
     leap: float = np.inf  # [joint unit] further motion allowed between two samples of a joint without a speed limit
-    interval: float = np.inf  # [s] longest ordinary time between two samples
     feedback: Feedback = Feedback.CYCLIC  # when it is sampled
     visible: float = 0.0  # smallest motion that certainly changes the sample [joint unit]; 0: the resolution
     held: float = 0.0  # [joint unit/s^2] acceleration that friction may take from the model's

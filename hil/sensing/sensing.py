@@ -111,7 +111,7 @@ class Sensing:
         channels: What is measured, in the order of the samples.
         start: Start pose from the config: encoders cannot tell which assembly branch the machine is in.
         filtered: Whether speeds are computed from positions even if the drives measure speeds.
-        filter_time: Time constant of that filter [s]; None: two periods, or two intervals of a slower channel.
+        filter_time: Time constant of that filter [s]; None: two periods.
         carried: Longest time for which a sample is carried on at its speed where the model says nothing [s].
         residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
         motion: Predicts the motion under the last torques; None: speeds stay constant between ticks, and stuck
@@ -147,17 +147,15 @@ class Sensing:
         self._actuators = dict(model.plant.actuators)  # name -> unit
         self.filtered = filtered  # whether speeds are computed from positions even if the drives measure speeds
         self.tracking = tracking  # checks whether the machine follows its model; None: not checked
-        # [s] time constant of the filter of each channel, where one is used
-        self.filter_times = [
-            filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
-        ]
+        self.filter_time = filter_time or SAMPLING * period  # [s] time constant of that filter, where one is used
         self.calls = Calls() if tracking is None else tracking.calls  # calls of C
         n, m, count = model.n, model.m, len(channels)
         sizes = {"n": n, "m": m, "channels": count, "asked": self.calls.functions.ASKED}
         self.struct = Struct("sensing", sizes, self.calls)  # what C reads and remembers
         c = self.struct.c
         c.n, c.m, c.channels, c.filtered, c.period = n, m, count, filtered, round(period * SECOND)
-        c.skew, c.old, c.carried = period, round(OLD * period * SECOND) / SECOND, carried
+        c.interval, c.filter_time = period, self.filter_time
+        c.old, c.carried = round(OLD * period * SECOND) / SECOND, carried
         c.residual_tolerance = math.nan if residual_tolerance is None else residual_tolerance
         c.tracking = self.struct.ffi.NULL if tracking is None else tracking.struct.c
         c.verdict = self.struct.array("sense_verdict", 2 * count + 2)  # two of each channel, and two of all together
@@ -178,11 +176,11 @@ class Sensing:
         c.channel, first = struct.array("sense_channel", len(h.channels)), 0
         for i, (channel, row) in enumerate(zip(h.channels, rows, strict=True)):
             place = c.channel[i]
-            for name in ("resolution", "speed_limit", "leap", "interval", "held", "position_error", "speed_error"):
+            for name in ("resolution", "speed_limit", "leap", "held", "position_error", "speed_error"):
                 setattr(place, name, getattr(channel, name))
             place.feedback = list(Feedback).index(channel.feedback)
             place.visible = channel.visible or channel.resolution
-            place.weight, place.filter_time = h.weights[i], self.filter_times[i]
+            place.weight = h.weights[i]
             place.first_factor, place.factors = first, len(row)
             first += len(row)
         c.constant, c.linear = h.rows is not None, h.linear

@@ -113,7 +113,7 @@ class Machine:
         def channel(name: str, encoder: bool) -> Channel:
             return Channel(
                 name, chance.choice((1e-5, 3e-5)), encoder, chance.choice((20.0, math.inf)),
-                leap=chance.choice((0.0, 1e-3)), interval=chance.choice((T, T, 2 * T)),
+                leap=chance.choice((0.0, 1e-3)),
                 feedback=chance.choice(list(Feedback)), visible=chance.choice((0.0, 2e-5)),
                 held=chance.choice((0.0, 0.3)), torque_step=chance.choice((0.0, 1e-3)), position_error=1e-5,
                 speed_error=chance.choice((0.0, 1e-3)),

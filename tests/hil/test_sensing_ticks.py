@@ -56,7 +56,7 @@ def test_the_speed_lags_by_the_stated_time_under_constant_acceleration() -> None
     assert 5.0 * 99 * T - rate == pytest.approx(5.0 * T * (1 / np.tanh(0.5) - 0.5), rel=1e-6)
 
 
-CHANNEL = Channel("u1", 1e-4, speed_limit=6.0, interval=T)
+CHANNEL = Channel("u1", 1e-4, speed_limit=6.0)
 ALLOWED = 1.5 * 6.0 * T + 3e-4
 
 
@@ -239,7 +239,7 @@ def pose(t: float) -> Array:
 
 def sensing(feedback: Feedback = Feedback.CYCLIC, **options: float) -> Sensing:
     start = State(0.0, pose(0.0), rate(pose, 0.0))
-    channels = [Channel(name, FINE, speed_limit=8.0, interval=T, feedback=feedback) for name in PLANT.actuators]
+    channels = [Channel(name, FINE, speed_limit=8.0, feedback=feedback) for name in PLANT.actuators]
     made = Sensing(Model(PLANT, {}, start), channels, start, T, engine="vm", **options)
     assert made.coordinates.engine == "vm"
     return made

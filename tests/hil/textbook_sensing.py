@@ -32,6 +32,7 @@ class Joint:
 
     index: int
     channel: Channel
+    interval: float  # [s] ordinary time between two samples
     tau: float  # [s] time constant of the rate filter
     filtered: bool
     accepted: Sample | None = None
@@ -73,7 +74,7 @@ class Joint:
         if self.accepted is None:
             return None
         c, elapsed = self.channel, (sample.time - self.accepted.time) / NS
-        ordinary = min(elapsed, c.interval)
+        ordinary = min(elapsed, self.interval)
         possible = 3 * c.resolution
         if math.isfinite(c.speed_limit):
             possible += 1.5 * c.speed_limit * ordinary
@@ -101,7 +102,7 @@ class Joint:
         if last is None or not math.isfinite(last.velocity + sample.velocity):
             return []
         step, mean = (sample.time - last.time) / NS, 0.5 * (last.velocity + sample.velocity)
-        if step > 3.0 * c.interval:
+        if step > 3.0 * self.interval:
             return []
         moved, path = moved + step * mean, path + step * abs(mean)
         elapsed, travelled = (sample.time - since) / NS, sample.position - position
@@ -368,8 +369,8 @@ class Textbook:
         self.q, self.v = (sensing.struct.arrays[name].copy() for name in "qv")
         self.now, self.row, filtered = 0, 0, options.get("filtered", False)
         self.asked: dict[Feedback, list[int]] = {Feedback.SYNC: [-1] * 8, Feedback.REPLY: [-1] * 8}
-        channels = zip(self.h.channels, sensing.filter_times, strict=True)
-        self.joints = [Joint(i, channel, tau, filtered) for i, (channel, tau) in enumerate(channels)]
+        times = period, sensing.filter_time
+        self.joints = [Joint(i, channel, *times, filtered) for i, channel in enumerate(self.h.channels)]
 
     def read(
         self,

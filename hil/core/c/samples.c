@@ -58,7 +58,7 @@ static int plausible(sensing *s, int i, long long time, int stops)
 {
   const sense_channel *c = &s->channel[i];
   double position = s->position[i], velocity = s->velocity[i], rate = s->rates[i];
-  double elapsed = seconds(time - s->accepted_time[i]), ordinary = elapsed < c->interval ? elapsed : c->interval;
+  double elapsed = seconds(time - s->accepted_time[i]), ordinary = smaller(elapsed, s->interval);
   double step, possible;
   if (!is_finite(position)) {
     add_verdict(s, FOUND_POSITION, i, stops, position, 0.0, 0.0);
@@ -131,7 +131,7 @@ static void compare_scale(sensing *s, int i, long long time)
   double elapsed = seconds(time - s->scale_since[i]), travelled = s->position[i] - s->scale_start[i];
   double errors = 2.0 * c->position_error + c->speed_error * elapsed;
   int beyond = (int)s->scale_beyond[i];
-  if (s->accepted_time[i] == NEVER || !is_finite(mean) || step > SCALE_GAP * c->interval) begin_scale(s, i, time, 0);
+  if (s->accepted_time[i] == NEVER || !is_finite(mean) || step > SCALE_GAP * s->interval) begin_scale(s, i, time, 0);
   else if (elapsed >= SCALE_WINDOW && fabs(travelled - moved) > SCALE_SHARE * path + errors) {
     begin_scale(s, i, time, beyond + 1);
     if (beyond + 1 >= MISSCALED_IN_A_ROW) add_verdict(s, FOUND_SCALE, i, 1, travelled, elapsed, moved);
@@ -160,7 +160,7 @@ static double filtered_rate(sensing *s, int i, long long time)
     s->track_rate[i] = 0.0;
   } else if (elapsed <= 0.0) return s->track_rate[i];
   else {
-    p = exp(-2.0 * elapsed / s->channel[i].filter_time);
+    p = exp(-2.0 * elapsed / s->filter_time);
     predicted = s->track_position[i] + s->track_rate[i] * elapsed;
     innovation = position - predicted;
     s->track_position[i] = predicted + (1.0 - p * p) * innovation;

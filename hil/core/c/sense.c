@@ -82,7 +82,7 @@ static int read_channel(sensing *s, int i, long long now)
     s->speeds[i] = s->expected[i];
   }
   /* error of the extrapolation: the uncertain age, the change of the speed since the sample, and motion after `carried` */
-  s->slack[i] = fabs(rate) * s->skew + fabs(rate - s->before[i]) * (age < 1.0 ? age : 1.0) + fabs(rate) * (age - carried);
+  s->slack[i] = fabs(rate) * s->interval + fabs(rate - s->before[i]) * (age < 1.0 ? age : 1.0) + fabs(rate) * (age - carried);
   return 1;
 }
 

@@ -28,8 +28,7 @@ typedef struct { /* what is wrong: hil.core.constants.Found, and the numbers tha
 
 typedef struct { /* a measured displacement, and what a sample of it is checked by: hil.sensing.channels.Channel */
   int feedback;              /* ON_SYNC, ON_CYCLIC or ON_REPLY */
-  double resolution, speed_limit, leap, interval, visible, held, position_error, speed_error, weight;
-  double filter_time;            /* time constant of its rate filter [s] */
+  double resolution, speed_limit, leap, visible, held, position_error, speed_error, weight;
   int first_factor, factors;     /* of its row of the Jacobian, where that is constant */
 } sense_channel;
 
@@ -65,7 +64,8 @@ typedef struct { /* the windows in which the motion is compared with the model: 
 typedef struct { /* hil.sensing.sensing.Sensing */
   int n, m, channels, filtered, linear, constant, predicts;
   long long period, now, read; /* period of the ticks; times of the last finite state, and of the last reading [ns] */
-  double skew, old, carried;              /* carried: longest time for which a sample is [s] */
+  double interval, filter_time; /* ordinary time between two samples, and error of the age of one; of the rate filters [s] */
+  double old, carried;          /* age from which a channel follows the model; longest time for which a sample is carried on */
   double residual_tolerance;              /* NaN: by the resolutions */
   double ahead;  /* time by which the law gets the state ahead [s]; 0: it gets that of now */
   int evenly;    /* whether it gets the positions at the moment when the tick was due instead */
