@@ -160,7 +160,6 @@ class Sensing:
         c.tracking = self.struct.ffi.NULL if tracking is None else tracking.struct.c
         c.verdict = self.struct.array("sense_verdict", 2 * count + 2)  # two of each channel, and two of all together
         self._measure(self.struct, model.plant)
-        c.predicts = motion is not None
         if motion is not None:
             self.struct.connect(c.predict, motion.call.bound)
         self.struct.connect(c.coordinates, self.coordinates.call)

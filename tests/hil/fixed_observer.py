@@ -1,4 +1,5 @@
-"""A disturbance observer without a model, for tests of what is concluded from a disturbance, and a tick of that."""
+"""A disturbance observer without a model, for tests of what is concluded import math
+from a disturbance, and a tick of that."""
 
 from collections.abc import Sequence
 
@@ -33,10 +34,12 @@ class Fixed(DisturbanceObserver):
 
 def judge(monitor: TrackingMonitor, t: float, elapsed: float, *arrays: Sequence[float] | None) -> Implausibility | None:
     """A tick of `track_judge` in `hil/core/c/tick.h`; arrays that are missing are not known."""
-    struct = monitor.struct
+    struct, unknown = monitor.struct, [np.nan] * len(monitor.limits)
+    q, innovation, u, *others = arrays
+    others += [None] * (3 - len(others))
     given = [
         struct.ffi.NULL if each is None else struct.ffi.new("double[]", np.asarray(each, dtype=float).tolist())
-        for each in (*arrays, *[None] * (6 - len(arrays)))
+        for each in (q, innovation, u, *(unknown if each is None else each for each in others))
     ]
     found = struct.functions.track_judge(struct.c, t, elapsed, *given)
     struct.raise_failure()

@@ -35,7 +35,7 @@ static double find_start(sensing *s, double t, double elapsed, int free)
   copy(s->step_v, s->v, n);
   for (int i = 0; i < s->channels; ++i) s->expected[i] = NAN;
   s->placed = 0;
-  if (!s->predicts || !free || !(elapsed > 0.0)) return elapsed;
+  if (!s->predict.function || !free || !(elapsed > 0.0)) return elapsed;
   ahead = predict(s, t - elapsed, elapsed, s->q, s->v, s->command);
   if (!all_finite(ahead, 2 * n)) return elapsed;
   copy(s->step_q, ahead, n);

@@ -62,7 +62,7 @@ typedef struct { /* the windows in which the motion is compared with the model: 
 } tracking;
 
 typedef struct { /* hil.sensing.sensing.Sensing */
-  int n, m, channels, filtered, linear, constant, predicts;
+  int n, m, channels, filtered, linear, constant;
   long long period, now, read; /* period of the ticks; times of the last finite state, and of the last reading [ns] */
   double interval, filter_time; /* ordinary time between two samples, and error of the age of one; of the rate filters [s] */
   double old, carried;          /* age from which a channel follows the model; longest time for which a sample is carried on */
@@ -72,7 +72,7 @@ typedef struct { /* hil.sensing.sensing.Sensing */
   sense_channel *channel;
   const int *factor_index;
   const double *factor;
-  tick_call predict;     /* times t and h, state, u, parameters -> the state after h */
+  tick_call predict;     /* times t and h, state, u, parameters -> the state after h; no function: there is none */
   tick_call coordinates; /* of hil.sensing.coordinates */
   tick_call positions;   /* q -> displacements, where they are not linear */
   tick_call speeds_at;   /* t, q, v -> their rates, where the Jacobian is not constant */

@@ -245,8 +245,8 @@ static int track_arrivals(tracking *w, int is_long, double elapsed, const double
   int named = -1;
   for (int i = 0; i < w->m; ++i) square += d[i] * d[i];
   for (int i = 0; i < w->m; ++i)
-    if (arrival(w, is_long, i, elapsed, sent, speeds ? speeds[i] : 0.0, square)) named = i;
-  return named >= 0 && speeds && another_stands(w, named, elapsed, sent, speeds) ? -1 : named;
+    if (arrival(w, is_long, i, elapsed, sent, speeds[i], square)) named = i;
+  return named >= 0 && another_stands(w, named, elapsed, sent, speeds) ? -1 : named;
 }
 
 /* Judges which torques arrive in a window; returns whether it has a finding. */
@@ -376,7 +376,7 @@ static int end_window(tracking *w, double t, const double *q, const double *posi
   for (int i = 0; i < m; ++i) {
     used = larger(used, larger(w->most[i], -w->least[i]) / w->limits[i]);
     swing = larger(swing, (w->most[i] - w->least[i]) / w->limits[i]);
-    w->where[i] = positions ? fabs(positions[i] - w->where[i]) : NAN;
+    w->where[i] = fabs(positions[i] - w->where[i]);
   }
   found = judge_made(w) || lost || judge_level(w, t, q, d, used, swing) ||
           (w->estimated && !w->stopped && judge_change(w, t, q, d, used, swing));
@@ -388,7 +388,7 @@ static int end_window(tracking *w, double t, const double *q, const double *posi
 /* Adds a tick; returns whether `verdict` says that the machine did not follow its model in the last windows.
 
    `innovation`: v - v-; 0: there is no prediction. `u`: inputs since the tick before; 0: the motors do not move the
-   machine. `positions`, `speeds`: of the joints; `made`: torques that the drives report; 0: not known. */
+   machine. `positions`, `speeds`: of the joints; `made`: torques that the drives report; NaN: not known. */
 int track_judge(tracking *w, double t, double elapsed, const double *q, const double *innovation, const double *u,
                 const double *positions, const double *made, const double *speeds)
 {
@@ -406,7 +406,7 @@ int track_judge(tracking *w, double t, double elapsed, const double *q, const do
   for (int i = 0; i < w->m; ++i) {
     w->sent[i] += elapsed * u[i];
     w->quick_sent[i] += elapsed * u[i];
-    w->made[i] += elapsed * (made ? made[i] : NAN);
+    w->made[i] += elapsed * made[i];
     w->least[i] = smaller(w->least[i], u[i]);
     w->most[i] = larger(w->most[i], u[i]);
   }
@@ -415,7 +415,7 @@ int track_judge(tracking *w, double t, double elapsed, const double *q, const do
     w->half_elapsed = w->window_elapsed;
     copy(w->half_moved, w->moved, w->n);
     copy(w->half_sent, w->sent, w->m);
-    if (positions) copy(w->where, positions, w->m);
+    copy(w->where, positions, w->m);
   }
   if (w->quick_elapsed >= w->quick) {
     lost = judge_arrivals(w, 0, t, q, w->quick_moved, w->quick_elapsed, w->quick_sent, speeds);
