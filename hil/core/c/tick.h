@@ -64,8 +64,8 @@ typedef struct { /* the windows in which the motion is compared with the model: 
 typedef struct { /* hil.sensing.sensing.Sensing */
   int n, m, channels, filtered, linear, constant;
   long long period, now, read; /* period of the ticks; times of the last finite state, and of the last reading [ns] */
-  double interval, filter_time; /* ordinary time between two samples, and error of the age of one; of the rate filters [s] */
-  double old, carried;          /* age from which a channel follows the model; longest time for which a sample is carried on */
+  double interval, filter_time; /* ordinary time between samples, by which an age may be wrong; of the rate filters [s] */
+  double old, carried; /* age from which a channel follows the model; longest time for which a sample is carried on [s] */
   double residual_tolerance;              /* NaN: by the resolutions */
   double ahead;  /* time by which the law gets the state ahead [s]; 0: it gets that of now */
   int evenly;    /* whether it gets the positions at the moment when the tick was due instead */
