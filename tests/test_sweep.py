@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,25 @@ def test_the_command_gives_what_servoctl_run_gives(tmp_path: Path, capsys: pytes
 def test_two_processes_give_the_table_of_one() -> None:
     varied = [f"{ALPHA}=2:6:3", "plant.parameters.m1=-1:1:2"]
     assert study(varied).columns == study(varied, jobs=2).columns
+
+
+def test_workers_ignore_ctrl_c_before_they_have_loaded_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = []
+
+    class Pool:
+        def __init__(self, *_: object) -> None: ...
+
+        def map(self, work: object, points: list[object], chunksize: int) -> Iterator[dict[str, str]]:
+            heard.append(signal.getsignal(signal.SIGINT))
+            return iter([{"status": "done"} for _ in points])
+
+        def shutdown(self, **_: object) -> None: ...
+
+    monkeypatch.setattr("servoctl.study.batch.ProcessPoolExecutor", Pool)
+    before = signal.getsignal(signal.SIGINT)
+    with Machine(2) as workers:
+        list(run_all(sc.load("two_mass_spring", OFF, engine="vm"), [{ALPHA: 1.0}, {ALPHA: 2.0}], workers))
+    assert (heard, signal.getsignal(signal.SIGINT)) == ([signal.SIG_IGN], before)
 
 
 @pytest.mark.parametrize("sample", ["lhs", "monte-carlo"])

@@ -231,6 +231,19 @@ def rows_of(run: Run, backend: Backend, points: Sequence[Point], threads: int = 
     yield from SideBySide(run, library, series).rows(points, threads)
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that begin meanwhile ignore Ctrl-C from their start on; their parent hears it, and ends them."""
+    if threading.current_thread() is not threading.main_thread():  # only there may handlers change
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
+
+
 class Machine:
     """This machine; a context manager that ends its processes, which stay alive from one call to the next.
 
@@ -260,8 +273,10 @@ class Machine:
             self._end(wait=True)
             self._pool, self._config = ProcessPoolExecutor(self._jobs, get_context("spawn"), _begin, config), config
         size = -(-len(points) // (self._jobs * CHUNKS))
+        with _uninterrupted():  # it starts the processes
+            rows = self._pool.map(_work, points, chunksize=size)
         try:
-            yield from self._pool.map(_work, points, chunksize=size)
+            yield from rows
         except (Exception, KeyboardInterrupt):
             self._end(wait=False)
             raise
