@@ -154,9 +154,9 @@ def test_a_stop_that_turns_the_torque_round_at_once_takes_no_sound_drive_for_one
 def test_friction_within_the_share_that_is_declared_stops_nothing() -> None:
     """0.9 N of friction at a force limit of 10 N are within a share of 0.1, and not within 0.02."""
     worn = "hil.emulation.coulomb_friction=0.9"
-    allowed = run(*BELT, worn, "hil.safety.tracking=0.1", "run.duration=2")
+    allowed = run(*BELT, worn, "hil.safety.tracking=0.1", "run.duration=1.3")
     assert not [event for event in allowed.events if event.kind.name == "TRACKING"]
-    assert [event for event in run(*BELT, worn, "run.duration=2").events if event.kind.name == "TRACKING"]
+    assert [event for event in run(*BELT, worn, "run.duration=1.3").events if event.kind.name == "TRACKING"]
 
 
 def test_an_odrive_in_a_wrong_mode_that_no_frame_tells_of_stops_by_how_it_moves() -> None:

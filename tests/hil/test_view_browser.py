@@ -108,7 +108,7 @@ TALL = "parseFloat(getComputedStyle(document.querySelector('.axis p span')).font
 
 
 def test_a_person_at_the_machine_reads_a_calibration_from_two_metres(browser: Any, tmp_path: Path) -> None:
-    words = ["--view", "--calibrate", "--duration", "20"]
+    words = ["--view", "--calibrate", "--duration", "10"]
     with looping(tmp_path, Path("arm_on_drives"), *words) as loop, opened(browser, loop) as live:
         live.until("document.querySelector('#hand-title').textContent === 'Move joint1, first to its positive side'")
         live.until("document.querySelector('#hand-title').textContent === 'joint1 moves'")
