@@ -14,9 +14,9 @@ from math import isclose
 from typing import Annotated, ClassVar
 
 from hil.codecs import mit as codec
-from hil.drives.base import Condition, DriveError, HandshakeStep, Ids, Steps, StopSteps
+from hil.drives.base import Condition, DriveError, HandshakeStep, Steps, StopSteps
 from hil.drives.linear_ranges import LinearDrive, RangeOptions, range_problems
-from hil.drives.options import MaybeFlag, Word, address_problems, options_of
+from hil.drives.options import MaybeFlag, Word, address_problems
 from hil.drives.settings import DriveSettings, Quantity, SensorSettings
 from hil.drives.wire import Expects, Message, Reads
 from hil.frame import Frame
@@ -102,7 +102,7 @@ class MitDrive(LinearDrive):
         self.enable_frame = self._special(codec.ENABLE)
         self._registers: dict[int, float] = {}  # what a Damiao has answered about its registers
         if options.status == "damiao":
-            self.unverified = ""
+            self.unverified, self.shared = "", frozenset({codec.REGISTERS})
         self._requested = Condition.UNKNOWN
         self._replies_since_request = 0
         self._first_reply = 0
@@ -116,11 +116,6 @@ class MitDrive(LinearDrive):
             what = f"true cannot be tested with status {options.status}, which does not report lost commands"
             problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
         return [*problems, *range_problems(settings, options, codec.FIELDS.command_torque)]
-
-    @classmethod
-    def reserved_ids(cls, settings: SensorSettings) -> Ids:
-        registers = {codec.REGISTERS} if options_of(MitOptions, settings).status == "damiao" else set()
-        return super().reserved_ids(settings)._replace(shared=frozenset(registers))
 
     def _on_reply(self, frame: Frame) -> bool:
         if not (frame.data and self._own.holds(frame.data)):

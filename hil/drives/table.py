@@ -38,6 +38,7 @@ class TableNode(Node):
     motion: Message  # the frame of a sample
     messages: tuple[Message, ...]  # the frames that it sends while it works
     handlers: dict[int, Handler]  # id -> what takes its frames
+    shared: frozenset[int] = frozenset()  # ids that it shares with other nodes of its protocol
     _options: Any
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
@@ -52,7 +53,7 @@ class TableNode(Node):
     def reserved_ids(cls, settings: SensorSettings) -> Ids:
         """The ids of its table; ids that hold data stand for those that differ in it."""
         node = cls(settings, 1.0)
-        return Ids(node.identities | {family.value for family in node.families})
+        return Ids(node.identities | {family.value for family in node.families}, node.shared)
 
     def accept(self, frame: Frame) -> None:
         handler = self._handler(frame.id)
