@@ -1,7 +1,8 @@
-"""Robots for tests: a seven-joint arm, and random trees."""
+"""Robots for tests: a seven-joint arm, two of them with a box, and random trees."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -84,6 +85,23 @@ def built(description: Description, base: str = "fixed", **options: object) -> R
     """The plant of one robot."""
     builder = RobotBuilder()
     builder.add(description, base=base, **options)  # type: ignore[arg-type]
+    return builder.plant()
+
+
+ELBOWS = {"left_joint4": -2.2, "left_joint6": 1.7, "right_joint4": -2.2, "right_joint6": 1.7}
+"""A pose from which two arms find the one that holds their box."""
+
+
+@cache
+def two_arms(*loops: tuple[str, str]) -> Robot:
+    """Two arms whose tools hold a box; `loops` are names and kinds."""
+    builder = RobotBuilder()
+    builder.add(arm7(), "left", Placement.at((0.0, 0.5, 0.0)))
+    builder.add(arm7(seed=1), "right", Placement.at((0.0, -0.5, 0.0)))
+    builder.body("box", "left_tool", Placement.at((0.0, 0.0, 0.2), (-np.pi / 2, 0.0, 0.0)), 5.0, (0.3, 0.4, 0.2))
+    builder.frame("right_grip", "right_tool", Placement.at((0.0, 0.0, 0.2), (np.pi / 2, 0.0, 0.0)))
+    for name, kind in loops:
+        builder.loop(name, kind, "box", "right_grip")
     return builder.plant()
 
 

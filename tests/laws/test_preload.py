@@ -13,13 +13,12 @@ from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial.loops import LOOP_ROWS
-from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
 from servoctl.mechanics.spatial.pose_solver import solve_poses
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State, Status
 from tests.faces import passive_rows_of
-from tests.robot_trees import arm7, built
+from tests.robot_trees import ELBOWS, arm7, built, two_arms
 
 COMPONENTS = ("x", "y", "z", "rx", "ry", "rz")
 TASK = {"box": sc.Pose("box", (0.5, 0.0, "0.4 + 0.1*(1 - cos(t))"), rpy=(0.0, 0.0, 0.0))}
@@ -27,23 +26,9 @@ GRIP = {"grip": {"y": -30.0, "rz": 2.0}}
 
 
 @cache
-def two_arms(*loops: tuple[str, str]) -> Robot:
-    """Two arms whose tools hold a box; `loops` are names and kinds."""
-    builder = RobotBuilder()
-    builder.add(arm7(), "left", Placement.at((0.0, 0.5, 0.0)))
-    builder.add(arm7(seed=1), "right", Placement.at((0.0, -0.5, 0.0)))
-    builder.body("box", "left_tool", Placement.at((0.0, 0.0, 0.2), (-np.pi / 2, 0.0, 0.0)), 5.0, (0.3, 0.4, 0.2))
-    builder.frame("right_grip", "right_tool", Placement.at((0.0, 0.0, 0.2), (np.pi / 2, 0.0, 0.0)))
-    for name, kind in loops:
-        builder.loop(name, kind, "box", "right_grip")
-    return builder.plant()
-
-
-@cache
 def start_of(robot: Robot) -> State:
     """The box at its pose with the loops closed, and velocities that the loops allow."""
-    elbows = {"left_joint4": -2.2, "left_joint6": 1.7, "right_joint4": -2.2, "right_joint6": 1.7}
-    q = np.array([elbows.get(name, 0.0) for name in robot.coordinates])
+    q = np.array([ELBOWS.get(name, 0.0) for name in robot.coordinates])
     weld = two_arms(("grip", "weld"))
     at = solve_poses(weld, State(0.0, q, np.zeros(14)), {"box": sc.Pose("box", (0.5, 0.0, 0.4), rpy=(0.0, 0.0, 0.0))})
     A = passive_rows_of(robot, at).A

@@ -20,11 +20,10 @@ from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.spatial import pose_solver
 from servoctl.mechanics.spatial.description import Description
-from servoctl.mechanics.spatial.placement import Placement
-from servoctl.mechanics.spatial.plant import Robot, RobotBuilder
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
 from servoctl.types import Array, State
-from tests.robot_trees import arm7, built, random_tree
+from tests.robot_trees import ELBOWS, arm7, built, random_tree, two_arms
 from tests.small_plants import Masses
 
 
@@ -146,25 +145,12 @@ def test_a_free_base_gets_a_unit_quaternion() -> None:
     assert q[7:].tolist() == [0.0, 0.0, 0.0]
 
 
-def two_arms() -> Robot:
-    builder = RobotBuilder()
-    builder.add(arm7(), "left", Placement.at((0.0, 0.5, 0.0)))
-    builder.add(arm7(seed=1), "right", Placement.at((0.0, -0.5, 0.0)))
-    builder.body("box", "left_tool", Placement.at((0.0, 0.0, 0.2), (-np.pi / 2, 0.0, 0.0)), 5.0, (0.3, 0.4, 0.2))
-    builder.frame("right_grip", "right_tool", Placement.at((0.0, 0.0, 0.2), (np.pi / 2, 0.0, 0.0)))
-    builder.loop("grip", "weld", "box", "right_grip")
-    return builder.plant()
-
-
-ELBOWS = {"left_joint4": -2.2, "left_joint6": 1.7, "right_joint4": -2.2, "right_joint6": 1.7}
-
-
 def elbows(robot: Robot, joints: Mapping[str, float] = ELBOWS) -> State:
     return at(robot, np.array([joints.get(name, 0.0) for name in robot.coordinates]))
 
 
 def test_two_arms_close_their_loop_with_the_box_at_its_pose() -> None:
-    robot = two_arms()
+    robot = two_arms(("grip", "weld"))
     found = solve_poses(robot, elbows(robot), {"box": sc.Pose("box", (0.5, 0.0, 0.4), rpy=(0.0, 0.0, 0.0))}).q
     for frame in ("box", "right_grip"):
         R, p = pose_of(robot, frame, found)
@@ -193,7 +179,7 @@ def test_the_joints_at_their_limits_are_named_where_they_keep_a_pose_out_of_reac
 
 
 def test_a_loop_that_stays_open_is_named_with_the_box() -> None:
-    robot = two_arms()
+    robot = two_arms(("grip", "weld"))
     with pytest.raises(TaskError, match=r"off by .*box.y 0\.\d+ m.*grip.1 0\.\d+ m"):
         solve_poses(robot, elbows(robot), {"box": sc.Pose("box", (0.5, 1.2, 0.4), rpy=(0.0, 0.0, 0.0))})
 
