@@ -96,7 +96,7 @@ def test_right_scales_are_never_named(rig: str) -> None:
     assert not [each for each in played.events if "its position moves by" in each.detail]
 
 
-CHANNEL = Channel("u1", 1e-3, leap=np.inf, interval=0.0025, position_error=1e-3, speed_error=1e-2)
+CHANNEL = Channel("u1", 1e-3, leap=np.inf, position_error=1e-3, speed_error=1e-2)
 
 
 @pytest.mark.parametrize("lag", [0.0, 0.005])
