@@ -5,6 +5,7 @@ torque with it than without, by `Evidence`, on rows that the fit does not use. T
 goes on, so that several are found. Hypotheses that the log cannot tell apart from the best are named with it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -95,7 +96,7 @@ def findings_of(
     Raises:
         ConfigError: A log is too short.
     """
-    found: list[Finding] = []
+    found, turned = list[Finding](), Counter[str]()
     for _ in range(MOST):
         accepted, cost = _accepted(plant, logs, cutoff, columns)
         if not accepted:
@@ -105,8 +106,11 @@ def findings_of(
             alike = sorted({other.kind for other in accepted} - {one.kind})
             more = f"; this log cannot tell it from {', '.join(alike)}" if alike else ""
             found += [Finding(one.kind, name, f"{name}: {one.remedy}{more}", cost) for name in one.where]
+        turned.update(best.where if best.kind == "torque_sign" else ())
         changed = [best.applied(log) for log in logs]
         plant, cutoff, logs = best.plant or plant, cutoff * logs[0].h / changed[0].h, changed
+    # a torque that was turned round twice, alone and then with all, is as logged
+    found = [one for one in found if one.kind != "torque_sign" or turned[one.where] != 2]
     unique = {(one.kind, one.where): one for one in reversed(found)}
     return list(reversed(unique.values())), plant, list(logs)
 

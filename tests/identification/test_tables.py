@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -232,6 +232,23 @@ def test_a_short_delay_of_a_torque_does_not_turn_its_sign_round(delay: float, tm
     assert found.values["m"] + found.values["armature.F"] == pytest.approx(1.3, rel=1e-3)
 
 
+def log_of(name: str, folder: Path, signs: Sequence[float] = (1.0,)) -> tuple[Path, str]:
+    """The log of a machine that ships, with signs of its torques, and `log` of its config."""
+    changes = [
+        "run.period=0.002",
+        "run.integrator={method: rk4, step: 0.002}",
+        "realism.noise.q=1e-6",
+        "run.duration=8",
+    ]
+    run = sc.load(name, changes, engine="vm")
+    plant, rows, count = run.system.model.plant, run.simulate(), run.system.model.n
+    positions = rows.q + 1e-6 * np.random.default_rng(1).standard_normal(rows.q.shape)
+    header = ["t", *(f"q_{x}" for x in plant.coordinates), *(f"u_{x}" for x in plant.actuators)]
+    log = written(folder / "log.csv", np.column_stack([rows.t, positions, rows.u * signs])[:-1], ",".join(header))
+    columns = f"{{time: t, q: [{', '.join(header[1 : count + 1])}], u: [{', '.join(header[count + 1 :])}]}}"
+    return log, f"log={columns}"
+
+
 @pytest.mark.parametrize(
     ("name", "true"),
     [
@@ -246,21 +263,17 @@ def test_a_clean_log_of_a_machine_that_ships_has_no_finding(name: str, true: dic
 
     A sign turns the last two round, where small effects such as a delay of half a period speak for it.
     """
-    changes = [
-        "run.period=0.002",
-        "run.integrator={method: rk4, step: 0.002}",
-        "realism.noise.q=1e-6",
-        "run.duration=8",
-    ]
-    run = sc.load(name, changes, engine="vm")
-    plant, rows, count = run.system.model.plant, run.simulate(), run.system.model.n
-    positions = rows.q + 1e-6 * np.random.default_rng(1).standard_normal(rows.q.shape)
-    header = ["t", *(f"q_{x}" for x in plant.coordinates), *(f"u_{x}" for x in plant.actuators)]
-    log = written(tmp_path / "log.csv", np.column_stack([rows.t, positions, rows.u])[:-1], ",".join(header))
-    columns = f"{{time: t, q: [{', '.join(header[1 : count + 1])}], u: [{', '.join(header[count + 1 :])}]}}"
-    found = sc.identify(log, config=name, overrides=[f"log={columns}"])
+    log, columns = log_of(name, tmp_path)
+    found = sc.identify(log, config=name, overrides=[columns])
     assert not found.findings
     assert {key: found.values[key] for key in true} == pytest.approx(true, rel=0.02)
+
+
+def test_a_torque_that_is_turned_round_twice_on_the_way_to_the_finding_is_none(tmp_path: Path) -> None:
+    """Turning the other torque round, and then both, is as good as turning the right one."""
+    log, columns = log_of("crane_rope", tmp_path, (1.0, -1.0))
+    found = sc.identify(log, config="crane_rope", overrides=[columns])
+    assert [(one.kind, one.where) for one in found.findings] == [("torque_sign", "tau")]
 
 
 def test_a_log_with_a_load_gives_the_load(tmp_path: Path) -> None:
