@@ -177,9 +177,8 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
             why = "the rows contradict each other, or are out of reach (correct the equations, or the start)"
             passive, task, _ = model.plain.rows(start)
             slopes = zip((*model.plain.passive_rows, *model.plain.task_rows), (*passive.A, *task.A), strict=True)
-            if flat := [row.name for row, A in slopes if row.name in dict(open_rows) and not A.any()]:
-                remedy = "move the start, or correct the equation"
-                why = f"no coordinate moves {', '.join(flat)} at the start, where its slope is 0 ({remedy})"
+            flat = [row.name for row, A in slopes if row.name in dict(open_rows) and not A.any()]
+            why = _unmoved(flat) or why
             return [f"no state near the start satisfies {_listed(open_rows)}{together}: {why}"]
     matrices = model.plain.matrices(state)
     rows = Rows.stack([matrices.passive, matrices.task], model.n)
@@ -191,8 +190,19 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
     size = 1.0 + float(np.abs(b).max())
     wrong = [row.name for row, value in zip(counted, left_over, strict=True) if abs(value) > CLOSED * size]
     if wrong:
-        return [f"no acceleration satisfies {', '.join(wrong)} together: the rows contradict each other (drop one)"]
+        unmoved = _unmoved(
+            [row.name for row, slope in zip(counted, A, strict=True) if row.name in wrong and not slope.any()]
+        )
+        together = " together" * (len(wrong) > 1)
+        why = unmoved or "the rows contradict each other (drop one)"
+        return [f"no acceleration satisfies {', '.join(wrong)}{together}: {why}"]
     return []
+
+
+def _unmoved(rows: Sequence[str]) -> str:
+    """Why these rows, which no coordinate moves, cannot be met; empty if there is none."""
+    remedy = "move the start, or correct the equation"
+    return f"no coordinate moves {', '.join(rows)} at the start, where its slope is 0 ({remedy})" if rows else ""
 
 
 def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLevel]) -> list[Contradiction]:
