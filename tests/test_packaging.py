@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # The rooms from the ground up. A room imports itself and the rooms of the lines above its own, nothing else.
 LEVELS = (
-    ("servoctl.types", "servoctl.finding", "servoctl.version"),
+    ("servoctl.types", "servoctl.version"),
     ("servoctl.errors",),
     ("servoctl.input_file", "servoctl.expression", "servoctl.engine", "servoctl.run_folder"),
     ("servoctl.tree",),

@@ -32,9 +32,8 @@ from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
-from servoctl.errors import ConfigError, TaskError
+from servoctl.errors import ConfigError, Finding, TaskError
 from servoctl.estimation.estimator import NOISE
-from servoctl.finding import Finding
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits

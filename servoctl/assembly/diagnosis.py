@@ -28,7 +28,7 @@ import numpy as np
 
 from servoctl.assembly.gains import STATES, all_gains
 from servoctl.engine.decomposition import decompose
-from servoctl.finding import Finding
+from servoctl.errors import Finding
 from servoctl.laws.hold import RK4
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model

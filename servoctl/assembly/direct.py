@@ -22,9 +22,8 @@ from servoctl.assembly.values import Problems, build_equations
 from servoctl.config.document import Document, Problem
 from servoctl.config.load import validate
 from servoctl.config.plant import PASSIVE_CORRECTION
-from servoctl.errors import ConfigError, TaskError
+from servoctl.errors import ConfigError, Finding, TaskError
 from servoctl.estimation.estimator import Estimator
-from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.laws.configured import ConstraintFollowing
 from servoctl.laws.corrections import Correction

@@ -15,9 +15,8 @@ from servoctl.config.plant import Passive
 from servoctl.config.references import ReferenceConfig
 from servoctl.config.tasks import FRAME_FORMS, Task
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import TaskError, no_such, remedy
+from servoctl.errors import Finding, TaskError, no_such, remedy
 from servoctl.expression import RESERVED, Expression, constant, parse
-from servoctl.finding import Finding
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.constraint_rows import Row

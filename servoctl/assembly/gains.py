@@ -14,7 +14,7 @@ import numpy as np
 
 from servoctl.assembly.context import drives_timing, run_timing
 from servoctl.config.hil import Hil
-from servoctl.finding import Finding, Severity
+from servoctl.errors import Finding, Severity
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback, growth, longest_spacing, overshoot
 from servoctl.laws.secondary import SecondaryTerm

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 
 from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems
-from servoctl.errors import ConfigError, PlantError, ServoctlError, in_one_line
-from servoctl.finding import Finding
+from servoctl.errors import ConfigError, Finding, PlantError, ServoctlError, in_one_line
 from servoctl.laws.hold import RK4_LIMIT
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.model import Model, structure_of

@@ -21,7 +21,7 @@ from servoctl.assembly.start import robot_warnings, start_warnings, unit_word_wa
 from servoctl.assembly.values import Results
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
-from servoctl.finding import Finding
+from servoctl.errors import Finding
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.hierarchy import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot

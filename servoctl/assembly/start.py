@@ -11,9 +11,8 @@ from servoctl.assembly.diagnosis import INDEPENDENT, of_task
 from servoctl.assembly.gains import STATES
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.decomposition import decompose
-from servoctl.errors import ExpressionError, TaskError
+from servoctl.errors import ExpressionError, Finding, TaskError
 from servoctl.expression import foreign_word, parse, per_second
-from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.law import AttachedLaw
 from servoctl.mechanics.constraint import Rows

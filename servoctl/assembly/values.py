@@ -7,9 +7,8 @@ from typing import Any
 from servoctl.config.document import Document, Problem
 from servoctl.config.load import LoadedConfig
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import ConfigError, ExpressionError, no_such
+from servoctl.errors import ConfigError, ExpressionError, Finding, no_such
 from servoctl.expression import Expression, check_names, parse
-from servoctl.finding import Finding
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Signal
 

@@ -26,8 +26,7 @@ import numpy as np
 
 from servoctl.assembly import Run
 from servoctl.assembly.start import required_rows
-from servoctl.errors import ServoctlError
-from servoctl.finding import Finding
+from servoctl.errors import Finding, ServoctlError
 from servoctl.laws import barrier
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.constraint_rows import Row

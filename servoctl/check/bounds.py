@@ -26,7 +26,7 @@ from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import exclusions, hurries
 from servoctl.check.sections import Section, shortened
-from servoctl.finding import Finding
+from servoctl.errors import Finding
 from servoctl.laws.barrier import SHARE
 from servoctl.laws.bounds import braking
 from servoctl.laws.bounds_term import BoundRow, BoundsTerm

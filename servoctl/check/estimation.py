@@ -14,9 +14,8 @@ from servoctl.assembly import Run
 from servoctl.assembly.uncertainty import ModelError, rate_refusals, rows_judged, stable_rates
 from servoctl.check.sections import Section, shortened
 from servoctl.check.uncertainty import observed, observer_lag
-from servoctl.errors import TaskError
+from servoctl.errors import Finding, TaskError
 from servoctl.estimation.attached import AttachedEstimator, PlantFunctions
-from servoctl.finding import Finding
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import Closed, EstimateFilter, RowFeedback, close, decays, hold, linear_controller, stable_range
 from servoctl.laws.observer import LARGEST, largest_rate, of_one_row

@@ -30,9 +30,8 @@ from servoctl.engine.decomposition import pinv
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
-from servoctl.errors import ServoctlError, counted
+from servoctl.errors import Finding, ServoctlError, counted
 from servoctl.expression import per_second
-from servoctl.finding import Finding
 from servoctl.mechanics.actuator_parameters import armature_of
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.constraint_rows import Row

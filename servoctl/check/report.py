@@ -31,9 +31,8 @@ from servoctl.check.model import (
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.sections import SHOWN, CheckReport, Section, shortened, together
 from servoctl.check.uncertainty import robust_section, uncertainty_section
-from servoctl.errors import TaskError, counted
+from servoctl.errors import Finding, Severity, TaskError, counted
 from servoctl.expression import per_second
-from servoctl.finding import Finding, Severity
 from servoctl.laws.user_code import AttachedOwnTerm
 from servoctl.linear.reserve import HeldLoop, held_loops
 from servoctl.mechanics.initial import consistency

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from servoctl.finding import Finding
+from servoctl.errors import Finding
 from servoctl.run_folder.metrics import plain
 
 SHOWN = 10  # largest number of printed lines of one kind; JSON has all

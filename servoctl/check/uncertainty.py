@@ -28,8 +28,7 @@ from servoctl.assembly.uncertainty import Machines, ModelError, machines, model_
 from servoctl.assembly.values import Problems
 from servoctl.check.bound_path import task_state, task_states
 from servoctl.check.sections import Section
-from servoctl.errors import ServoctlError
-from servoctl.finding import Finding
+from servoctl.errors import Finding, ServoctlError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback
 from servoctl.laws.robust import RobustTerm

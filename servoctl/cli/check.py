@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from servoctl.config import schema
     from servoctl.config.load import LoadedConfig
     from servoctl.config.overrides import Override
-    from servoctl.finding import Finding
+    from servoctl.errors import Finding
 
 
 def check(
@@ -110,8 +110,7 @@ def _check_rig(run: "Run", report: "CheckReport") -> None:
     from hil.assembly.prepare import prepare
     from hil.session.notes import describe
     from servoctl.check.sections import Section
-    from servoctl.errors import CompileError, ConfigError
-    from servoctl.finding import Finding
+    from servoctl.errors import CompileError, ConfigError, Finding
 
     assert run.loaded is not None
     try:

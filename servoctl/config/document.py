@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from servoctl.errors import ConfigError
-from servoctl.finding import Finding
+from servoctl.errors import ConfigError, Finding
 from servoctl.tree.fields import in_words
 from servoctl.tree.rules import FieldPath
 

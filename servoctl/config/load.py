@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from servoctl.config.document import CORE, PREFIX, Document, Problem, read_document, shown
 from servoctl.config.overrides import Override, apply_overrides, setting
 from servoctl.config.schema import Config
-from servoctl.errors import ConfigError, remedy, suggestion
-from servoctl.finding import Finding, Severity
+from servoctl.errors import ConfigError, Finding, Severity, remedy, suggestion
 from servoctl.tree.fields import FAULT, LIST, MAPPING, SCALAR, PathMark, in_words, numbers_of
 from servoctl.tree.rules import (
     FieldPath,
