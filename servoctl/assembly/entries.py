@@ -68,7 +68,7 @@ def build_references(loaded: LoadedConfig, plant: Plant | None, problems: Proble
 
 def _stand_ins(loaded: LoadedConfig, wrong: Iterable[str]) -> dict[str, Signal]:
     """Signals that are 0, for every word of the config that may be a column of a wrong reference."""
-    text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)))
+    text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)), "quintic")
     found = [(name, column) for name in wrong for column in re.findall(rf"\b{re.escape(name)}_(\w+)", text)]
     return {f"{name}_{column}": Signal(name, column, zero, 0) for name, column in found}
 
@@ -79,12 +79,13 @@ def _curve(
     """Names of the columns and the curve; None if it is wrong."""
     if values.file is not None:
         path = loaded.folder / values.file
-        kind, time = values.spline or "cubic", values.time or "t"
-        names, curve, faults = file_curve(path, time, values.columns, kind, values.extrapolate)
+        assert values.time is not None and values.spline is not None
+        names, curve, faults = file_curve(path, values.time, values.columns, values.spline, values.extrapolate)
         for field, what in faults:
             problems.add(what, "references", reference, field)
         return names, curve
-    points = values.waypoints or ()
+    points, profile = values.waypoints, values.profile
+    assert points is not None and profile is not None
     columns = tuple(name for name in points[0] if name != "t")
     places = np.array([[point[name] for name in columns] for point in points])
     if values.extrapolate == "periodic" and not np.array_equal(places[0], places[-1]):
@@ -92,9 +93,7 @@ def _curve(
         problems.add(what, "references", reference, "extrapolate")
         return columns, None
     times = np.array([point["t"] for point in points])
-    blend = 0.25 if values.blend is None else values.blend
-    profile = values.profile or "quintic"
-    curve = finite_curve(lambda: waypoint_curve(times, places, profile, blend, values.extrapolate))
+    curve = finite_curve(lambda: waypoint_curve(times, places, profile, values.blend, values.extrapolate))
     if curve is None:
         problems.add(NOT_FINITE.format("them"), "references", reference, "waypoints")
     return columns, curve

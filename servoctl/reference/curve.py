@@ -162,8 +162,8 @@ SMOOTHNESS: dict[str, int] = {"quintic": 2, "septic": 3, "trapezoidal": 1}
 def waypoint_curve(
     times: Array,
     values: Array,
-    profile: Profile = "quintic",
-    blend: float = 0.25,
+    profile: Profile,
+    blend: float | None = None,
     extrapolate: Extrapolation = "hold",
 ) -> Curve:
     """The curve through waypoints, at rest at each of them.
@@ -172,7 +172,8 @@ def waypoint_curve(
         times: Strictly increasing, shape (waypoints,) [s].
         values: Shape (waypoints, columns).
         profile: Share of the way over the share of the time.
-        blend: Share of a segment's time, at each end, in which a trapezoidal profile accelerates, at most 0.5.
+        blend: Share of a segment's time, at each end, in which a trapezoidal profile accelerates, at most 0.5; None for
+            the other profiles.
         extrapolate: Beyond the first and the last waypoint.
     """
     shares = _shares(profile, blend)
@@ -187,12 +188,13 @@ def waypoint_curve(
     return Curve(np.array([*knots, times[-1]]), np.array(coefficients), SMOOTHNESS[profile], extrapolate)
 
 
-def _shares(profile: Profile, blend: float) -> list[tuple[float, Array]]:
+def _shares(profile: Profile, blend: float | None) -> list[tuple[float, Array]]:
     """Pieces of s(r): where they begin, coefficients of powers of (r - begin)."""
     if profile == "quintic":
         return [(0.0, np.array([0.0, 0.0, 0.0, 10.0, -15.0, 6.0]))]
     if profile == "septic":
         return [(0.0, np.array([0.0, 0.0, 0.0, 0.0, 35.0, -84.0, 70.0, -20.0]))]
+    assert blend is not None
     speed = 1.0 / (1.0 - blend)  # in the middle, so that the area of the trapezium is 1
     bend = speed / (2.0 * blend)
     pieces = [(0.0, np.array([0.0, 0.0, bend]))]

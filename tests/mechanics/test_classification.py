@@ -128,7 +128,7 @@ def test_scleronomic_and_rheonomic_constraints_are_told_apart(constraint: Constr
 
 @pytest.mark.parametrize(("row", "time"), [("x - m_x", "rheonomic"), ("x - 0*m_x", "scleronomic")])
 def test_a_row_that_follows_a_reference_at_rest_for_a_while_is_rheonomic(row: str, time: str) -> None:
-    move = waypoint_curve(np.array([0.0, 5.0, 6.0]), np.array([[0.0], [0.0], [1.0]]))
+    move = waypoint_curve(np.array([0.0, 5.0, 6.0]), np.array([[0.0], [0.0], [1.0]]), "quintic")
     assert judged(Holonomic(parse(row).with_signals({"m_x": Signal("m", "x", move, 0)}))).time == time
 
 

@@ -226,7 +226,7 @@ def test_a_named_point_follows_a_position() -> None:
 
 
 def test_a_named_point_follows_columns_of_a_reference() -> None:
-    curve = waypoint_curve(np.array([0.0, 1.0]), np.array([[0.2, 0.1], [0.5, 0.4]]))
+    curve = waypoint_curve(np.array([0.0, 1.0]), np.array([[0.2, 0.1], [0.5, 0.4]]), "quintic")
     signals = {f"path_{name}": Signal("path", name, curve, i) for i, name in enumerate("xy")}
     task = PointFollows("tip", x="path_x", y="path_y - 0.2").with_signals(signals)
     q, v = STATES[1]

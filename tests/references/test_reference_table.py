@@ -332,13 +332,13 @@ def test_waypoint_profiles_are_at_rest_at_each_waypoint_and_smooth_between(profi
 
 @pytest.mark.parametrize("profile", [name for name, _ in PROFILES])
 def test_waypoint_profiles_go_one_way(profile: str) -> None:
-    curve = waypoint_curve(np.array([0.0, 2.0]), np.array([[1.0], [4.0]]), profile)  # type: ignore[arg-type]
+    curve = waypoint_curve(np.array([0.0, 2.0]), np.array([[1.0], [4.0]]), profile, 0.25)  # type: ignore[arg-type]
     value = curve.value(np.linspace(0, 2, 500), 0)
     assert (np.diff(value) >= 0).all() and curve.value(1.0, 0) == pytest.approx(2.5, abs=1e-14)
 
 
 def test_a_quintic_profile_has_the_peak_velocity_of_minimum_jerk() -> None:
-    curve = waypoint_curve(np.array([0.0, 2.0]), np.array([[0.0], [3.0]]))
+    curve = waypoint_curve(np.array([0.0, 2.0]), np.array([[0.0], [3.0]]), "quintic")
     assert curve.value(1.0, 0, 1) == pytest.approx(15 / 8 * 3 / 2, rel=1e-14)
 
 

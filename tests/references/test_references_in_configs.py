@@ -341,7 +341,7 @@ def test_a_row_of_relative_degree_4_follows_a_quintic_spline(scara: Path) -> Non
 
 
 def test_speed_limits_are_compared_with_the_largest_rate() -> None:
-    signal = Signal("guided", "elbow", waypoint_curve(np.array([0.0, 2.0]), np.array([[0.0], [3.0]])), 0)
+    signal = Signal("guided", "elbow", waypoint_curve(np.array([0.0, 2.0]), np.array([[0.0], [3.0]]), "quintic"), 0)
     peak = peak_rate(signal)
     assert peak.rate == pytest.approx(15 / 8 * 3 / 2, rel=1e-12) and peak.t == pytest.approx(1.0)
     assert too_fast({"elbow": signal, "wrist": signal}, {"elbow": 2.0}) == [
@@ -367,7 +367,7 @@ def test_files_of_references_travel_to_a_cluster(scara: Path, tmp_path: Path) ->
 def test_a_curve_is_hashable_and_survives_pickling() -> None:
     import pickle
 
-    curve = waypoint_curve(np.array([0.0, 1.0]), np.array([[0.0], [1.0]]))
+    curve = waypoint_curve(np.array([0.0, 1.0]), np.array([[0.0], [1.0]]), "quintic")
     again: Curve = pickle.loads(pickle.dumps(curve))
     assert again == curve and hash(again) == hash(curve)
 
