@@ -5,7 +5,6 @@ torque with it than without, by `Evidence`, on rows that the fit does not use. T
 goes on, so that several are found. Hypotheses that the log cannot tell apart from the best are named with it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -96,7 +95,7 @@ def findings_of(
     Raises:
         ConfigError: A log is too short.
     """
-    found, turned = list[Finding](), Counter[str]()
+    found: list[Finding] = []
     for _ in range(MOST):
         accepted, cost = _accepted(plant, logs, cutoff, columns)
         if not accepted:
@@ -106,11 +105,8 @@ def findings_of(
             alike = sorted({other.kind for other in accepted} - {one.kind})
             more = f"; this log cannot tell it from {', '.join(alike)}" if alike else ""
             found += [Finding(one.kind, name, f"{name}: {one.remedy}{more}", cost) for name in one.where]
-        turned.update(best.where if best.kind == "torque_sign" else ())
         changed = [best.applied(log) for log in logs]
         plant, cutoff, logs = best.plant or plant, cutoff * logs[0].h / changed[0].h, changed
-    # a torque that was turned round twice, alone and then with all, is as logged
-    found = [one for one in found if one.kind != "torque_sign" or turned[one.where] != 2]
     unique = {(one.kind, one.where): one for one in reversed(found)}
     return list(reversed(unique.values())), plant, list(logs)
 
@@ -177,9 +173,6 @@ def _accepted(
     tried = []
     if is_long(delay := _delay(plain, every, cutoff, short=True), logs):
         tried += [Hypothesis("delay", tuple(plant.actuators), _late_text(delay), delays=delay * every)]
-    elif delay:  # of a held torque, say: left in, a torque of the other sign whose friction brakes would stand for it
-        logs = [replace(log, u=log.acting(delay * every)) for log in logs]
-        plain = Evidence(equations, logs, cutoff, ROWS)
     before = plain.score()
 
     def judge(one: Hypothesis) -> Score:
@@ -201,6 +194,8 @@ def _accepted(
     score, best = ranked[0]
     # a factor on all torques explains no more of them: only the masses of the file speak for it
     common = best.kind == "torque_scale" and len(best.where) == len(plant.actuators)
+    if score.far - before.far > ALIKE:  # a short delay looks like friction that drives: it may do as well
+        before = min(before, plain.score(None, delay * every), key=lambda one: one.nats)
     cost = float(np.clip(before.share - score.share, 0.0, 1.0))
     if cost < WORTH and score.far - before.far > ALIKE:  # small effects turn a sign round, and all values with it
         return [], 0.0

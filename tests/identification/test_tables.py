@@ -269,13 +269,6 @@ def test_a_clean_log_of_a_machine_that_ships_has_no_finding(name: str, true: dic
     assert {key: found.values[key] for key in true} == pytest.approx(true, rel=0.02)
 
 
-def test_a_torque_that_is_turned_round_twice_on_the_way_to_the_finding_is_none(tmp_path: Path) -> None:
-    """Turning the other torque round, and then both, is as good as turning the right one."""
-    log, columns = log_of("crane_rope", tmp_path, (1.0, -1.0))
-    found = sc.identify(log, config="crane_rope", overrides=[columns])
-    assert [(one.kind, one.where) for one in found.findings] == [("torque_sign", "tau")]
-
-
 def test_a_log_with_a_load_gives_the_load(tmp_path: Path) -> None:
     load = "bodies: {load: {m: 1, on: tool, at: {xyz: [0, 0, 0.1]}}}"
     text = recorded.CONFIG.replace("robot: {urdf: %s}", f"robot: {{urdf: {recorded.ARM7}}}, {load}")
