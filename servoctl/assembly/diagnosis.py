@@ -28,6 +28,7 @@ import numpy as np
 
 from servoctl.assembly.gains import STATES, all_gains
 from servoctl.engine.decomposition import decompose
+from servoctl.engine.linalg import slopes
 from servoctl.errors import Finding
 from servoctl.laws.hold import RK4
 from servoctl.mechanics.constraint_rows import Row
@@ -214,10 +215,10 @@ def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | No
     step = settings.integrator.spacing(settings.period)
     if step is None or loop.system.machine is not None:
         return None
-    slopes = _slopes(loop, start, held=settings.period is not None)
-    if not np.isfinite(slopes).all():
+    J = _motion_slopes(loop, start, held=settings.period is not None)
+    if not np.isfinite(J).all():
         return None
-    poles, shapes = np.linalg.eig(slopes)
+    poles, shapes = np.linalg.eig(J)
     model = loop.system.model
 
     def found(worst: int, longest: float, damped: float = 0.0) -> FastMotion:
@@ -240,21 +241,16 @@ def fast_motion(loop: Loop, start: State, settings: Settings) -> FastMotion | No
     return found(worst, shorter, float(damped[worst])) if damped[worst] else None
 
 
-def _slopes(loop: Loop, start: State, held: bool) -> Array:
+def _motion_slopes(loop: Loop, start: State, held: bool) -> Array:
     """J over q and v, shape (2 n, 2 n)."""
     real, n = loop.simulated(), loop.system.model.n
     x = loop.x_at(start)
     command = [loop.control(start.t, x)] if held else []
-    delta = np.concatenate([SMALL * (1.0 + np.abs(start.q)), np.ones(n)])
-    columns = []
-    for i, step in enumerate(delta):
-        ends = []
-        for sign in (1.0, -1.0):
-            moved = x.copy()
-            moved[i] += sign * step
-            ends.append(real.derivative(start.t, moved, *command))
-        columns.append((ends[0] - ends[1])[: 2 * n] / (2.0 * step))
-    return np.array(columns).T
+
+    def rates(moved: Array) -> Array:
+        return real.derivative(start.t, np.append(moved, x[2 * n :]), *command)[: 2 * n]
+
+    return slopes(rates, x[: 2 * n], np.concatenate([SMALL * (1.0 + np.abs(start.q)), np.ones(n)]))
 
 
 def _loops(model: Model, start: State, coordinate: int) -> tuple[str, ...]:

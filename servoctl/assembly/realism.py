@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from servoctl.assembly.context import Context
 from servoctl.assembly.values import Problems
+from servoctl.engine.linalg import slopes
 from servoctl.errors import ConfigError, Finding, PlantError, ServoctlError, in_one_line
 from servoctl.laws.hold import RK4_LIMIT
 from servoctl.mechanics.friction import friction_of
@@ -19,7 +20,7 @@ from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
-from servoctl.types import State
+from servoctl.types import Array, State
 
 SLOW = 1e-6  # [unit/s] speeds at which forces of a plant's code may jump or be steep
 MOST = 30  # largest number of coordinates of a plant of which this is looked at
@@ -182,13 +183,15 @@ def _steep_at_rest(model: Model, start: State, rank_tolerance: float, h: float) 
     """A warning about a plant whose code has dry friction that rk4 cannot follow at rest; None if it has not."""
     if model.n > MOST:
         return None
-    states = [State(start.t, start.q, v) for e in SLOW * np.eye(model.n) for v in (e, -e)]
+
+    def acceleration(v: Array) -> Array:
+        return model.terms(State(start.t, start.q, v), rank_tolerance).acceleration(np.zeros(model.m))
+
     try:
-        found = [model.terms(state, rank_tolerance).acceleration(np.zeros(model.m)) for state in states]
+        J = slopes(acceleration, np.zeros(model.n), np.full(model.n, SLOW))
     except PlantError:  # a run that gets there says so
         return None
-    slopes = (np.array(found[::2]) - np.array(found[1::2])).T / (2.0 * SLOW)
-    rate = -float(np.linalg.eigvals(slopes).real.min()) if np.isfinite(slopes).all() else 0.0
+    rate = -float(np.linalg.eigvals(J).real.min()) if np.isfinite(J).all() else 0.0
     if rate * h <= RK4_LIMIT:
         return None
     return Finding(

@@ -1,4 +1,5 @@
-"""Products, solves with triangles, Cholesky factors, and whether arrays are finite, on numbers (LAPACK) or symbols.
+"""Products, solves with triangles, Cholesky factors, and whether arrays are finite, on numbers (LAPACK) or symbols; and
+slopes of functions on numbers.
 
 Design: small operations on symbols are written out, large ones are loops. In `is_finite` one test of the sum serves all
 entries, because a sum with an infinity or a NaN is not finite. The comparison is one that CasADi cannot simplify away:
@@ -288,3 +289,12 @@ def _by_parts(M: Array) -> tuple[Array, Any]:
         L[np.ix_(part, part)] = factor
         positive = positive * fine
     return L, positive
+
+
+def slopes(function: Callable[[Array], Array], x: Array, steps: Array) -> Array:
+    """Derivative of a function of a vector on numbers, shape (values, len(x)), by central differences.
+
+    `steps`: how far each entry of x goes to both sides.
+    """
+    ways = zip(np.diag(steps), steps, strict=True)
+    return np.stack([(function(x + way) - function(x - way)) / (2.0 * step) for way, step in ways], axis=1)

@@ -11,6 +11,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs, jacobian
+from servoctl.engine.linalg import slopes
 from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
 from servoctl.engine.trace import trace
@@ -123,14 +124,9 @@ def motor_jacobian(plant: Plant, q: Array) -> tuple[Array, float]:
         return Kernel.compile("motor_jacobian", symbols, {"J": jacobian(rho, symbols["q"])})(q)[0], CONJUGATE
     except (TraceError, PlantError):
         pass
-    columns = []
-    for i in range(len(q)):
-        step = np.zeros(len(q))
-        # near the optimum for central differences, the cube root of the unit roundoff: truncation and rounding alike
-        step[i] = 1e-5 * max(1.0, abs(float(q[i])))
-        ahead, behind = (_checked_positions(plant, at, 0.0) for at in (q + step, q - step))
-        columns.append((ahead - behind) / (2 * step[i]))
-    return np.stack(columns, axis=1), DIFFERENCES
+    # near the optimum for central differences, the cube root of the unit roundoff: truncation and rounding alike
+    steps = 1e-5 * np.maximum(1.0, np.abs(q))
+    return slopes(lambda at: _checked_positions(plant, at, 0.0), q, steps), DIFFERENCES
 
 
 def displacement_unit(plant: Plant, actuator: str) -> str:

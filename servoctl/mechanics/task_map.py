@@ -19,14 +19,14 @@ does not find extensions that need more.
 Source: Isidori, Nonlinear Control Systems, 5.4 (dynamic extension); the projected form is ours.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from servoctl.engine.decomposition import decompose, frobenius
-from servoctl.engine.linalg import solve_upper
+from servoctl.engine.linalg import slopes, solve_upper
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -238,19 +238,11 @@ def _integrators(model: Model, at: Terms, rows: list[int], passive_tolerance: fl
         value: Array = terms.task_map[rows] @ u - terms.rhs[rows]
         return value
 
-    rest = np.zeros(len(v))
-    slopes = (
-        _slope(lambda x: acceleration(q, x), v) @ motion,
-        _slope(lambda x: acceleration(x, rest), q) @ motion,
-    )
-    for count, slope in enumerate(slopes, start=1):
+    rest, steps = np.zeros(len(v)), np.full(len(v), STEP)
+    over_v = slopes(lambda x: acceleration(q, x), v, steps) @ motion
+    over_q = slopes(lambda x: acceleration(x, rest), q, steps) @ motion
+    for count, slope in enumerate((over_v, over_q), start=1):
         reached = np.linalg.svd(K @ slope, compute_uv=False) if np.isfinite(slope).all() else np.zeros(len(K))
         if int(np.sum(reached > COUNTS * (np.linalg.norm(slope) + float(values[0])))) == len(K):
             return count
     return None
-
-
-def _slope(function: Callable[[Array], Array], x: Array) -> Array:
-    """The Jacobian of a function by central differences."""
-    columns = [(function(x + STEP * e) - function(x - STEP * e)) / (2 * STEP) for e in np.eye(len(x))]
-    return np.stack(columns, axis=1)
