@@ -237,9 +237,9 @@ def ticks(skips: list[int], overrun: int = 0, age: float = math.inf, let_go: boo
     """Figures of ticks with so many skipped periods of 1000 ns before each; each is late by 30 ns and takes 100 ns."""
     ffi, functions = library()
     timing, now = TickStatistics(1000, ["j1"]), 0
-    tick, log, when = (ffi.new(f"{kind} *") for kind in ("tick", "tick_log", "tick_times"))
+    tick, sensed, log, when = (ffi.new(f"{kind} *") for kind in ("tick", "sensing", "tick_log", "tick_times"))
     ages = ffi.new("double[]", [age])
-    tick.channels, tick.ages, log.let_go = 1, ages, let_go
+    tick.channels, tick.sensing, sensed.ages, log.let_go = 1, sensed, ages, let_go
     log.ages, log.block = ffi.from_buffer("unsigned long long[]", timing.counts[len(PARTS)]), COUNTS
     log.nominal, log.marks = timing.nominal, ffi.from_buffer("long long[]", timing.marks)
     for name, counts in zip(PARTS, timing.counts, strict=False):
