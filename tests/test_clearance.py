@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import servoctl as sc
+from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.study.batch import run_at
 from tests.config_texts import plant_text
@@ -73,6 +74,12 @@ def test_a_constant_force_ends_where_the_spring_balances_it(tmp_path: Path) -> N
 def test_rows_without_clearance_are_simulated_as_before(tmp_path: Path) -> None:
     run = sc.load(config(tmp_path, "{all: {groups: [wall, rod]}}")).simulate()
     assert np.abs(run.q).max() < 1e-12
+
+
+@pytest.mark.parametrize(("R", "said"), [(1e-3, True), (0.0, False)])
+def test_check_says_that_the_law_takes_rows_that_yield_as_exact(R: float, said: bool) -> None:
+    found = check(sc.load("three_rrr", [f"plant.passive.levels.platform.clearance={R}"]))
+    assert any("the law takes every row as exact" in line for line in dict(found.sections)["hierarchy"]) == said
 
 
 def test_a_projection_beside_a_clearance_is_refused(tmp_path: Path) -> None:

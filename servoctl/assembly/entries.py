@@ -120,13 +120,16 @@ def check_smoothness(
 ) -> None:
     """Notes references that have fewer continuous derivatives than a row of relative degree above 2 needs."""
     for row in rows:
+        equation = getattr(task[row.group], "equation", None)
         for name, signal in task[row.group].signals.items():
-            if not isinstance(signal, Signal) or row.degree <= max(2, signal.curve.smoothness):
+            by_rate = equation is not None and name in equation.rates  # der(name) takes one derivative more
+            if not isinstance(signal, Signal) or row.degree <= 2 or row.degree + by_rate <= signal.curve.smoothness:
                 continue
             has = f"'{name}' has {signal.curve.smoothness} continuous derivatives"
             values = loaded.config.references[signal.reference]
             field, hint = ("spline", "spline: quintic has 4") if values.file else ("profile", "profile: septic has 3")
-            what = f"row {row.name} has relative degree {row.degree}, but {has} ({hint})"
+            rated = f" and der({name})" if by_rate else ""
+            what = f"row {row.name} has relative degree {row.degree}{rated}, but {has} ({hint})"
             problems.add(what, "references", signal.reference, field)
 
 

@@ -198,6 +198,10 @@ def hierarchy_section(run: Run) -> Iterator[Section]:
         *shortened([line for line, _ in reports]),
         f"difference from all rows at once, without clearance: {largest(apart, coordinates)}",
     ]
+    if any(run.system.passive.clearance) and run.system.law is not None:
+        lines.append(
+            "the law takes every row as exact: where one yields, task errors do not decay by its correction alone"
+        )
     values = {
         "free": dict(zip(coordinates, free.acceleration, strict=True)),
         "levels": {level.name: values for level, (_, values) in zip(last.levels, reports, strict=True)},

@@ -331,6 +331,13 @@ def test_rows_of_a_relative_degree_above_2_need_smooth_references(scara: Path, s
     assert caught.value.problems[0].startswith(f"s.yaml:4: references.path.{what}")
 
 
+def test_a_rate_of_a_reference_in_a_row_takes_one_derivative_more(scara: Path) -> None:
+    text = SPRING.replace("SOURCE", f"{{{MOVE}, profile: septic}}")
+    Path("s.yaml").write_text(text.replace('holonomic: "x2 - 0.5 - path_x', 'nonholonomic: "der(x2) - der(path_x)'))
+    with pytest.raises(ConfigError, match=r"row far has relative degree 3 and der\(path_x\), but 'path_x' has 3 cont"):
+        sc.load("s.yaml", engine="vm")
+
+
 def test_a_row_of_relative_degree_4_follows_a_quintic_spline(scara: Path) -> None:
     t = np.linspace(0, 1, 41)
     x = 0.1 * t**5  # the spline is this polynomial, so it starts at rest as the masses do
