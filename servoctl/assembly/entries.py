@@ -115,6 +115,9 @@ def _wrong_name(signal: Signal, plant: Plant | None, signals: Signals) -> str | 
     return None
 
 
+SMOOTHER = {"profile: septic has 3": 3, "a file with spline: quintic has 4": 4}  # waypoints -> continuous derivatives
+
+
 def check_smoothness(
     loaded: LoadedConfig, task: Mapping[str, Constraint], rows: Iterable[Row], problems: Problems
 ) -> None:
@@ -123,12 +126,15 @@ def check_smoothness(
         equation = getattr(task[row.group], "equation", None)
         for name, signal in task[row.group].signals.items():
             by_rate = equation is not None and name in equation.rates  # der(name) takes one derivative more
-            if not isinstance(signal, Signal) or row.degree <= 2 or row.degree + by_rate <= signal.curve.smoothness:
+            needed = row.degree + by_rate
+            if not isinstance(signal, Signal) or row.degree <= 2 or needed <= signal.curve.smoothness:
                 continue
-            has = f"'{name}' has {signal.curve.smoothness} continuous derivatives"
-            values = loaded.config.references[signal.reference]
-            field, hint = ("spline", "spline: quintic has 4") if values.file else ("profile", "profile: septic has 3")
+            from_file = bool(loaded.config.references[signal.reference].file)
+            field = "spline" if from_file else "profile"
+            smoother = {"spline: quintic has 4": 4} if from_file else SMOOTHER
+            hint = next((text for text, has in smoother.items() if has >= needed), "an equation in t has all")
             rated = f" and der({name})" if by_rate else ""
+            has = f"'{name}' has {signal.curve.smoothness} continuous derivatives"
             what = f"row {row.name} has relative degree {row.degree}{rated}, but {has} ({hint})"
             problems.add(what, "references", signal.reference, field)
 

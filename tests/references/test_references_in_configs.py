@@ -318,9 +318,9 @@ MOVE = "waypoints: [{t: 0, x: 0}, {t: 1, x: 0.1}]"
 @pytest.mark.parametrize(
     ("source", "what"),
     [
-        ("{file: path.csv}", "spline: row far has relative degree 4, but 'path_x' has 2 continuous derivatives"),
-        (f"{{{MOVE}}}", "profile: row far has relative degree 4, but 'path_x' has 2 continuous derivatives"),
-        (f"{{{MOVE}, profile: septic}}", "profile: row far has relative degree 4, but 'path_x' has 3 continuous"),
+        ("{file: path.csv}", "spline: {} 2 continuous derivatives (spline: quintic has 4)"),
+        (f"{{{MOVE}}}", "profile: {} 2 continuous derivatives (a file with spline: quintic has 4)"),
+        (f"{{{MOVE}, profile: septic}}", "profile: {} 3 continuous derivatives (a file with spline: quintic has 4)"),
     ],
 )
 def test_rows_of_a_relative_degree_above_2_need_smooth_references(scara: Path, source: str, what: str) -> None:
@@ -328,7 +328,8 @@ def test_rows_of_a_relative_degree_above_2_need_smooth_references(scara: Path, s
     with pytest.raises(ConfigError) as caught:
         sc.load("s.yaml", engine="vm")
     assert len(caught.value.problems) == 1
-    assert caught.value.problems[0].startswith(f"s.yaml:4: references.path.{what}")
+    said = what.format("row far has relative degree 4, but 'path_x' has")
+    assert caught.value.problems[0].startswith(f"s.yaml:4: references.path.{said}")
 
 
 def test_a_rate_of_a_reference_in_a_row_takes_one_derivative_more(scara: Path) -> None:
