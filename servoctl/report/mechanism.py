@@ -280,7 +280,7 @@ def draw_fixed(axes: "Axes", machine: Mechanism) -> None:
 def draw_mechanism(axes: "Axes", machine: Mechanism) -> None:
     """Draws the mechanism at several instants, from light to dark, the paths of its ends, and its bodies at the last.
 
-    A robot with surfaces needs no supports, and the directions of space stand beside them.
+    A robot with surfaces has no supports in its picture; the directions of space are drawn at its side.
     """
     surface, projection, count = _draw_last_pose(axes, machine), machine.view, machine.calm
     t, paper = machine.t[:count], {name: points[:count] for name, points in machine.paper.items()}
