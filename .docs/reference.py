@@ -167,7 +167,7 @@ def _attribute(kind: type, name: str) -> str:
 def _faults() -> Iterator[str]:
     """The fields of a fault, and the kinds of fault."""
     from hil.emulator.fault_script import TIMES
-    from hil.emulator.faults import KINDS, TARGETS
+    from hil.emulator.faults import BRAKE, KINDS, PROTOCOL, TARGETS
     from hil.protocols.registry import BUILT_IN
 
     yield "## Faults"
@@ -189,7 +189,7 @@ def _faults() -> Iterator[str]:
     twins = {name: protocol.emulated_drive_class() for name, protocol in BUILT_IN.items()}
     for name, kind in KINDS.items():
         able = [protocol for protocol, twin in twins.items() if name in twin.special_faults]
-        only = f", only {' and '.join(able)}" if kind.special else ""
+        only = {PROTOCOL: f", only {' and '.join(able)}", BRAKE: ", only with a brake"}.get(kind.needs, "")
         fields = [
             f"`{key}`{_default_of(key, option.default)}: {option.meaning}" for key, option in kind.options.items()
         ]

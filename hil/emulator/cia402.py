@@ -74,7 +74,7 @@ COMMUNICATION_ERROR = 0x8100  # emergency code of a loss of communication withou
 class CiA402Encoder(CanOpenNode):
     """An encoder node: position and velocity in the objects of a drive; its options are those of the drive."""
 
-    special_faults = frozenset({"heartbeat_loss", "sdo_abort"})
+    special_faults = frozenset({"clock_drift", "heartbeat_loss", "sdo_abort"})
 
     def set_up(self) -> None:
         self.connect(objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS)
@@ -84,7 +84,7 @@ class CiA402(CanOpenNode, EmulatedDrive):
     """A drive; options as of `CanOpenNode`."""
 
     settings: DriveSettings
-    special_faults = frozenset({"wrong_mode", "heartbeat_loss", "sdo_abort"})
+    special_faults = CiA402Encoder.special_faults | {"wrong_mode"}
     usual_code, overvoltage_code, overheat_code = 0x2310, 0x3210, 0x4310
 
     def set_up(self) -> None:

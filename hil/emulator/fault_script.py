@@ -6,7 +6,7 @@ from typing import Any
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Fault
-from hil.emulator.faults import KINDS, FaultKind, Option, number, time, word
+from hil.emulator.faults import BRAKE, KINDS, FaultKind, Option, number, time, word
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.frame import CLASSIC_SIZE
 from servoctl.config.document import Problem
@@ -84,10 +84,12 @@ class _Entry:
                 self._wrong("drive", f"missing (which {what}: {', '.join(fit)})")
             if drive is not None and drive not in fit:
                 self._wrong("drive", f"{drive} is a sensor, and {name} needs a drive ({', '.join(fit)})")
-            elif drive is not None and kind.special and not self._has(drive, name):
-                able = [each for each in fit if self._has(each, name)]
-                remedy = f"nodes that have it: {', '.join(able)}" if able else "no node of this rig has it"
-                self._wrong("drive", f"{drive} speaks {nodes[drive].protocol}, where there is no {name} ({remedy})")
+            elif drive is not None and not self._has(drive, name):
+                able = ", ".join(each for each in fit if self._has(each, name))
+                lacks, none = f"speaks {nodes[drive].protocol}, where there is no {name}", "no node of this rig has it"
+                if kind.needs == BRAKE:
+                    lacks, none = f"has no brake, and a {name} needs one", "declare brake: true, if it has one"
+                self._wrong("drive", f"{drive} {lacks} ({f'nodes that have it: {able}' if able else none})")
         elif kind.target in ("bus", "host") and "drive" in self._entry:
             self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
         if kind.target in ("node", "drive", "host") and "bus" in self._entry:
@@ -96,8 +98,12 @@ class _Entry:
             self._wrong("bus", f"missing (which of {', '.join(self._buses)})")
 
     def _has(self, drive: str, kind: str) -> bool:
-        """Whether a node can have a kind of fault that not every node can have."""
-        return drive not in self._classes or kind in self._classes[drive].special_faults
+        """Whether a node has what a kind of fault acts on."""
+        if KINDS[kind].needs == BRAKE:
+            node = self._nodes[drive]
+            return isinstance(node, DriveSettings) and node.brake
+        everywhere = not KINDS[kind].needs or drive not in self._classes
+        return everywhere or kind in self._classes[drive].special_faults
 
     def _unfit_code(self, drive: str, code: int) -> str | None:
         """Why the protocol of a node cannot report an error code as a fault; None if it can."""

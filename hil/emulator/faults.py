@@ -37,10 +37,10 @@ class FaultKind(NamedTuple):
     text: str  # what happens
     begin: Begin  # starts it by a `FaultInjector` and its parameters; returns what ends it, None: nothing does
     options: Mapping[str, Option]  # its parameters
-    special: bool  # whether only nodes have it whose emulation names it
+    needs: str  # what not every node has and it acts on: `PROTOCOL` or `BRAKE`; empty: nothing
 
 
-SPECIAL = True
+PROTOCOL, BRAKE = "protocol", "brake"  # the node's emulation names the kind; the drive has a brake
 
 
 def number(meaning: str, default: float | None, expected: str, **bounds: Any) -> Option:
@@ -209,8 +209,8 @@ def _clock_step(at: FaultInjector, step: float) -> End:
     return each_of(at.set(bus, clock_step=nanoseconds(step)) for bus in buses)
 
 
-def _kind(target: str, text: str, begin: Begin, special: bool = False, /, **options: Option) -> FaultKind:
-    return FaultKind(target, text, begin, options, special)
+def _kind(target: str, text: str, begin: Begin, needs: str = "", /, **options: Option) -> FaultKind:
+    return FaultKind(target, text, begin, options, needs)
 
 
 KINDS: dict[str, FaultKind] = {  # kinds of fault by name
@@ -274,10 +274,10 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "wrong_mode": _kind(
         "drive", "the drive is in another control mode than it was told",
-        lambda at: at.set(at.node, wrong_mode=True), SPECIAL,
+        lambda at: at.set(at.node, wrong_mode=True), PROTOCOL,
     ),
     "sdo_abort": _kind(
-        "node", "an object of the dictionary refuses access", _sdo_abort, SPECIAL,
+        "node", "an object of the dictionary refuses access", _sdo_abort, PROTOCOL,
         index=number("index of the object", None, "an index", least=0, below=1 << 16, whole=True),
         code=_code("SDO abort code", 0x0800_0020),
     ),
@@ -288,10 +288,10 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "clock_drift": _kind(
         "node", "the clock of the node is slow", lambda at, ppm: at.set(at.node, at.node.follow_clock, drift=ppm),
-        ppm=number("by how much [parts per million]", 100.0, "parts per million"),
+        PROTOCOL, ppm=number("by how much [parts per million]", 100.0, "parts per million"),
     ),
     "heartbeat_loss": _kind(
-        "node", "heartbeats are lost", _heartbeat_loss, SPECIAL,
+        "node", "heartbeats are lost", _heartbeat_loss, PROTOCOL,
         of=word("whose: `drive` or `master`", ("drive", "master"), "drive"),
     ),
     # in an encoder
@@ -304,7 +304,7 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     "encoder_nan": _kind(
         "node", "the encoder sends a value that is not a number",
-        lambda at: at.set(at.node.encoder, invalid=True), SPECIAL,
+        lambda at: at.set(at.node.encoder, invalid=True), PROTOCOL,
     ),
     "encoder_wrap": _kind(
         "node", "the encoder's value wraps round", lambda at, range: at.set(at.node.encoder, wrap=range),
@@ -339,11 +339,11 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     # at the machine
     "brake_stuck": _kind(
-        "drive", "the brake does not open", lambda at: at.set(at.motor, at.motor.refresh_brake, stuck=True),
+        "drive", "the brake does not open", lambda at: at.set(at.motor, at.motor.refresh_brake, stuck=True), BRAKE,
     ),
     "brake_worn": _kind(
         "drive", "the brake slides early", lambda at, factor: at.set(at.motor, at.motor.refresh_brake, grip=factor),
-        factor=_share("share of its torque that is left; 0: it never closes", 0.0),
+        BRAKE, factor=_share("share of its torque that is left; 0: it never closes", 0.0),
     ),
     "blocked": _kind("drive", "a joint is blocked", lambda at: at.at_motor(at.emulator.plant.brake, True, False)),
     "push": _kind(

@@ -87,7 +87,7 @@ class ODriveNode(EmulatedNode):
 class ODriveEncoder(ODriveNode):
     """An encoder node; options as of `ODriveNode`."""
 
-    special_faults = frozenset({"heartbeat_loss", "encoder_nan"})
+    special_faults = frozenset({"clock_drift", "heartbeat_loss", "encoder_nan"})
 
     def receive(self, frame: Frame) -> None:
         if self.station.powered and frame.remote:
@@ -102,7 +102,7 @@ class ODrive(ODriveNode, EmulatedDrive):
     """
 
     settings: DriveSettings
-    special_faults = frozenset({"wrong_mode", "heartbeat_loss", "encoder_nan"})
+    special_faults = ODriveEncoder.special_faults | {"wrong_mode"}
     codes = 1, 0xFFFF_FFFF
     usual_code, overvoltage_code, overheat_code = 0x1000, 0x100, 0x2000
 

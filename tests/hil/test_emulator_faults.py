@@ -48,7 +48,7 @@ def enable(host: Bench, torque: float = 0.0) -> None:
 SENSOR = SensorSettings("x2", "main", "odrive", 7)
 DAMIAO = {"status": "damiao"}
 NODES = [
-    drive_settings("odrive"), drive_settings("cia402", "b"), drive_settings("mit", "slow", options=DAMIAO),
+    drive_settings("odrive"), drive_settings("cia402", "b", brake=True), drive_settings("mit", "slow", options=DAMIAO),
     drive_settings("mit", "fast", options=DAMIAO, fd=True),
     drive_settings("mit", "cube", options={"status": "cubemars"}), SENSOR,
 ]  # fmt: skip

@@ -136,7 +136,7 @@ SEED = 20261124
 
 
 def drawn(names: tuple[str, ...], count: int) -> list[Scenario]:
-    drives = {name: [drive.settings.name for drive in rigs._setup(rigs.RIGS[name], ()).drives] for name in names}
+    drives = {name: rigs._setup(rigs.RIGS[name], ()).settings.drives for name in names}
     return list(scenarios(count, SEED, drives))
 
 

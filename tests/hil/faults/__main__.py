@@ -57,7 +57,7 @@ def main() -> int:
     if options.rows:
         return play_rows(options.seed, options.jobs, options.limit)
     names = options.rig or list(RIGS)
-    drives = {name: [drive.settings.name for drive in rigs._setup(rigs.RIGS[name], ()).drives] for name in names}
+    drives = {name: rigs._setup(rigs.RIGS[name], ()).settings.drives for name in names}
     drawn = list(scenarios(options.count, options.seed, drives))
     if options.only is not None:
         drawn = [scenario for scenario in drawn if scenario.seed == options.only]

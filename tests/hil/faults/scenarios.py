@@ -1,9 +1,11 @@
 """Random scenarios on the machines of `rigs`: up to two faults, and an end."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from hil.drives.settings import DriveSettings
 
 RIGS = {
     "V screw": 3, "V rack": 3, "V rack odrive": 2, "V rack mit": 2, "V rack moteus": 2, "V rack robstride": 2, "L": 3,
@@ -89,14 +91,20 @@ FAULTS: dict[str, tuple[str, dict[str, Draw]]] = {
 }
 """Kind -> what it acts on, and its parameters."""
 
+FITS: dict[str, Callable[[DriveSettings], bool]] = {
+    "clock_drift": lambda drive: drive.protocol in ("cia402", "odrive"),
+    "brake_stuck": lambda drive: drive.brake,
+}
+"""Kind -> the drives that can have it; others: every drive."""
 
-def scenarios(count: int, seed: int, drives: Mapping[str, list[str]]) -> Iterator[Scenario]:
+
+def scenarios(count: int, seed: int, drives: Mapping[str, Sequence[DriveSettings]]) -> Iterator[Scenario]:
     """Random scenarios.
 
     Args:
         count: How many.
         seed: Seed of their random numbers.
-        drives: Machine -> names of its drives.
+        drives: Machine -> its drives.
     """
     for number in range(count):
         numbers = random.Random(f"{seed}/{number}")
@@ -108,12 +116,13 @@ def scenarios(count: int, seed: int, drives: Mapping[str, list[str]]) -> Iterato
         yield Scenario(rig, faults, duration, stop_at, number)
 
 
-def _fault(numbers: random.Random, drives: list[str], duration: float) -> dict[str, Any]:
-    kind = numbers.choice(list(FAULTS))
+def _fault(numbers: random.Random, drives: Sequence[DriveSettings], duration: float) -> dict[str, Any]:
+    able = {kind: [drive.name for drive in drives if kind not in FITS or FITS[kind](drive)] for kind in FAULTS}
+    kind = numbers.choice([kind for kind, names in able.items() if names])
     target, parameters = FAULTS[kind]
     # also in the stop, and where the brakes close
     fault: dict[str, Any] = {"kind": kind, "at": round(numbers.uniform(0.0, duration + 0.3), 4)}
     if target == "node" or (target == "host_or_node" and numbers.random() < 0.7):
-        fault["drive"] = numbers.choice(drives)
+        fault["drive"] = numbers.choice(able[kind])
     values = {key: draw(numbers) for key, draw in parameters.items()}
     return fault | {key: value for key, value in values.items() if value is not None}

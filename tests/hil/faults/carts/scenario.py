@@ -201,7 +201,7 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "encoder node reboots": (_fault("reboot", drive="x1", **{"for": (0.02, 0.2)}), PROTOCOLS),
     "replies late by less than a period": (_fault("late", drive=NODES, delay=(2e-4, 1e-3)), PROTOCOLS),
     "replies late by many periods": (_fault("late", drive=NODES, delay=(0.012, 0.03)), PROTOCOLS),
-    "drive's clock drifts": (_fault("clock_drift", drive=NODES, ppm=(-200.0, 200.0)), PROTOCOLS),
+    "drive's clock drifts": (_fault("clock_drift", drive=NODES, ppm=(-200.0, 200.0)), ("odrive", "cia402")),
     "time stamps step": (_fault("clock_step", step=(-1.0, 1.0)), PROTOCOLS),
     "time stamps ahead, then a drive silent": (_clock_then_silence, PROTOCOLS),
     # in an encoder
