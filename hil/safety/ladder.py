@@ -169,6 +169,15 @@ class Ladder:
         """Whether a joint stands still, by samples that are not stale."""
         return bool(self.struct.arrays["still"][number] >= STILL_TICKS) and number not in self.distrusted
 
+    def moving(self, now: int) -> dict[str, float]:
+        """Name of each drive in the loop whose joint is seen to move -> its speed [share of speed_limit]."""
+        x, found = self.struct.arrays, {}
+        for number, (drive, rung) in enumerate(zip(self._drives, self.rungs, strict=True)):
+            seen = x["sound"][number] and number not in self.distrusted
+            if rung is Rung.LOOP and seen and not self.ended(number, now):
+                found[drive.settings.name] = abs(float(x["speeds"][number])) / drive.settings.speed_limit
+        return found
+
     def ended(self, number: int, now: int) -> bool:
         """Whether a drive has ended its step, or its time is over; in the loop: its joint stands, or it is off."""
         drive, elapsed = self._drives[number], (now - self._since[number]) / SECOND

@@ -337,6 +337,8 @@ class Stages:
         if ladder.all_ended(tick.began):
             self._close_brakes(tick.began)
         elif self._since(tick.began) >= self.plan.safety.stop_time:
+            for name, share in ladder.moving(tick.began).items():
+                self.monitor.report(tick.began, EventKind.NOT_STOPPED, name, f"at {share:.2g} of its speed_limit")
             self._enter(Phase.QUICK_STOP, tick.began)
 
     def _after_quick_stop(self, tick: Tick, reading: Reading) -> None:

@@ -54,6 +54,8 @@ def test_a_drive_that_still_moves_after_stop_time_stops_by_its_own_ramp_before_i
     speed = np.abs(played["true_v.x"])
     began, off = (int(np.argmax(played.rows_in(stage))) for stage in ("stopping", "disabling"))
     assert played.rows_in("quick stop").any()
+    (said,) = (event for event in played.events if event.kind is EventKind.NOT_STOPPED)
+    assert str(said).startswith("F: it still moves at the end of stop_time") and "of its speed_limit" in said.detail
     assert speed[began] > 0.19 and speed[off] < 0.05 * speed[began]
     assert moved_after(played, "disabling") < BRAKED
 

@@ -99,7 +99,7 @@ def play(scenario: Scenario) -> Verdict:
     acted_on = acted or not SAYS.isdisjoint(kinds)
     problems += _moving(shares(emulator.state[1]), setup.drives, held, acted_on, kinds)
     if len(columns["t"]) and not acted:
-        problems += _stop(truth, shares, columns, events, kinds)
+        problems += _stop(truth, shares, columns, events, kinds, scenario.faults)
         problems += _sag(setup.drives, columns, kinds)
     return Verdict(scenario, result.exit_code, kinds, tuple(problems))
 
@@ -140,12 +140,14 @@ def _stop(
     columns: dict[str, Array],
     events: Sequence[Event],
     kinds: Sequence[str],
+    faults: Sequence[Mapping[str, Any]],
 ) -> list[str]:
     """Drives that go off at speed, though nothing has failed, and joints that speed up in the stop."""
     cause = next((event.time for event in events if event.kind.reaction >= Reaction.STOP), None)
     stage = columns["stage"]
     stopping = np.flatnonzero(stage >= rigs.STAGES.index("stopping"))
-    if not len(stopping) or not SAYS.isdisjoint(kinds):
+    slow = "not_stopped" in kinds and any(fault["kind"] == "delay" for fault in faults)  # no feedback stops it in time
+    if not len(stopping) or slow or not SAYS.isdisjoint(kinds):
         return []
     t = columns["t"]
     first = stopping[0] if cause is None else min(stopping[0], int(np.searchsorted(t, cause / SECOND)))
