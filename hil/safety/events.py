@@ -95,7 +95,7 @@ class EventKind(Enum):
     OVERLOAD = (Reaction.WARN, Origin.NOBODY, "its motor is loaded for long, and the drive may limit its torque")
     BUS = (Reaction.STOP, Origin.RIG, "the bus is down", Doubt.REACH)
     BUS_PASSIVE = (Reaction.STOP, Origin.RIG, "the bus has many errors")
-    NOT_STOPPED = (Reaction.WARN, Origin.NOBODY, "it still moves at the end of stop_time, and leaves the controlled stop")
+    NOT_STOPPED = (Reaction.WARN, Origin.NOBODY, "it still moves at the end of stop_time: the controlled stop ends")
     STOPS_OTHERWISE = (Reaction.WARN, Origin.NOBODY, "it is not certain how the drive stops by itself")
     BUS_WARNING = (Reaction.WARN, Origin.RIG, "the bus has errors")
     OVERRUN = (Reaction.NOTE, Origin.RIG, "periods were skipped")
