@@ -90,9 +90,11 @@ class RobstrideDrive(LinearDrive):
         self._answers += 1
         mode, faults = codec.mode_and_faults(frame.id)
         self.fault = codec.fault_text(faults)
-        self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
+        ordered_on = self.condition is Condition.UNKNOWN and (self.quiet or self._feed.seed is not None)
         if faults and mode != codec.RUN:  # in mode run it may still make torque
             self.condition = Condition.FAULT
+        elif not (ordered_on and mode == codec.RESET):  # that is the answer to a frame before the one that enables it
+            self.condition = _CONDITIONS.get(mode, Condition.UNKNOWN)
         return True
 
     def _on_parameter(self, frame: Frame) -> bool:
