@@ -296,7 +296,7 @@ def test_behind_emulated_drives_it_moves_as_ours_does(home: Path) -> None:
     )
     for k in range(50):
         for plant in (ours, theirs):
-            plant.command(0, 3.0 * np.sin(0.3 * k), k * MILLISECOND)
+            plant.actuators[0].command(3.0 * np.sin(0.3 * k), k * MILLISECOND)
             plant.state(k * MILLISECOND + 300_000)  # a look between two steps changes nothing
     assert np.abs(ours.state(50 * MILLISECOND)[1]).max() > 0.1
     apart = np.abs(np.concatenate(ours.state(50 * MILLISECOND)) - np.concatenate(theirs.state(50 * MILLISECOND))).max()

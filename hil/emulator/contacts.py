@@ -77,11 +77,6 @@ class Contacts:
     def active(self) -> bool:
         return self._rubs or bool(self.pressed)
 
-    def release(self) -> None:
-        self.pressed.clear()
-        self._places.clear()
-        self._set_limits()
-
     def brake(self, index: int, closed: bool, strength: float, q: Array) -> None:
         """Closes or opens a brake of this strength at the joint of an actuator [actuator unit]; q: the pose now."""
         if closed:
@@ -235,10 +230,6 @@ class Loads:
     def __init__(self, terms: Callable[[int], tuple[Array, ...]], torques: Callable[[int], list[float]]) -> None:
         self._terms, self._torques = terms, torques
         self._wanted: dict[int, float] = {}
-        self._now = -1
-
-    def begin(self) -> None:
-        self._wanted.clear()
         self._now = -1
 
     def release(self, index: int) -> None:

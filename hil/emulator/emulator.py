@@ -120,6 +120,11 @@ class FaultInjector:
     def motor(self) -> Motor:
         return self.drive.motor
 
+    def set_actuator(self, **values: Any) -> End:
+        """Sets attributes of the actuator; see `set`."""
+        actuator = self.motor.actuator
+        return self.set(actuator, lambda: actuator.refresh(self.world.now), **values)
+
     @property
     def wires(self) -> list[EmulatedWire]:
         """The wire that is meant, or all."""
@@ -138,6 +143,7 @@ class FaultInjector:
         layers = {name: self.emulator.layers[target, name] for name in values}
 
         def show() -> None:
+            self.emulator.plant.advance(self.world.now)  # until now with what was
             for name, layer in layers.items():
                 setattr(target, name, layer[-1])
             apply()
@@ -167,12 +173,6 @@ class FaultInjector:
             timer.start(period(wire))
             ends += [timer.stop, partial(wire.power, intruder, False)]
         return each_of(ends)
-
-    def at_motor(self, act: Callable[[int, Any, int], None], begin: Any, end: Any) -> End:
-        """Acts on the machine at the motor, with one value now and another at the end."""
-        index, world = self.motor.index, self.world
-        act(index, begin, world.now)
-        return lambda: act(index, end, world.now)
 
 
 class HostFaults:

@@ -196,8 +196,14 @@ def _encoder_jump(at: FaultInjector, delta: float) -> End:
     return partial(_encoder_jump, at, -delta)
 
 
-def _derating(at: FaultInjector, factor: float) -> End:
-    return at.set(at.motor.actuator, at.motor.refresh, limit=factor * at.drive.settings.motor_limit)
+def _blocked(at: FaultInjector, closed: bool = True) -> End:
+    at.emulator.plant.brake(at.motor.index, closed, at.world.now)
+    return partial(_blocked, at, False)
+
+
+def _push(at: FaultInjector, torque: float) -> End:
+    at.motor.actuator.push(torque, at.world.now)
+    return partial(_push, at, -torque)
 
 
 def _stall(at: FaultInjector) -> None:
@@ -320,17 +326,18 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
     ),
     # in an actuator
     "derating": _kind(
-        "drive", "the drive gives less torque than its limit", _derating,
+        "drive", "the drive gives less torque than its limit",
+        lambda at, factor: at.set_actuator(limit=factor * at.drive.settings.motor_limit),
         factor=_share("share of the limit that is left", 0.1),
     ),
     "torque_constant": _kind(
         "drive", "the motor gives another torque than the drive says",
-        lambda at, factor: at.set(at.motor, at.motor.refresh_constant, constant=factor),
+        lambda at, factor: at.set_actuator(constant=factor),
         factor=number("how many times as much [-]", 0.5, "a number"),
     ),
     "no_torque": _kind(
         "drive", "the motor makes no torque, and the drive says nothing of it",
-        lambda at: at.set(at.motor.actuator, at.motor.refresh, powered=False),
+        lambda at: at.set_actuator(powered=False),
     ),
     "torque_table": _kind(
         "drive", "the drive reads commands by another torque range",
@@ -345,9 +352,9 @@ KINDS: dict[str, FaultKind] = {  # kinds of fault by name
         "drive", "the brake slides early", lambda at, factor: at.set(at.motor, at.motor.refresh_brake, grip=factor),
         BRAKE, factor=_share("share of its torque that is left; 0: it never closes", 0.0),
     ),
-    "blocked": _kind("drive", "a joint is blocked", lambda at: at.at_motor(at.emulator.plant.brake, True, False)),
+    "blocked": _kind("drive", "a joint is blocked", _blocked),
     "push": _kind(
-        "drive", "a hand pushes a joint", lambda at, torque: at.at_motor(at.emulator.plant.push, torque, -torque),
+        "drive", "a hand pushes a joint", _push,
         torque=number("its torque or force [actuator unit]", 1.0, "a torque or force at the joint"),
     ),
     # in the host: the loop asks for them

@@ -31,7 +31,7 @@ class Encoder:
         coordinate. Each encoder has its own stream of noise.
         """
         coordinate = not isinstance(settings, DriveSettings)
-        self._motion, self._index = plant.coordinate_motion if coordinate else plant.motion, index
+        self._motion, self._index = plant.state if coordinate else plant.motion, index
         self._gear, self._offset = settings.motor_rate(1.0), settings.offset
         self._noise, self._resolution = noise, resolution
         self._random = random.Random(f"{seed}/{settings.bus}/{settings.name}/{coordinate}")
@@ -52,7 +52,7 @@ class Encoder:
         if self.stuck and self._held is not None:
             return self._held
         positions, rates = self._motion(now)
-        displacement, rate = positions[self._index], rates[self._index]
+        displacement, rate = float(positions[self._index]), float(rates[self._index])
         if self.drift:
             displacement += self.drift * (now - self.drifting) / SECOND
             rate += self.drift
@@ -118,7 +118,6 @@ class Motor:
         options: Emulation,
     ) -> None:
         """Starts without torque, with the brake closed if there is one."""
-        # its load and its temperature
         self.thermal = Thermal(options.thermal, settings.motor_limit)
         self._world, self._plant, self.index, self._settings = world, plant, index, settings
         self._brake_time, self._strength = nanoseconds(options.brake_time), options.brake_torque * settings.torque_limit
@@ -128,7 +127,6 @@ class Motor:
         self.has_worked = False  # whether it ever did
         self.shorted = False  # whether its phases are: its torque then comes from the motion, and ends with it
         self.stuck = False  # whether the brake does not open; faults set this and the following
-        self.constant = 1.0  # true torque relative to what the drive makes of it
         self.grip = 1.0  # strength of the brake relative to that of a good one; with 0 it never closes
         self._pressed = 0.0
         self.told: Callable[[str], None] = lambda word: None  # called with `torque on` or `torque off` at each change
@@ -143,24 +141,24 @@ class Motor:
         cancel(self._closing)
         self._closing = None
         self._press(0)
-        self._plant.command(self.index, torque, self._world.now)
+        self.actuator.command(torque, self._world.now)
 
     def command(self, torque: float) -> None:
         """Commands a torque [N m], if the motor is enabled."""
         if self.enabled:
-            self._plant.command(self.index, torque, self._world.now)
+            self.actuator.command(torque, self._world.now)
 
     def disable(self) -> None:
         """Switches torque off; the brake closes after its time, unless it closes already."""
         if self.shorted:
-            self._plant.command(self.index, 0.0, self._world.now)
+            self.actuator.command(0.0, self._world.now)
             self.shorted = False
         if not self.enabled:
             return
         self.enabled = False
         self.release()
         self.told("torque off")
-        self._plant.command(self.index, 0.0, self._world.now)
+        self.actuator.command(0.0, self._world.now)
         self.close_brake()
 
     def close_brake(self) -> None:
@@ -177,8 +175,8 @@ class Motor:
         if not self.enabled:
             self.shorted, (_, speeds) = True, self._plant.motion(self._world.now)
             torque = -rate * self.inertia * self._settings.motor_rate(speeds[self.index])
-            polarity = copysign(1.0, self.constant)  # shorted phases brake, however they are connected
-            self._plant.command(self.index, polarity * min(largest, max(-largest, torque)), self._world.now)
+            polarity = copysign(1.0, self.actuator.constant)  # shorted phases brake, however they are connected
+            self.actuator.command(polarity * min(largest, max(-largest, torque)), self._world.now)
 
     @property
     def _step_time(self) -> int:
@@ -212,15 +210,8 @@ class Motor:
         """Whether the brake is closed; one whose torque still rises is not."""
         return self._pressed > 0.0 and self._share == 1.0
 
-    def refresh_constant(self) -> None:
-        self._plant.scale(self.index, self.constant, self._world.now)
-
-    def refresh(self) -> None:
-        self._plant.refresh(self.index, self._world.now)
-
     def torque(self) -> float:
         """Torque now, as the drive measures it [N m]."""
-        self._plant.advance(self._world.now)
         return self.actuator.torque(self._world.now)
 
     def torque_for(self, acceleration: float) -> float:

@@ -32,15 +32,21 @@ STABLE = 2.5  # largest product of step and pole: up to 2.78 what decays does so
 
 
 class Actuator:
-    """The torque of one motor: a first-order lag behind the command, `lag T' = target - T`, integrated exactly."""
+    """The torque of one motor: a first-order lag behind the command, `lag T' = target - T`, integrated exactly.
 
-    __slots__ = ("_asked", "_impulse", "_lag", "_since", "_torque", "limit", "powered", "saturated", "target")
+    Faults set its attributes once the steps of the machine until then are taken.
+    """
 
-    def __init__(self, lag: float) -> None:
-        """Starts at rest, without torque; `lag`: time constant of the current loop [s]."""
-        self._lag = lag
+    def __init__(self, plant: "SimulatedPlant", lag: float, gain: float) -> None:
+        """Starts at rest, without torque.
+
+        `lag`: time constant of the current loop [s]; `gain`: torque or force at the joint per torque of the motor.
+        """
+        self._plant, self._lag, self._gain = plant, lag, gain
         self.limit = inf  # [N m] largest torque of the motor; infinite where only the drive limits it
-        self.powered = True  # whether it makes torque at all; faults set both
+        self.powered = True  # whether it makes torque at all
+        self.constant = 1.0  # true torque of the motor relative to what its drive makes of it
+        self.pushed = 0.0  # [actuator unit] torque or force of a hand at its joint
         self.saturated = False  # whether the last command was above the limit
         self.target = 0.0  # [N m] what the torque tends to
         self._asked = 0.0
@@ -49,6 +55,7 @@ class Actuator:
 
     def command(self, torque: float, now: int) -> None:
         """Commands a torque [N m] from now [ns] on; NaN commands 0."""
+        self._plant.advance(now)
         if torque != torque:
             torque = 0.0
         self._asked = torque
@@ -64,15 +71,31 @@ class Actuator:
     def refresh(self, now: int) -> None:
         self.command(self._asked, now)
 
+    def push(self, torque: float, now: int) -> None:
+        """Adds a torque or force of a hand at its joint from now on [actuator unit]."""
+        self._plant.advance(now)
+        self.pushed += torque
+
     def torque(self, now: int) -> float:
-        """Torque now [N m]."""
+        """Torque now, as the drive measures it [N m]."""
+        self._plant.advance(now)
         return self.at(now)[0]
 
-    def end_step(self, now: int) -> tuple[float, float]:
-        """What `at` gives; the next step begins."""
-        torque, impulse = self.at(now)
-        self._torque, self._impulse, self._since = torque, 0.0, now
-        return torque, impulse
+    @property
+    def gain(self) -> float:
+        """True torque or force at the joint for one that the drive measures."""
+        return self.constant * self._gain
+
+    @property
+    def state(self) -> tuple[float, ...]:
+        """What moves its joint; while none of it changes, what rests stays at rest."""
+        return self._torque, self.target, self.constant, self.pushed
+
+    def end_step(self, now: int) -> float:
+        """Its impulse since the step began [N m s]; the next step begins."""
+        self._torque, impulse = self.at(now)
+        self._impulse, self._since = 0.0, now
+        return impulse
 
     def at(self, now: int) -> tuple[float, float]:
         """Torque now [N m], and impulse since the step began [N m s]."""
@@ -127,8 +150,7 @@ class SimulatedPlant:
         self.model = bare.model  # the plant
         m = self.model.m
         options = options or Emulation()
-        self._lag = options.current_lag
-        self._usual_gains = m * [1.0] if gains is None else gains
+        self._lag, self._gains = options.current_lag, m * [1.0] if gains is None else gains
         self._origin = float(start.t)
         self._start = np.concatenate([start.q, start.v]).astype(float)
         self.step = step  # [ns] step of the integration
@@ -143,10 +165,7 @@ class SimulatedPlant:
         self._guide: Motion | None = None
         self._guided_from = 0
         self.displacements = TrueDisplacements(self.model.plant)
-        friction = np.full(m, options.coulomb_friction), np.full(m, options.viscous_friction)
-        self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, *friction)
-        # what it demands of drives that brake by themselves
-        self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self.torques)
+        self._friction = np.full(m, options.coulomb_friction), np.full(m, options.viscous_friction)
         self.restart()
 
     def _stable(self, step: int, loop: Loop) -> int:
@@ -166,39 +185,18 @@ class SimulatedPlant:
 
     def restart(self) -> None:
         self._rest = self._machine.start(self._origin, self._start)
-        self.actuators = [Actuator(self._lag) for _ in self._usual_gains]  # one per input, in the plant's order
+        self.actuators = [Actuator(self, self._lag, gain) for gain in self._gains]  # of each input, in their order
         self._x, self._now = self._start.copy(), 0
-        self._gains = list(self._usual_gains)  # torque or force at each joint per torque of the motor
-        self._pushes = [0.0 for _ in self._gains]  # [actuator unit] torque or force of a hand at each joint
         self._guide = None
-        self._contacts.release()
-        self._asleep: list[tuple[float, float]] | None = None  # states of the actuators under which it rests
-        self.loads.begin()
+        self._contacts = Contacts(lambda q, v, t: self._terms(q, v, t)[:3], self.displacements, *self._friction)
+        self._asleep: list[tuple[float, ...]] | None = None  # states of the actuators under which it rests
+        # what it demands of drives that brake by themselves
+        self.loads = Loads(lambda now: self._terms(*self.state(now), self._time(now)), self.torques)
         # [ns] time at which the state was no longer finite: the machine stands still from then on; None: never
         self.diverged: int | None = None
         self._seen: tuple[int, Array] | None = None  # a time [ns], and q and v then, shape (2n,); None: not known
         # displacements and rates of the motors at that time; None: not read yet
         self._motors: tuple[list[float], list[float]] | None = None
-
-    def command(self, index: int, torque: float, now: int) -> None:
-        """Commands a torque of an actuator's motor [N m]."""
-        self.advance(now)
-        self.actuators[index].command(torque, now)
-
-    def refresh(self, index: int, now: int) -> None:
-        self.advance(now)
-        self.actuators[index].refresh(now)
-
-    def scale(self, index: int, factor: float, now: int) -> None:
-        """Makes the true torque of a motor a multiple of what its drive makes of it."""
-        self.advance(now)
-        self._gains[index], self._asleep = factor * self._usual_gains[index], None
-
-    def push(self, index: int, torque: float, now: int) -> None:
-        """Adds a torque or force of a hand at the joint of an actuator from now on [actuator unit]."""
-        self.advance(now)
-        self._pushes[index] += torque
-        self._asleep = None
 
     def guide(self, motion: Motion, now: int) -> None:
         """Lets a hand move the machine from now on, whatever acts on it: motion(time [s]) -> q and v."""
@@ -224,11 +222,6 @@ class SimulatedPlant:
             rates = self.displacements.rates(q, v, self._time(now))
             self._motors = self.displacements.motors(q).tolist(), rates.tolist()
         return self._motors
-
-    def coordinate_motion(self, now: int) -> tuple[list[float], list[float]]:
-        """The coordinates, and their rates."""
-        q, v = self.state(now)
-        return q.tolist(), v.tolist()
 
     def brake(self, index: int, closed: bool, now: int, strength: float = inf) -> None:
         """Closes or opens a brake at the joint of an actuator at this instant [ns].
@@ -258,27 +251,27 @@ class SimulatedPlant:
         return self._seen[1]
 
     def _partial(self, now: int) -> Array:
-        x, _ = self._after(now, [actuator.at(now) for actuator in self.actuators])
+        x, _ = self._after(now, [actuator.at(now)[1] for actuator in self.actuators])
         if not _finite(x):
             return self._x
         if self._contacts.active:
             x, _ = self._contacts(self._x, x, self._time(now), (now - self._now) / SECOND, keep=False)
         return x
 
-    def _after(self, then: int, motors: list[tuple[float, float]]) -> tuple[Array, Array]:
-        """The machine after a step to `then` [ns], without friction and brakes; `motors`: what `Actuator.at` gives."""
+    def _after(self, then: int, impulses: list[float]) -> tuple[Array, Array]:
+        """The machine after a step to `then` [ns] under impulses of the motors, without friction and brakes."""
         h = (then - self._now) / SECOND
-        forces = zip(self._gains, motors, self._pushes, strict=True)
-        u = np.array([gain * impulse / h + push for gain, (_, impulse), push in forces])
+        pairs = zip(self.actuators, impulses, strict=True)
+        u = np.array([actuator.gain * impulse / h + actuator.pushed for actuator, impulse in pairs])
         return self._machine.after(self._time(self._now), self._x, self._rest, u, h)
 
     def _take(self, then: int) -> None:
         """Takes one step, to `then` [ns]."""
         elapsed = (then - self._now) / SECOND
-        motors = [actuator.end_step(then) for actuator in self.actuators]
-        rests = self.diverged is not None or (self._asleep is not None and self._asleep == self._states(motors))
+        impulses = [actuator.end_step(then) for actuator in self.actuators]
+        rests = self.diverged is not None or (self._asleep is not None and self._asleep == self._states)
         if not rests or self._machine.size:  # what else a machine remembers changes at rest too
-            x, self._rest = self._after(then, motors)
+            x, self._rest = self._after(then, impulses)
         self._now, self._seen = then, None
         if rests:
             return
@@ -289,19 +282,19 @@ class SimulatedPlant:
             x[self.model.n :] = 0.0
         elif self._contacts.active:
             x, still = self._contacts(self._x, x, self._time(then), elapsed)
-            self._asleep = self._states(motors) if still else None
+            self._asleep = self._states if still else None
         if self._closing is not None and not self._contacts.pressed and self.diverged is None:
             x = self._closing(self._time(then), x)
         self._x = x
 
-    def _states(self, motors: list[tuple[float, float]]) -> list[tuple[float, float]]:
-        """Torque and target of each actuator; while they stay, what rests stays at rest."""
-        return [(torque, actuator.target) for (torque, _), actuator in zip(motors, self.actuators, strict=True)]
+    @property
+    def _states(self) -> list[tuple[float, ...]]:
+        return [actuator.state for actuator in self.actuators]
 
     def torques(self, now: int) -> list[float]:
         """Torque or force that each motor makes at its joint now [actuator unit]."""
         self.advance(now)
-        return [gain * actuator.torque(now) for gain, actuator in zip(self._gains, self.actuators, strict=True)]
+        return [actuator.gain * actuator.at(now)[0] for actuator in self.actuators]
 
     def _terms(self, q: Array, v: Array, t: float) -> tuple[Array, Array, Array, Array]:
         """Mass matrix, rows of the motors, rows of the passive constraints, and force."""

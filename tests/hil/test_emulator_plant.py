@@ -15,7 +15,7 @@ from hil.assembly.prepare import load
 from hil.emulator.contacts import Loads
 from hil.emulator.motor import Encoder
 from hil.emulator.node import EmulatedDrive
-from hil.emulator.plant import Actuator, SimulatedPlant
+from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
 from servoctl.assembly.make import make_system
@@ -55,7 +55,7 @@ def test_under_held_torques_it_moves_as_a_simulation_does() -> None:
     plant = robots()
     torques = [3.0, -1.0, 0.5, 2.0, 1.0, -3.0]
     for index, torque in enumerate(torques):
-        plant.command(index, torque, 0)
+        plant.actuators[index].command(torque, 0)
     names = list(CoordinatedRobots().actuators)
     inputs = {name: repr(torque) for name, torque in zip(names, torques, strict=True)}
     known = sc.simulate(CoordinatedRobots(), {}, None, q=START.q, duration=0.2, step=0.001, inputs=inputs, engine="vm")
@@ -66,7 +66,7 @@ def test_under_held_torques_it_moves_as_a_simulation_does() -> None:
 
 def test_an_emulated_actuator_and_a_simulated_one_lag_alike() -> None:
     realism = Channels((0.0, 0.0), (0.25, 0.25), Timing.of(0.01, ["F"], lag=0.01), random=False)
-    actuator, torque = Actuator(0.01), np.zeros(1)
+    (actuator, *_), torque = axes(lag=0.01).actuators, np.zeros(1)
     for k, command in enumerate((2.0, -1.0, 0.5)):
         actuator.command(command, 3 * k * MILLISECOND)
         torque = realism.lagging(torque, np.array([command]), 0.003)
@@ -77,7 +77,7 @@ def test_between_two_steps_the_state_is_as_accurate_as_at_them() -> None:
     # a constant force on a free mass: q is a parabola, which every Runge-Kutta step meets exactly
     start = State(0.0, np.zeros(2), np.zeros(2))
     plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", Emulation(current_lag=0.0))
-    plant.command(0, 3.0, 0)
+    plant.actuators[0].command(3.0, 0)
     for moment in (300_000, 1_234_567, 7_999_999):
         t = moment / 1e9
         q, v = plant.state(moment)
@@ -103,21 +103,21 @@ def test_a_machine_that_no_step_is_short_enough_for_is_refused() -> None:
 
 
 def test_an_actuator_lags_by_its_time_constant() -> None:
-    actuator = Actuator(0.001)
+    actuator, *_ = axes(lag=0.001).actuators
     actuator.command(2.0, 0)
     assert actuator.torque(1_000_000) == pytest.approx(2.0 * (1 - math.exp(-1)), rel=1e-12)
     for engine in ("numpy", "vm"):
         # the mean of 1 - exp(-t) over the first time constant is exp(-1): it moves 2 kg by an impulse of so much
         start = State(0.0, np.zeros(2), np.zeros(2))
         plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, engine, Emulation(current_lag=0.001))
-        plant.command(0, 2.0, 0)
+        plant.actuators[0].command(2.0, 0)
         assert plant.state(1_000_000)[1][0] == pytest.approx(2.0 * math.exp(-1) * 0.001 / 2.0, rel=1e-12)
         assert plant.actuators[0].torque(1_000_000) == pytest.approx(2.0 * (1 - math.exp(-1)), rel=1e-12)
         assert plant.actuators[0].torque(2_000_000) == pytest.approx(2.0 * (1 - math.exp(-2)), rel=1e-12)
 
 
 def test_an_actuator_limits_and_reports_saturation() -> None:
-    actuator = Actuator(0.0)
+    actuator, *_ = axes().actuators
     actuator.limit = 1.0
     for asked, made, saturated in ((0.3, 0.3, False), (1.0, 1.0, False), (-7.0, -1.0, True), (math.nan, 0.0, False)):
         actuator.command(asked, 0)
@@ -159,7 +159,7 @@ def test_a_brake_that_closes_at_speed_acts_as_a_plastic_impulse() -> None:
     # M v+ = M v - B p with B^T v+ = 0, the passive rows as they were: least kinetic energy taken (Carnot)
     plant = robots()
     for index, torque in enumerate([5.0, -2.0, 0.0, 1.0, 0.0, 2.0]):
-        plant.command(index, torque, 0)
+        plant.actuators[index].command(torque, 0)
     moment = 100 * MILLISECOND
     q, v = (array.copy() for array in plant.state(moment))
     plant.brake(0, True, moment)
@@ -176,7 +176,7 @@ def test_a_brake_that_closes_at_speed_acts_as_a_plastic_impulse() -> None:
 
 def test_projection_keeps_the_loop_closed_as_in_a_simulation() -> None:
     plant = robots(projection=True)
-    plant.command(0, 5.0, 0)
+    plant.actuators[0].command(5.0, 0)
     q, _ = plant.state(500 * MILLISECOND)
     assert max(abs(np.cos(q).sum() - 3.0), abs(np.sin(q).sum())) < 1e-12
 
@@ -219,13 +219,15 @@ def test_the_plant_uses_the_stabilisation_of_the_system() -> None:
     plant = SimulatedPlant(system, START, MILLISECOND, "numpy", Emulation(current_lag=0.0))
     compiled = robots()
     for each in (plant, compiled):
-        each.command(0, 2.0, 0)
+        each.actuators[0].command(2.0, 0)
     assert plant.state(20 * MILLISECOND)[0] == pytest.approx(compiled.state(20 * MILLISECOND)[0], abs=1e-12)
 
 
-def axes(coulomb: float = 0.0, viscous: float = 0.0, m: float = 2.0, g: float = 0.0, v: float = 1.0) -> SimulatedPlant:
+def axes(
+    coulomb: float = 0.0, viscous: float = 0.0, m: float = 2.0, g: float = 0.0, v: float = 1.0, lag: float = 0.0
+) -> SimulatedPlant:
     start = State(0.0, np.zeros(2), np.array([v, 0.0]))
-    options = Emulation(current_lag=0.0, coulomb_friction=coulomb, viscous_friction=viscous)
+    options = Emulation(current_lag=lag, coulomb_friction=coulomb, viscous_friction=viscous)
     return SimulatedPlant(system_of(Axes(m=m, weight=g), start), start, MILLISECOND, "vm", options)
 
 
@@ -233,7 +235,7 @@ def test_friction_is_stable_on_the_lightest_joint() -> None:
     plant = axes(viscous=0.5, coulomb=0.1, m=1e-6)  # its time constant is 2 us, the step 1 ms
     q, v = plant.state(50 * MILLISECOND)
     assert v[0] == 0.0 and abs(q[0]) < 0.001  # it stands within the first step
-    plant.command(0, 0.6, 50 * MILLISECOND)
+    plant.actuators[0].command(0.6, 50 * MILLISECOND)
     assert plant.state(100 * MILLISECOND)[1][0] == pytest.approx((0.6 - 0.1) / 0.5, rel=1e-6)
 
 
@@ -248,7 +250,7 @@ def test_dry_friction_holds_a_joint_for_good_below_its_size() -> None:
     plant = axes(coulomb=4.0, g=3.9, v=0.0)
     q, v = plant.state(5000 * MILLISECOND)
     assert not q.any() and not v.any()
-    plant.command(0, -0.2, 5000 * MILLISECOND)  # 0.1 N more than friction holds
+    plant.actuators[0].command(-0.2, 5000 * MILLISECOND)  # 0.1 N more than friction holds
     assert plant.state(5100 * MILLISECOND)[1][0] == pytest.approx(-0.1 / 2.0 * 0.1, rel=1e-6)
 
 

@@ -282,7 +282,7 @@ def test_above_the_speed_limit_it_disarms() -> None:
         return abs(host.emulator.state[1][0]) * 2.0 / TURN  # the motor turns at 2 rad per m
 
     assert host.node.motor.torque() == pytest.approx((0.5 - speed()) / 6, rel=0.01), "torque fades near the limit"
-    host.emulator.plant.push(0, -4.0, host.now)
+    host.emulator.plant.actuators[0].push(-4.0, host.now)
     host.collect(3000.0)
     assert host.node.error == 0x8000
     # 20 % above the limit is tolerated; then it coasts under the push
@@ -342,7 +342,7 @@ def test_a_torque_of_nan_is_zero() -> None:
 def test_an_encoder_node_measures_a_coordinate() -> None:
     sensor = SensorSettings("y", "main", "odrive", NODE, gear=4.0, options={"feedback_period": 0.005})
     host = bench(drive_settings("odrive", node=1, watchdog=1e3), sensors=[sensor], lag=0.001)
-    host.emulator.plant.command(1, 3.0, host.now)
+    host.emulator.plant.actuators[1].command(3.0, host.now)
     frames = host.collect(102.0)
     t, lag = 0.1, 0.001
     y = 3.0 / 2.0 * (t**2 / 2 - lag * t + lag**2)  # behind a current loop that lags
