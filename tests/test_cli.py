@@ -213,6 +213,21 @@ def test_report_prints_the_written_files(command: Servoctl, tmp_path: Path) -> N
     assert [Path(line).name for line in more][:3] == ["overview.png", "path.png", "coordinates.png"]
 
 
+def test_report_draws_the_pictures_that_are_named(command: Servoctl, tmp_path: Path) -> None:
+    command("run", "cart.yaml", "--out", "first")
+    one = command("report", "first", "--picture", "path")
+    assert one.stdout.splitlines() == ["first/path.png"], one.stderr
+    two = command("report", "first", "--pdf", "--picture", "inputs", "--picture", "path")
+    assert two.stdout.splitlines() == ["first/inputs.pdf", "first/path.pdf"], two.stderr
+    names = "overview, path, coordinates, inputs, violations, bounds, timing"
+    wrong = command("report", "first", "--picture", "tyming")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == f"report: --picture tyming: no such picture (expected one of {names})\n"
+    without = command("report", "first", "--picture", "timing")
+    assert (without.returncode, without.stdout) == (2, "")
+    assert without.stderr.startswith("first: --picture timing: the run has no data for it (it has: overview, path, ")
+
+
 def test_check_prints_each_import_before_it_happens(command: Servoctl, tmp_path: Path) -> None:
     (tmp_path / "cart.py").write_text("import sys\nprint('imported', flush=True)\n" + CART)
     done = command("check", "cart.yaml")

@@ -11,9 +11,11 @@ import typer
 
 from servoctl.cli.console import note, number, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, Overrides, RunFolders, SetFiles, changes_of
+from servoctl.errors import ServoctlError
 
 if TYPE_CHECKING:
     from servoctl.export import Export
+    from servoctl.run_folder.trajectory import Trajectory
 
 
 def report(
@@ -25,16 +27,25 @@ def report(
     html: Annotated[bool, typer.Option("--html", help="The page report.html with all runs.")] = False,
     png: Annotated[bool, typer.Option("--png", help="All pictures, 160 dpi.")] = False,
     pdf: Annotated[bool, typer.Option("--pdf", help="All pictures as vectors, as wide as a printed page.")] = False,
+    picture: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Only this picture, such as path or timing, as PNG or with --pdf; repeatable."
+        ),
+    ] = None,
     gif: Annotated[bool, typer.Option("--gif", help="The animation.")] = False,
     mp4: Annotated[bool, typer.Option("--mp4", help="The animation as a film; needs ffmpeg.")] = False,
 ) -> None:
     """Write a page and pictures of one or several runs.
 
-    Prints the written files. Without --html, --png, --pdf, --gif, --mp4: the page, and one overview picture per run.
+    Prints the written files. Without --html, --png, --pdf, --picture, --gif, --mp4: the page, and one overview per run.
     The page of several runs is written into the folder of the first run.
     """
     from servoctl.run_folder import load_run
 
+    if picture:
+        _require_pictures(picture)
+        png = png or not pdf
     default = not (html or png or pdf or gif or mp4)
     if html or default:
         from servoctl.report.page import PAGE, write
@@ -47,15 +58,31 @@ def report(
     for folder in runs:
         target = folder if out is None else out if len(runs) == 1 else out / folder.name
         trajectory = load_run(folder)
-        written = draw(trajectory, target) if png else []
-        written += draw(trajectory, target, names=["overview"]) if default else []
-        written += draw(trajectory, target, "pdf") if pdf else []
+        _require_data(folder, trajectory, picture or [])
+        written = draw(trajectory, target, "png", ["overview"] if default else picture) if png or default else []
+        written += draw(trajectory, target, "pdf", picture) if pdf else []
         for kind in [name for name, wanted in (("gif", gif), ("mp4", mp4)) if wanted]:
             from servoctl.report.film import film
 
             written.append(film(trajectory, target / f"film.{kind}"))
         for path in written:
             say(str(path))
+
+
+def _require_pictures(names: list[str]) -> None:
+    from servoctl.report import FIGURES
+
+    if unknown := [name for name in names if name not in FIGURES]:
+        raise ServoctlError(f"report: --picture {unknown[0]}: no such picture (expected one of {', '.join(FIGURES)})")
+
+
+def _require_data(folder: Path, trajectory: "Trajectory", names: list[str]) -> None:
+    """Refuses pictures for which a run has no data; without names each is drawn for which it has."""
+    from servoctl.report import FIGURES, gives
+
+    if empty := [name for name in names if not gives(trajectory, name)]:
+        there = ", ".join(name for name in FIGURES if gives(trajectory, name)) or "none"
+        raise ServoctlError(f"{folder}: --picture {empty[0]}: the run has no data for it (it has: {there})")
 
 
 def compare(
