@@ -140,12 +140,18 @@ class Enforced:
         return Contradiction(last.name, tuple(left[missed].tolist()), tuple(against), names)
 
 
-def free_motion(M: Array | Diagonal, Q: Array) -> Enforced:
-    """The motion before any level.
+def solve_levels(
+    M: Array | Diagonal, Q: Array, levels: Iterable[Level], rank_tolerance: float = RANK_TOLERANCE
+) -> list[Enforced]:
+    """The motion before any level, then after each level, in the space that the earlier levels leave free.
+
+    Rows that contradict exact earlier rows give way. Rows of one level that contradict each other are met in the sense
+    of least squares.
 
     Args:
         M: Mass matrix, shape (n, n), symmetric positive definite.
         Q: Given forces, shape (n,), including the part of the constraint forces that does work.
+        rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F of its level.
 
     Raises:
         PlantError: M is not positive definite, or a number is not finite.
@@ -157,22 +163,13 @@ def free_motion(M: Array | Diagonal, Q: Array) -> Enforced:
     if not positive:
         least = f"smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e}"
         raise PlantError(f"mass matrix: not positive definite ({least}; if it is singular, see mechanics.terms)")
-    return Enforced(L, solve_lower(L, Q), np.eye(len(M)), 0)
+    motions = [Enforced(L, solve_lower(L, Q), np.eye(len(M)), 0)]
+    for level in levels:
+        motions.append(_enforced(motions[-1], level, rank_tolerance))
+    return motions
 
 
-def enforce(motion: Enforced, level: Level, rank_tolerance: float = RANK_TOLERANCE) -> Enforced:
-    """Enforces one more level in the space that the earlier levels leave free.
-
-    Rows that contradict exact earlier rows give way. Rows of one level that contradict each other are met in the sense
-    of least squares.
-
-    Args:
-        motion: The motion under the earlier levels.
-        rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F of its level.
-
-    Raises:
-        PlantError: A number is not finite.
-    """
+def _enforced(motion: Enforced, level: Level, rank_tolerance: float) -> Enforced:
     if not (np.isfinite(level.A).all() and np.isfinite(level.b).all()):
         raise PlantError(f"level '{level.name}': A or b is not finite (check the constraints at this state)")
     H, w, S, rank = _weighted(motion.L, level.A), motion.w, motion.factor, motion.rank
@@ -189,16 +186,6 @@ def enforce(motion: Enforced, level: Level, rank_tolerance: float = RANK_TOLERAN
         rank += 0 if yields.size else split.rank
     skipped = tuple(row for row, counted in zip(level.rows, acts, strict=True) if not counted)
     return Enforced(motion.L, w, S, rank, skipped, (*motion.levels, level))
-
-
-def solve_levels(
-    M: Array | Diagonal, Q: Array, levels: Iterable[Level], rank_tolerance: float = RANK_TOLERANCE
-) -> list[Enforced]:
-    """The motion before any level, then after each level; for arguments and errors see `free_motion` and `enforce`."""
-    motions = [free_motion(M, Q)]
-    for level in levels:
-        motions.append(enforce(motions[-1], level, rank_tolerance))
-    return motions
 
 
 def _weighted(L: Array, A: Array) -> Array:

@@ -10,7 +10,7 @@ import pytest
 
 from servoctl.errors import PlantError
 from servoctl.mechanics import hierarchy
-from servoctl.mechanics.hierarchy import Enforced, Level, free_motion
+from servoctl.mechanics.hierarchy import Enforced, Level
 from servoctl.types import Array
 from tests.multipliers import multiplier_equation
 
@@ -35,10 +35,6 @@ def level(name: str, A: Any, b: Any, clearance: Any = 0.0) -> Level:
 def solve_levels(M: Array, Q: Array, levels: list[Level]) -> list[Enforced]:
     """The motion after each level."""
     return hierarchy.solve_levels(M, Q, levels)[1:]
-
-
-def enforce(motion: Enforced, A: Any, b: Any, clearance: Any = 0.0, name: str = "next") -> Enforced:
-    return hierarchy.enforce(motion, level(name, A, b, clearance))
 
 
 def covariance(motion: Enforced) -> Array:
@@ -162,8 +158,9 @@ def test_an_exact_level_stays_enforced_while_later_ones_pull() -> None:
     """Rows nearly those of the level before, with targets a million times larger than its own."""
     random = np.random.default_rng(8)
     M, A = positive(6, random), random.standard_normal((3, 6))
-    motion = enforce(free_motion(M, random.standard_normal(6)), A, np.ones(3), name="firm")
-    motion = enforce(motion, A + 1e-6 * random.standard_normal((3, 6)), np.full(3, 1.0 + 1e-3))
+    Q, firm = random.standard_normal(6), level("firm", A, np.ones(3))
+    pulls = level("next", A + 1e-6 * random.standard_normal((3, 6)), np.full(3, 1.0 + 1e-3))
+    _, motion = solve_levels(M, Q, [firm, pulls])
     assert np.abs(motion.acceleration).max() > 100.0
     assert np.abs(residuals(motion)["firm"]).max() < 1e-12 * np.abs(motion.acceleration).max()
     assert motion.rank == 6
@@ -171,9 +168,8 @@ def test_an_exact_level_stays_enforced_while_later_ones_pull() -> None:
 
 def test_a_dependent_row_with_a_tiny_clearance_is_skipped_not_amplified() -> None:
     M, Q, levels = problem(SHAPES[0], 2)
-    motion = solve_levels(M, Q, levels)[0]
     mixed = np.array([1.0, -2.0, 0.5]) @ levels[0].A
-    after = enforce(motion, mixed, 1e3, clearance=1e-30)
+    motion, after = solve_levels(M, Q, [levels[0], level("next", mixed, 1e3, clearance=1e-30)])
     assert after.skipped == ("row 0",)
     np.testing.assert_array_equal(after.w, motion.w)
 
@@ -182,8 +178,8 @@ E1, E2, E3 = np.eye(3)
 
 
 def test_rows_that_contradict_each_other_meet_by_least_squares() -> None:
-    motion = enforce(free_motion(np.eye(3), np.zeros(3)), E1, 1.0, name="first")
-    motion = enforce(motion, np.array([E2, E3, E3]), np.array([5.0, 0.0, 2.0]), name="second")
+    second = level("second", np.array([E2, E3, E3]), np.array([5.0, 0.0, 2.0]))
+    _, motion = solve_levels(np.eye(3), np.zeros(3), [level("first", E1, 1.0), second])
     np.testing.assert_allclose(motion.acceleration, [1.0, 5.0, 1.0], atol=1e-14)
     found = motion.contradiction()
     assert found is not None and (found.names, found.against) == (("row 1", "row 2"), ())
@@ -192,12 +188,12 @@ def test_rows_that_contradict_each_other_meet_by_least_squares() -> None:
 
 def test_a_level_that_is_not_finite_is_refused_by_name() -> None:
     with pytest.raises(PlantError, match=r"level 'x': A or b is not finite"):
-        enforce(free_motion(np.eye(3), np.zeros(3)), np.ones(3), np.inf, name="x")
+        solve_levels(np.eye(3), np.zeros(3), [level("x", np.ones(3), np.inf)])
 
 
 def test_a_mass_matrix_that_is_not_positive_definite_or_finite_is_refused() -> None:
     text = "not positive definite (smallest eigenvalue 0.0e+00; if it is singular, see mechanics.terms)"
     with pytest.raises(PlantError, match=re.escape(text)):
-        free_motion(np.diag([1.0, 0.0]), np.zeros(2))
+        solve_levels(np.diag([1.0, 0.0]), np.zeros(2), [])
     with pytest.raises(PlantError, match="mass matrix or force: not finite"):
-        free_motion(np.diag([1.0, np.nan]), np.zeros(2))
+        solve_levels(np.diag([1.0, np.nan]), np.zeros(2), [])
