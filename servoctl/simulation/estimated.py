@@ -119,7 +119,12 @@ def called_kernel(name: str, given: Mapping[str, Array], outputs: Mapping[str, A
     return Kernel(kernel.called(), kernel.inputs, kernel.outputs)
 
 
-class TracedLaw:
+def traced_law(
+    system: System,
+    p: Array,
+    matrices: Callable[[Mapping[str, Array]], Matrices],
+    row: Callable[[Terms, Array, Array], Array],
+) -> LawAt:
     """The law at a state, as a function that is called.
 
     Args:
@@ -129,28 +134,20 @@ class TracedLaw:
         row: (terms with the disturbance and the commands under way, memory of the law, disturbance) -> the law's part
             of a row.
     """
+    assert system.law is not None
+    n = system.model.n
+    commands = system.commands if system.law.commands else None  # a law that reads no commands has no input for them
+    sizes = {"t": 1, "q": n, "v": n, "d": n, "memory": len(system.law.memory)}
+    sizes |= {"under_way": len(commands.names)} if commands else {}
+    given = inputs({name: (size,) for name, size in sizes.items()})
+    state = State(given["t"][0], given["q"], given["v"])
+    terms = trace(disturbed, trace(system.terms, state, matrices({**given, "p": p})), given["d"])
+    if commands:
+        terms = dataclasses.replace(terms, under_way=commands.read(given["under_way"]))
+    kernel = called_kernel("law", {**given, "p": p}, {"row": row(terms, given["memory"], given["d"])})
 
-    def __init__(
-        self,
-        system: System,
-        p: Array,
-        matrices: Callable[[Mapping[str, Array]], Matrices],
-        row: Callable[[Terms, Array, Array], Array],
-    ) -> None:
-        assert system.law is not None
-        n, commands = system.model.n, system.commands
-        # a law that reads no commands has no input for them
-        self._reads = commands if system.law.commands else None
-        sizes = {"t": 1, "q": n, "v": n, "d": n, "memory": len(system.law.memory)}
-        sizes |= {"under_way": len(self._reads.names)} if self._reads else {}
-        given = inputs({name: (size,) for name, size in sizes.items()})
-        state = State(given["t"][0], given["q"], given["v"])
-        terms = trace(disturbed, trace(system.terms, state, matrices({**given, "p": p})), given["d"])
-        if self._reads:
-            terms = dataclasses.replace(terms, under_way=self._reads.read(given["under_way"]))
-        outputs = {"row": row(terms, given["memory"], given["d"])}
-        self._p, self._kernel = p, called_kernel("law", {**given, "p": p}, outputs)
+    def law(state: State, d: Array, memory: Array, under_way: UnderWay) -> Array:
+        sent = [under_way.values] if commands else []
+        return kernel(np.array([state.t]), state.q, state.v, d, memory, *sent, p)[0]
 
-    def __call__(self, state: State, d: Array, memory: Array, under_way: UnderWay) -> Array:
-        sent = [under_way.values] if self._reads else []
-        return self._kernel(np.array([state.t]), state.q, state.v, d, memory, *sent, self._p)[0]
+    return law

@@ -25,8 +25,7 @@ from servoctl.engine.linalg import product
 from servoctl.engine.ops import repeat
 from servoctl.engine.symbol import above, at_least, from_sx, symbols, to_sx, where
 from servoctl.engine.trace import trace
-from servoctl.estimation.attached import PlantFunctions
-from servoctl.laws.bounds_term import Acceleration, BoundsTerm
+from servoctl.laws.bounds_term import BoundsTerm
 from servoctl.laws.limits import greatest
 from servoctl.mechanics.constraint import InputRows
 from servoctl.mechanics.terms import Matrices, Terms
@@ -65,13 +64,13 @@ def with_mean_bounds(
     """
     bounds, n = system.acting.bounds, system.model.n
     assert bounds is not None
-    plant = TracedPlant(system, p, matrices)
+    plant, more = TracedPlant(system, p, matrices), [] if d is None else [d]
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
-    moved, more = {**given, **inputs({"u": (system.model.m,)})}, []
+    moved = {**given, **inputs({"u": (system.model.m,)})}
     state, pushed = State(given["t"][0], given["q"], given["v"]), trace(_under_command, matrices(given), moved["u"])
     at_middle = trace(system.terms, state, pushed)
     if d is not None:
-        moved, more = {**moved, **inputs({"d": (n,)})}, [d]
+        moved |= inputs({"d": (n,)})
         at_middle = trace(disturbed, at_middle, moved["d"])
     kernel = called_kernel(
         "bounds", moved, {"values": where(at_middle.sound, trace(_values, bounds, at_middle), np.nan)}
@@ -80,10 +79,14 @@ def with_mean_bounds(
     values = {"violation": rows.violation, "violation_rate": rows.violation_rate}
     at_then = called_kernel("bound_values", given, values) if bounds.rows else None
 
+    def acceleration(state: State, u: Array) -> Array:
+        free = plant.acceleration(state, u)
+        return free if d is None else free + d
+
     def held() -> Terms:
         under_way = terms.under_way
         assert under_way is not None
-        then, middle = bounds.predicted(terms, under_way, _under(plant, d))
+        then, middle = bounds.predicted(terms, under_way, acceleration)
         of, late = terms.matrices.bounds, then is not terms.state
         if late and at_then is not None:
             h, rate = at_then(np.array([then.t]), then.q, then.v, p)
@@ -119,26 +122,16 @@ def _near(effect: Array, free: Array, least: Array) -> Any:
     return greatest(where(at_least(room, NEAR * size), 0.0, 1.0))  # NaN is near
 
 
-def _change(now: Array, later: Array) -> Array:
-    """By how much what the bounds limit changes; 0 where it is not known."""
-    change = later - now
-    known: Array = where(above(np.inf, np.abs(change)), change, 0.0)
-    return known
-
-
-def _under(plant: PlantFunctions, d: Array | None) -> Acceleration:
-    """(state, inputs) -> acceleration of the plant with the disturbance."""
-    if d is None:
-        return plant.acceleration
-    return lambda state, u: plant.acceleration(state, u) + d
-
-
 def _lazy_change(kernel: Kernel, far: Any, middle: list[Array], now: Array) -> Array:
-    """`_change` until later, with the arguments of the kernel; 0, and not evaluated, if `far` is 1."""
+    """By how much what the bounds limit changes until later, by the kernel; 0 where that is not known.
+
+    It is 0, and not evaluated, if `far` is 1.
+    """
     arguments = [*middle, now]
     fresh = [symbols(f"x{i}", *np.shape(each)) for i, each in enumerate(arguments)]
     state, (later,) = symbols("state", len(now) + 1), kernel(*fresh[:-1])
-    outcome = np.concatenate([_change(fresh[-1], later), [1.0]])
+    change = later - fresh[-1]
+    outcome = np.append(where(above(np.inf, np.abs(change)), change, 0.0), 1.0)
     step = ca.Function(
         "bounds_change",
         [to_sx(each) for each in (state, *fresh)],

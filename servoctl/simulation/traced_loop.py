@@ -25,7 +25,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.control_tick import Layout, LogCall
-from servoctl.simulation.estimated import TracedLaw, TracedPlant, loop_memory, shown_parts
+from servoctl.simulation.estimated import TracedPlant, loop_memory, shown_parts, traced_law
 from servoctl.simulation.mean_bounds import predicting, with_mean_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
@@ -215,7 +215,7 @@ class TracedLoop:
             traced: Array = trace(self._control, terms, memory)
             return traced
 
-        law = TracedLaw(system, p, self._matrices_at, row)
+        law = traced_law(system, p, self._matrices_at, row)
         command: Array = trace(lambda t, x: estimated.control(t, x, system, plant, law), t[0], x)
         return command
 
