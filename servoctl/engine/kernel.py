@@ -121,10 +121,6 @@ class Kernel:
         """Number of entries of each input, and of each output."""
         return list(map(math.prod, self.inputs.values())), list(map(math.prod, self.outputs.values()))
 
-    def apart(self) -> "Kernel":
-        """A kernel of the same function, on an engine of its own."""
-        return Kernel(lambda: self.function, self.inputs, self.outputs, self.name, self._length)
-
     @classmethod
     def compile(cls, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> "Kernel":
         """Makes a kernel of `outputs`, which are expressions of `inputs`, arrays of plain symbols."""

@@ -311,12 +311,9 @@ def corrections_of(
     return [*found, OfRows("correction", bare, none)] if bare else found
 
 
-def sliding_errors(task: Rows, members: Sequence[int], by_rate: Sequence[bool], sliding: Sequence[Any]) -> list[Any]:
-    """beta of some rows: `violation rate + lambda violation`, or the violation of a row without a rate."""
-    return [
-        task.violation_rate[i] + rate * task.violation[i] if has_rate else task.violation[i]
-        for i, has_rate, rate in zip(members, by_rate, sliding, strict=True)
-    ]
+def sliding_error(task: Rows, i: int, has_rate: bool, sliding: Any) -> Any:
+    """beta of a row: `violation rate + sliding violation`, or its violation where it has no rate."""
+    return task.violation_rate[i] + sliding * task.violation[i] if has_rate else task.violation[i]
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from servoctl.laws.corrections import (
     PFeedback,
     assigned,
     per_row,
-    sliding_errors,
+    sliding_error,
 )
 from servoctl.laws.hold import RowFeedback, growth, stable_range
 from servoctl.laws.term import AttachedTerm
@@ -239,8 +239,8 @@ class FunnelTerm(AttachedTerm):
 
     def beta(self, task: Rows) -> list[Any]:
         """beta of each member."""
-        has_rate, rates = [of.has_rate for of in self.funnels], [of.rate for of in self.funnels]
-        return sliding_errors(task, self.members, has_rate, rates)
+        pairs = zip(self.members, self.funnels, strict=True)
+        return [sliding_error(task, i, of.has_rate, of.rate) for i, of in pairs]
 
     def outside(self, task: Rows, t: float) -> list[str]:
         """One sentence for each row that is not inside its funnel."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from servoctl.errors import TaskError
-from servoctl.laws.corrections import sliding_errors
+from servoctl.laws.corrections import sliding_error
 from servoctl.laws.hold import EstimateFilter, RowFeedback, close, decays, hold, linear_controller, stable_range
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
@@ -131,7 +131,7 @@ class RowObserver(AttachedTerm):
         return np.concatenate([d, self._beta(task), task_map @ mean - explained, [1.0]])
 
     def _beta(self, task: Rows) -> Array:
-        return np.array(sliding_errors(task, range(len(self.rows)), self.by_rate, [0.0] * len(self.rows)))
+        return np.array([sliding_error(task, i, by_rate, 0.0) for i, by_rate in enumerate(self.by_rate)])
 
     def _rows(self, memory: Array) -> tuple[Array, Array, Array]:
         r = len(self.rows)

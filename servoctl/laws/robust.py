@@ -29,7 +29,7 @@ from pydantic import Field
 
 from servoctl.engine.symbol import where
 from servoctl.errors import TaskError, remedy
-from servoctl.laws.corrections import CorrectionTerm, sliding_errors
+from servoctl.laws.corrections import CorrectionTerm, sliding_error
 from servoctl.laws.hold import RowFeedback
 from servoctl.laws.term import AttachedTerm
 from servoctl.mechanics.constraint import Rows
@@ -71,9 +71,8 @@ class RobustTerm(AttachedTerm):
 
     def beta(self, task: Rows) -> Array:
         """beta of the members, divided by their scale."""
-        sliding, scale = ([of[i] for i in self.members] for of in (self.sliding, self.scale))
-        beta: Array = np.array(sliding_errors(task, self.members, self.by_rate, sliding)) / np.array(scale)
-        return beta
+        pairs = zip(self.members, self.by_rate, strict=True)
+        return np.array([sliding_error(task, i, by_rate, self.sliding[i]) / self.scale[i] for i, by_rate in pairs])
 
     def acceleration(self, at: Terms, memory: Array) -> Array:
         """-g of every row [acceleration of the row]."""

@@ -113,25 +113,9 @@ class Loop(TracedLoop):
             self.stepper(substeps).run_on(library)
         self._libraries[substeps, self.form] = None if substeps == 0 else library
 
-    def tick(self, engine: str = "c") -> ControlTick:
-        """The law for a loop in real time.
-
-        Args:
-            engine: `c`, or `vm`, which needs no compiler and takes several times as long.
-
-        Raises:
-            CompileError: C is asked for and cannot be had.
-        """
-        kernel = self.control_kernel.apart()
-        if engine == "c":
-            kernel.run_on(Program([kernel]).load())
-        return self._tick(kernel)
-
     def control_tick(self) -> ControlTick:
-        return self._tick(self.control_kernel)
-
-    def _tick(self, control: Kernel) -> ControlTick:
-        tick = ControlTick(self.layout, self.memory_start, BufferedCall(control))
+        """The law for a loop in real time, on the engine of this loop."""
+        tick = ControlTick(self.layout, self.memory_start, BufferedCall(self.control_kernel))
         tick.parameters[:] = self.parameters
         return tick
 

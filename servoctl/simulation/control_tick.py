@@ -48,12 +48,12 @@ class Layout:
 
 
 class ControlTick:
-    """One evaluation of the law; made by `Loop.tick`, or by `Loop.control_tick` on the engine of that loop.
+    """One evaluation of the law; made by `Loop.control_tick`.
 
     Every array is a view that stays the same: write and read it in place, and copy what must outlive the next call.
     Not thread-safe: one per thread.
 
-        tick = loop.tick()
+        tick = loop.control_tick()
         while True:
             tick.t[0], tick.q[:], tick.v[:] = clock, positions, velocities
             tick()
@@ -80,19 +80,9 @@ class ControlTick:
         # memory: state of the law; at first where the law starts
         self.q, self.v, self.memory = x[:n], x[n : 2 * n], x[2 * n :]
         self.memory[:] = memory_start
-        parts = {
-            name: command[layout.slices[name]]
-            for name in layout.names
-            if layout.slices[name].stop <= layout.command_size
-        }
         # u: control inputs in actuator units, shape (m,)
-        # rank: rank of the task, shape (1,)
-        # residual: largest part of a task row that no input reaches, shape (1,)
-        self.u, self.rank, self.residual = parts["u"], parts["rank"], parts["residual"]
-        # pivot_min: smallest pivot that counted, shape (1,)
         # status: `Status.code`, shape (1,)
-        # memory_rate: time derivative of the memory
-        self.pivot_min, self.status, self.memory_rate = parts["pivot_min"], parts["status"], parts["memory_rate"]
+        self.u, self.status = (command[layout.slices[part]] for part in ("u", "status"))
         self.command.fill(np.nan)
 
     def __call__(self) -> None:
