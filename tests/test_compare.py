@@ -51,9 +51,9 @@ def test_a_metric_that_a_run_does_not_have_is_none(folders: list[Path], tmp_path
 
 def test_units_that_differ_are_both_shown(folders: list[Path], tmp_path: Path) -> None:
     other = decaying(2.0)
-    other.units["violation.place"] = "mm"
+    other.units["violation.place"], other.units["residual"] = "mm", "m/s^4"
     runs = load_all([folders[0], save(other, tmp_path / "other")])
-    assert units(runs, ["tasks.place.max_violation", "inputs.F.rms"]) == ["m, mm", "N"]
+    assert units(runs, ["tasks.place.max_violation", "inputs.F.rms", "residual_max"]) == ["m, mm", "N", "m/s^4"]
     assert overlay(runs, "violation").axes[0].get_ylabel() == "|error| [m, mm]"
 
 

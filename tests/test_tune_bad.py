@@ -104,6 +104,14 @@ def test_an_existing_study_is_neither_overwritten_nor_mixed(config: Path, capsys
     assert code == 0 and out.startswith("masses: 9 trials")
 
 
+def test_a_config_without_a_search_is_the_place_of_that_error_whatever_the_number_of_trials(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG.replace(TUNE, ""))
+    code, _, err = said(capsys, "--trials", "3", "--refine", "2")
+    assert code == 2 and err.startswith("masses.yaml: tune: missing (say what to search, as in tune: {search: ")
+
+
 def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = said(capsys, "--resume")
     assert (code, err) == (2, "--resume: needs --out (no folder matches runs/masses-tune-*)\n")

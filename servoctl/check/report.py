@@ -35,6 +35,7 @@ from servoctl.errors import Finding, Severity, TaskError, counted
 from servoctl.expression import per_second
 from servoctl.laws.user_code import AttachedOwnTerm
 from servoctl.linear.reserve import HeldLoop, held_loops
+from servoctl.mechanics.constraint_rows import accelerations
 from servoctl.mechanics.initial import consistency
 from servoctl.reference.curve import STILL, abrupt, peak_rate
 from servoctl.run_folder.metrics import without_round_off
@@ -92,7 +93,8 @@ def _funnels(run: Run) -> Iterator[Section]:
     if law is None or law.funnel is None:
         return
     term, lines, values = law.funnel, [], {}
-    task, timing = run.system.model.matrices(run.start).task, term.timing
+    model, timing = run.system.model, term.timing
+    task, asked = model.matrices(run.start).task, accelerations(model.task_rows, model.row_units[1])
     for i, beta, of in zip(term.members, term.beta(task), term.funnels, strict=True):
         begins = float(of.width(run.start.t))
         facts: dict[str, Any] = {"beta": float(beta), "start": begins, "end": of.end, "slope": of.slope}
@@ -110,7 +112,7 @@ def _funnels(run: Run) -> Iterator[Section]:
             facts["tolerated"] = tolerated
             parts.append(
                 f"|beta| stays inside at every sample while the model misses at most {facts['tolerated']:.4g} of the "
-                "row's acceleration [unit/s^2]"
+                f"row's acceleration{f' [{unit}]' if (unit := asked.get(of.label)) else ''}"
             )
             if of.rate:
                 facts["violation"] = of.end / of.rate

@@ -32,6 +32,8 @@ from servoctl.errors import Finding, ServoctlError
 from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.hold import RowFeedback
 from servoctl.laws.robust import RobustTerm
+from servoctl.mechanics.constraint_rows import accelerations
+from servoctl.mechanics.model import Model
 from servoctl.types import State
 
 FASTEST = 700.0  # largest exponent of a number that is finite
@@ -71,7 +73,7 @@ def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
     except ServoctlError as wrong:
         section.findings.append(run.loaded.finding(str(wrong), "law", "uncertainty"))
         return section, None
-    _describe(section, law, box, states, error)
+    _describe(section, law, run.system.model, box, states, error)
     sentence = refusal(law, error, f"{box.named(error.at[1])} at t = {error.at[0]:.4g} s")
     if sentence is not None:
         section.findings.append(run.loaded.finding(sentence, "law", "uncertainty"))
@@ -79,7 +81,12 @@ def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
 
 
 def _describe(
-    section: Section, law: AttachedConstraintFollowing, box: Machines, states: list[State], error: ModelError
+    section: Section,
+    law: AttachedConstraintFollowing,
+    model: Model,
+    box: Machines,
+    states: list[State],
+    error: ModelError,
 ) -> None:
     spans = [f"{name} {100 * low:+.3g} to {100 * high:+.3g} %" for name, (low, high) in box.box.items()]
     corners = "every corner" if box.corners else "random corners"
@@ -89,12 +96,15 @@ def _describe(
         else "the start alone (the task cannot be followed from it)"
     )
     names = [law.rows[i].name for i in rows_judged(law)]
-    sizes = ", ".join(f"{name} {size:.3g}" for name, size in zip(names, error.rows, strict=True))
+    units = accelerations(model.task_rows, model.row_units[1])
+    sizes = ", ".join(
+        f"{name} {size:.3g} {units.get(name, '')}".rstrip() for name, size in zip(names, error.rows, strict=True)
+    )
     section.lines += [
         f"box: {', '.join(spans)}; {len(box.models)} machines ({corners}) at {poses}",
         f"rho_E = {error.rho:.3g}, for {box.named(error.at[1])} at t = {error.at[0]:.4g} s",
         f"the inputs act on the task {1 + error.rho:.3g} to {1 + error.upper:.3g} times as much as the model says",
-        f"largest disturbance on the path [acceleration of the row]: {sizes}"
+        f"largest disturbance on the path: {sizes}"
         + (f"; all rows together, scaled: {error.disturbance:.3g}" if len(names) > 1 else "")
         + ("" if error.rate is None else f"; it changes by at most {error.rate:.3g} per s"),
         NOT_COVERED,

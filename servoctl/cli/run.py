@@ -66,7 +66,7 @@ def run(
         say(headline(summary))
         say_figures(trajectory, summary)
         say()
-        for line in _evidence(summary):
+        for line in _evidence(summary, trajectory.units.get("residual", "")):
             say(line)
         say(str(phases), dim=True)
         say(f"written to {folder}; next: servoctl report {quote(str(folder))}")
@@ -141,7 +141,7 @@ def headline(summary: dict[str, Any]) -> str:
     )
 
 
-def _evidence(summary: dict[str, Any]) -> list[str]:
+def _evidence(summary: dict[str, Any], residual_unit: str) -> list[str]:
     """Lines on energy, bounds and every status except OK; on rank and residual if they tell why."""
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
@@ -154,7 +154,7 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
     if summary.get("rank_min") is not None and not sound:
         low, high = summary["rank_min"], summary["rank_max"]
         rank = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])} [unit/s^2]")
+        lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])} {residual_unit}".rstrip())
     if summary.get("energy_drift") is not None:
         lines.append(f"energy drift {number(summary['energy_drift'])} J")
     held = [event for event in summary["events"] if event["event"] in ("bound", "funnel", "clipped")]

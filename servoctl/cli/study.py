@@ -141,7 +141,8 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Search a config's numbers for the best runs."""
-    from servoctl.assembly import load
+    from servoctl.assembly.make import make_run
+    from servoctl.config import load_config
     from servoctl.study.problem import read_problem
     from servoctl.study.search import require_packages
     from servoctl.study.search import tune as run_tune
@@ -150,11 +151,12 @@ def tune(
 
     require_packages()
     lengths = {"trials": trials, "refine": refine}
-    changes = changes_of(set_file, overrides)
-    changes += [f"tune.{name}={value}" for name, value in lengths.items() if value is not None]
     phases = Phases()
     with Announcer(config, "loading and tracing", always=engine == "c"):
-        loaded = load(config, changes, engine=engine)
+        written = load_config(config, changes_of(set_file, overrides))
+        if written.config.tune is not None:  # else the search says that it is missing
+            written = written.with_values({f"tune.{name}": n for name, n in lengths.items() if n is not None})
+        loaded = make_run(written, engine)
         problem = read_problem(loaded)
     phases.end("loading and tracing")
     folder = _folder(f"{loaded.name}-tune", out, resume, TrialStore.file)

@@ -132,7 +132,7 @@ extern const {name}_parameters {name}_defaults;
 typedef struct {{
   double u[{len(border.actuators)}]; /* {named(border.actuators)}; NaN if there is no command */
   int rank; /* independent directions of the task that the inputs serve */
-  double residual; /* largest part of a task row that the inputs cannot deliver, in the row's unit / s^2 */
+  double residual; /* largest part of a task row that the inputs cannot deliver, in the row's unit / s^degree */
   double pivot; /* [-] smallest pivot counted in the rank: near the rank tolerance the task is nearly singular */
   {name}_status status;
 {_bounds(facts)}{memory[0]}}} {name}_command;

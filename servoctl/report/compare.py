@@ -62,7 +62,8 @@ def metrics(runs: Mapping[str, Trajectory]) -> dict[str, list[Any]]:
 
 def units(runs: Mapping[str, Trajectory], names: Iterable[str]) -> list[str]:
     """Unit of each of these metrics, or those that differ in the order of the runs; empty if it has none."""
-    known = {"duration": "s", "energy_drift": "J", "residual_max": "unit/s^2", "status": ""}
+    known = {"duration": "s", "energy_drift": "J", "status": ""}
+    known["residual_max"] = _distinct([run.units.get("residual", "") for run in runs.values()])
     found = []
     for name in names:
         group, _, rest = name.partition(".")

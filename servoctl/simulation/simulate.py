@@ -56,8 +56,13 @@ class Columns:
         units |= {f"passive.{name}": unit for name, unit in passive.items()}
         units |= {f"violation.{name}": unit for name, unit in task.items()}
         units |= {f"violation_rate.{name}": per_second(unit) for name, unit in task.items()}
-        for name, unit in accelerations(model.task_rows, task).items():
+        asked, law = accelerations(model.task_rows, task), self._loop.system.law
+        for name, unit in asked.items():
             units |= {f"given_up.{name}": unit, f"disturbance.{name}": unit}
+        optional = range(len(model.task_rows)) if law is None else law.low_priority_rows
+        required = [asked.get(row.name, "") for i, row in enumerate(model.task_rows) if i not in optional]
+        if required and all(required):
+            units["residual"] = ", ".join(dict.fromkeys(required))
         lack, by_bound = accelerations(model.bound_rows, bounds), self._loop.system.by_bound
         units |= {f"bound_lack.{name}": unit for name, unit in by_bound(lack).items()}
         return units | {f"bound.{name}": unit for name, unit in by_bound(bounds).items()}

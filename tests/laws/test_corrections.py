@@ -338,7 +338,7 @@ def test_check_prints_the_cap_and_what_is_guaranteed(spring: Any) -> None:
     assert values["tolerated"] > 20.0
     assert values["violation"] == pytest.approx(0.02)
     line = next(lines for title, lines in report.sections if title == "funnels")[0]
-    assert f"while the model misses at most {values['tolerated']:.4g} of the row's acceleration" in line
+    assert f"while the model misses at most {values['tolerated']:.4g} of the row's acceleration [m/s^2]" in line
     assert "|error| then ends at no more than 0.02" in line
     assert not report.warnings
 
