@@ -40,7 +40,9 @@ class Dispatch:
         record: Receives every frame that is sent or received.
     """
 
-    def __init__(self, buses: Mapping[str, Bus], nodes: Sequence[Node], clock: Clock, record: Record) -> None:
+    def __init__(
+        self, buses: Mapping[str, Bus], nodes: Sequence[Node], clock: Clock, record: Record = lambda *_: None
+    ) -> None:
         self.buses = dict(buses)  # name -> bus
         self.nodes = list(nodes)  # drives, then encoder nodes
         self.clock = clock
@@ -51,7 +53,7 @@ class Dispatch:
         # takes each received frame with the name of its bus, in place of the nodes; None: the nodes do
         self.taker: Callable[[str, Frame], None] | None = None
         self._due = 0
-        self._record, self._now = record, clock.now
+        self.record, self._now = record, clock.now
         self._down: dict[str, str] = {}
         self._lines: dict[str, _Line] = {}
         for number, (name, bus) in enumerate(buses.items()):
@@ -71,7 +73,7 @@ class Dispatch:
         except BusError as error:
             self._down[bus] = str(error)
             return
-        self._record(line.number, True, frame, self._now())
+        self.record(line.number, True, frame, self._now())
 
     def failed(self, bus: str, error: BusError) -> None:
         """Takes note of a bus that failed in the tick in C."""
@@ -140,7 +142,7 @@ class Dispatch:
             return False
         if frame.time > (now := self._now()):  # a time stamp in the future would hide that the samples have stopped
             frame = frame.at(now)
-        self._record(line.number, False, frame, frame.time)
+        self.record(line.number, False, frame, frame.time)
         (self.taker or self.deliver)(bus, frame)
         return True
 

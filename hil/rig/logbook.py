@@ -15,7 +15,7 @@ from hil.drives.settings import GAUGES
 from hil.loop import Tick, nanoseconds
 from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, PARTS, TickStatistics
-from hil.rig.machine import CompiledTick
+from hil.rig.ticks_in_c import TicksInC
 from hil.safety.plan import LET_GO, Phase
 from hil.safety.stages import Stages
 from servoctl.config.load import unit_of
@@ -45,8 +45,8 @@ class Logbook:
         emulated: Whether there is a simulated plant whose true state is known.
     """
 
-    def __init__(self, setup: RigSetup, machine: CompiledTick, controller: Controller, emulated: bool) -> None:
-        self._machine, self._loop, self._live = machine, controller.loop, setup.live_gains
+    def __init__(self, setup: RigSetup, ticks: TicksInC, controller: Controller, emulated: bool) -> None:
+        self._ticks, self._loop, self._live = ticks, controller.loop, setup.live_gains
         loop, layout, plant = self._loop, self._loop.layout, self._loop.system.model.plant
         # all numbers of a tick (time, state with memory, command and other values of the loop's row), and views of them
         numbers = np.zeros(1 + loop.size + layout.size)
@@ -72,22 +72,22 @@ class Logbook:
         }
         self._row = np.zeros(len(self.units))  # of the last tick
         values = loop.log_call(state, self.command, self.values)
-        self.struct = log = machine.ffi.new("tick_log *")
-        self._when = machine.ffi.new("tick_times *")
+        self.struct = log = ticks.ffi.new("tick_log *")
+        self._when = ticks.ffi.new("tick_times *")
         log.columns, log.copied, log.block = len(self._row), len(columns), COUNTS
-        log.column = machine.array("const double *", len(columns))
+        log.column = ticks.array("const double *", len(columns))
         for i, column in enumerate(columns):
             log.column[i] = column.shown
         log.state, log.command, log.inputs = len(state), len(self.command), layout.slices["u"].start
         log.parameters, log.task, log.nominal = values.parameters, Phase.FULL.number, timing.nominal
         disturbance = layout.slices["disturbance"]
         log.disturbance, log.disturbances = disturbance.start, disturbance.stop - disturbance.start
-        log.numbers, log.times = machine.pointer("double", numbers), machine.pointer("double", times)
-        log.marks = machine.ffi.from_buffer("long long[]", timing.marks)
-        machine.connect(log.values, values.call)
+        log.numbers, log.times = ticks.pointer("double", numbers), ticks.pointer("double", times)
+        log.marks = ticks.ffi.from_buffer("long long[]", timing.marks)
+        ticks.connect(log.values, values.call)
         for name, counts in zip((*PARTS, "ages"), timing.counts, strict=False):
-            setattr(log, name, machine.pointer("unsigned long long", counts))
-        log.unused = machine.pointer("double", self._row)
+            setattr(log, name, ticks.pointer("unsigned long long", counts))
+        log.unused = ticks.pointer("double", self._row)
 
     def _of_loop(self, numbers: Array) -> Iterator[Column]:
         """The columns that a simulated run has too."""
@@ -95,30 +95,30 @@ class Logbook:
         # each number of a tick gets its index as value: the value in a column is then the index of its source
         indices = np.arange(len(numbers), dtype=float)
         source = base.of(Chunk(indices[:1], indices[None, 1:count], indices[None, count:]))
-        units, address = base.units(), self._machine.pointer("double", numbers)
+        units, address = base.units(), self._ticks.pointer("double", numbers)
         return (Column(name, units.get(name, ""), address + int(index[0])) for name, index in source.items())
 
     def _of_drives(self, setup: RigSetup, controller: Controller) -> Iterator[Column]:
         """The columns that only a run on drives has, but for times and for those of a simulated plant."""
-        machine, shown = self._machine, self._shown
-        x, actuators = machine.arrays, dict(self._loop.system.model.plant.actuators)
+        ticks, shown = self._ticks, self._shown
+        x, actuators = ticks.arrays, dict(self._loop.system.model.plant.actuators)
         yield from shown({f"law.{name}": unit for name, unit in actuators.items()}, controller.row)
-        yield from shown({f"age.{node.settings.name}": "s" for node in setup.nodes}, machine.measured["age"])
+        yield from shown({f"age.{node.settings.name}": "s" for node in setup.nodes}, ticks.measured["age"])
         joints = list(zip(actuators, setup.units, strict=False))
         yield from shown({f"position.{name}": unit for name, unit in joints}, x["position"])
         yield from shown({f"speed.{name}": per_second(unit or "-") for name, unit in joints}, x["velocity"])
         yield from shown({f"torque.{name}": unit for name, unit in actuators.items()}, x["torque"])
         yield from shown({f"sent.{name}": unit for name, unit in actuators.items()}, x["carried"])
-        yield Column("encoder_residual", "", machine.ffi.addressof(setup.sensing.struct.c[0], "residual"))
+        yield Column("encoder_residual", "", ticks.ffi.addressof(setup.sensing.struct.c[0], "residual"))
         for gauge in GAUGES:
             for i, drive in enumerate(setup.drives):
                 if gauge.quantity in drive.shows:
                     name = f"{gauge.name}.{drive.settings.name}"
-                    yield from shown({name: gauge.unit}, machine.measured[gauge.name][i:])
+                    yield from shown({name: gauge.unit}, ticks.measured[gauge.name][i:])
 
     def _shown(self, units: Mapping[str, str], numbers: Array) -> Iterable[Column]:
         """Columns with these units that show these numbers, in order."""
-        address = self._machine.pointer("double", numbers)
+        address = self._ticks.pointer("double", numbers)
         return [Column(name, unit, address + i) for i, (name, unit) in enumerate(units.items())]
 
     def enter(self, stages: Stages, tick: Tick, times: TickTimes, true: Sequence[float], counts: bool = True) -> Array:
@@ -134,8 +134,8 @@ class Logbook:
         when.task_time, when.counts, log.stage = stages.task_time, counts, stages.mode.number
         log.let_go = stages.mode in LET_GO
         when.read, when.decided, when.written = times
-        self._machine.functions.log_tick(self._machine.tick, log, when, log.unused)
-        self._machine.raise_failure()
+        self._ticks.functions.log_tick(self._ticks.c, log, when, log.unused)
+        self._ticks.raise_failure()
         self.written(1)
         row[len(row) - len(true) - len(self._live.values) :] = [*true, *self._live.values]
         return row

@@ -138,7 +138,7 @@ class CanRig(DriveRig):
         in_c.torques[:] = in_c.carried[:] = 0.0
         self._see_truth()
         self._dispatch.drain()
-        in_c.load()
+        in_c.load_all()
         in_c.begin(began, began)
         in_c.take_over(False, allowed=False)
         in_c.sense(self.clock.now())

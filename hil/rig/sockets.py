@@ -12,16 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from hil.assembly.setup import RigSetup
 from hil.bus.python_can import PythonCanBus
 from hil.core.compiled import SOCKETS
+from hil.core.controller import Controller
 from hil.drives.base import Drive, Feedback
 from hil.frame import Frame
 from hil.loop import Ahead, Tick, WallClock, nanoseconds
 from hil.recorder.memory import FRAME, Ring, unpacked
 from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import Logbook
-from hil.rig.machine import CompiledTick
-from hil.rig.ticks_in_c import TicksInC
+from hil.rig.ticks_in_c import TicksInC, wires_of
 from hil.safety.stages import Stages
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.types import Array
@@ -30,70 +31,70 @@ ROOM = 4096  # largest number of frames of one tick
 MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`
 
 
-def make_ticks(
-    machine: CompiledTick, dispatch: Dispatch, stages: Stages, log: Logbook, rings: Sequence[Ring], wait: int
-) -> TicksInC:
-    """Ticks on sockets if C can have all buses, has a place to record and knows what feeds each watchdog."""
-    buses, clock = dispatch.buses, dispatch.clock
+def make_ticks(setup: RigSetup, controller: Controller, dispatch: Dispatch, stages: Stages, wait: int) -> TicksInC:
+    """Ticks on sockets if C can have all buses, and knows what feeds each watchdog.
+
+    `wait`: longest time after the beginning of a tick to wait for samples [ns].
+    """
+    buses, clock, (wires, _) = dispatch.buses, dispatch.clock, wires_of(setup.nodes)
     sockets = [bus for bus in buses.values() if isinstance(bus, PythonCanBus) and bus.descriptor is not None]
-    known = machine.wires and all(wire.feeds is not None for wire in machine.wires if wire.command)
-    if SOCKETS and rings and known and isinstance(clock, WallClock) and len(sockets) == len(buses) <= MOST_BUSES:
-        return TicksOnSockets(machine, dispatch, stages, sockets, clock, log, rings, wait)
-    return TicksInC(machine, dispatch, stages)
+    known = wires and all(wire.feeds is not None for wire in wires if wire.command)
+    if SOCKETS and known and isinstance(clock, WallClock) and len(sockets) == len(buses) <= MOST_BUSES:
+        return TicksOnSockets(setup, controller, dispatch, stages, sockets, clock, wait)
+    return TicksInC(setup, controller, dispatch, stages)
 
 
 class TicksOnSockets(TicksInC):
-    """Ticks in C, which sends, receives and records too: a `tick_sockets` of `c/sockets.h`.
+    """Ticks in C, which sends, receives and records too: a `tick_sockets` of `c/sockets.h`."""
 
-    Args:
-        buses: In the order of their numbers.
-        log: Row and durations of a tick.
-        rings: Rings of rows and of frames.
-        wait: Longest time after the beginning of a tick to wait for samples [ns].
-    """
+    how = "C, sockets included"
 
     def __init__(
         self,
-        machine: CompiledTick,
+        setup: RigSetup,
+        controller: Controller,
         dispatch: Dispatch,
         stages: Stages,
-        buses: Sequence[PythonCanBus],
+        buses: Sequence[PythonCanBus],  # in the order of their numbers
         clock: WallClock,
-        log: Logbook,
-        rings: Sequence[Ring],
-        wait: int,
+        wait: int,  # longest time after the beginning of a tick to wait for samples [ns]
     ) -> None:
-        super().__init__(machine, dispatch, stages)
-        self.how, self._buses, self._log, ffi = "C, sockets included", buses, log, machine.ffi
-        pairs = zip(machine.drives, machine.wires, strict=False)
+        super().__init__(setup, controller, dispatch, stages)
+        self._buses, ffi = buses, self.ffi
+        pairs = zip(self.drives, self.wires, strict=False)
         drives = [(drive, wire, wire.command) for drive, wire in pairs if wire.command]
         self.struct: Any = ffi.new("tick_sockets *")  # buses and ticks in C
-        self._bus = machine.array("tick_bus", len(buses))
-        frames, commands = machine.array("tick_frame", ROOM), machine.array("tick_frame", len(drives))
+        self._bus = self.array("tick_bus", len(buses))
+        frames, commands = self.array("tick_frame", ROOM), self.array("tick_frame", len(drives))
         self._view, self._has_buses = ffi.buffer(frames), False
         self._callback = ffi.callback("void(int)", self._pass_on_frame)  # kept alive
         c = self.struct
         c.bus, c.frames, c.command, c.pass_on = self._bus, frames, commands, self._callback
         c.buses, c.room, c.commands, c.origin = len(buses), ROOM, len(drives), clock.origin
-        for node in machine.nodes:
+        for node in self.nodes:
             if self._asks and node.feedback is Feedback.SYNC:
                 self._bus[self._bus_numbers[node.settings.bus]].synced = 1
         for place, (drive, _, encoding) in zip(commands, drives, strict=False):
             self._write_frame(place, encoding.frame, drive)
-        c.period, c.wait, c.duration, c.wake = log.timing.nominal, wait, stages.plan.duration, -1
+        period = nanoseconds(setup.settings.values.period)
+        c.period, c.wait, c.duration, c.wake = period, wait, stages.plan.duration, -1
         # Python looks at each tick whose law has one of these statuses
         c.ends = sum(1 << int(code) for code in OUT_OF_REACH)
-        for ring, place in zip(rings, (c.row_ring, c.frame_ring), strict=True):
-            counts, slots = ring.addresses
-            place.counts, place.slots = ffi.cast("unsigned long long *", counts), ffi.cast("unsigned char *", slots)
-            place.size, place.capacity = ring.size, ring.capacity
         fed = [(drive, feed) for bus in self._names for drive, wire, _ in drives for feed in wire.feeds or ()
                if drive.settings.bus == bus]  # fmt: skip
         self._fed = [(drive, feed, feed in drive.polls) for drive, feed in fed]
-        self._feed = machine.array("tick_feed", len(fed))
+        self._feed = self.array("tick_feed", len(fed))
         c.feeds, c.feed = len(fed), self._feed
         for place, (drive, feed) in zip(self._feed, fed, strict=False):
             self._write_frame(place.frame, feed.frame, drive)
+
+    def record(self, log: Logbook, rings: Sequence[Ring]) -> None:
+        """Records rows by this log, and frames, in these two rings."""
+        self._log, cast = log, self.ffi.cast
+        for ring, place in zip(rings, (self.struct.row_ring, self.struct.frame_ring), strict=True):
+            counts, slots = ring.addresses
+            place.counts, place.slots = cast("unsigned long long *", counts), cast("unsigned char *", slots)
+            place.size, place.capacity = ring.size, ring.capacity
 
     def _write_frame(self, target: Any, frame: Frame, drive: Drive) -> None:
         """Writes a `tick_frame` that is to be sent to a drive."""
@@ -137,7 +138,7 @@ class TicksOnSockets(TicksInC):
 
     def _pass_on_frame(self, index: int) -> None:
         bus, _, frame, _ = unpacked(*FRAME.unpack_from(self._view, FRAME.size * index))
-        self.machine.calls.attempt(lambda: self._pass_on(self._names[bus], frame))
+        self.calls.attempt(lambda: self._pass_on(self._names[bus], frame))
 
     def _deliver(self, bus: str, frame: Frame) -> None:
         if frame.error:
@@ -173,7 +174,7 @@ class TicksOnSockets(TicksInC):
             self._give_buses()
             return False
         self._take_buses()
-        self._functions.stretch_read(self._tick, self.struct, deadline)
+        self.functions.stretch_read(self.c, self.struct, deadline)
         self._see_failures()
         self.finish()
         return True
@@ -185,9 +186,9 @@ class TicksOnSockets(TicksInC):
 
     def act(self, now: int) -> bool:
         """Sends the torques of this tick, and feeds watchdogs; False: Python must, and nothing was sent."""
-        refused = self._tick.mute
+        refused = self.c.mute
         if not refused:
-            refused = self._functions.stretch_act(self._tick, self.struct)
+            refused = self.functions.stretch_act(self.c, self.struct)
             self._see_failures()
         if refused:
             self._count()
@@ -207,8 +208,8 @@ class TicksOnSockets(TicksInC):
         struct, log = self.struct, self._log.struct
         log.stage = self._stages.mode.number
         struct.deadline, struct.task_time = deadline, nanoseconds(self._stages.next_task_time)
-        struct.lives, struct.live = len(live), self.machine.ffi.cast("double *", live.ctypes.data)
-        begun = self._functions.stretch_run(self._tick, struct, log, most)
+        struct.lives, struct.live = len(live), self.ffi.cast("double *", live.ctypes.data)
+        begun = self.functions.stretch_run(self.c, struct, log, most)
         self._log.written(struct.ticks)
         self.count += struct.ticks
         self._see_failures()

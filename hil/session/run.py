@@ -26,7 +26,6 @@ from hil.recorder import InMemory, Recorder
 from hil.rig.dispatch import Dispatch
 from hil.rig.handshake import OtherMasterError, StartPoseError
 from hil.rig.logbook import STAGES, Logbook
-from hil.rig.machine import CompiledTick
 from hil.rig.rig import CanRig
 from hil.rig.sockets import TicksOnSockets, make_ticks
 from hil.safety import Event, EventKind, Monitor
@@ -139,40 +138,32 @@ class HilRun:
                 return self._end()
 
     def open(self, out: Path | None) -> None:
-        """Opens the recorder, and connects with it what a run consists of. Nothing is sent.
+        """Connects what a run consists of, and opens the recorder. Nothing is sent.
 
         Raises RunFolderError if the folder cannot be made.
         """
-        setup, environment, loop = self.setup, self.environment, self.setup.loop
+        setup, environment, loop, clock = self.setup, self.environment, self.setup.loop, self.environment.clock
+        setup.live_gains.begin(self.controller.take_law)
+        self.dispatch = Dispatch(environment.buses, setup.nodes, clock)
+        self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
+        self.stages = Stages(self.rig, self.controller, self.monitor, self.plan)
+        in_c = self.rig.in_c = make_ticks(setup, self.controller, self.dispatch, self.stages, self.rig.wait)
+        self.logbook = Logbook(setup, in_c, self.controller, environment.truth is not None)
         self.facts: dict[str, Any] = {
             "config": setup.run.name, "servoctl": VERSION, **loop.facts,
             "torque_limits": {drive.name: drive.torque_limit for drive in setup.settings.drives},
             "stages": STAGES, "notes": list(self.notes),
             "emulated": environment.emulated, "lockstep": environment.lockstep,
+            "tick": f"Python, because {in_c.why}" if in_c.why else in_c.how,
         }  # fmt: skip
-        setup.live_gains.begin(self.controller.take_law)
-        self.machine = CompiledTick(setup, self.controller, asks=self.stage.asks)
-        self.logbook = Logbook(setup, self.machine, self.controller, environment.truth is not None)
         self.recorder: Recorder | InMemory = InMemory(self.logbook.units, self.facts)
         if out is not None:
             self.recorder = Recorder(out, self.logbook.units, self.facts, setup.loaded.text, environment.lockstep)
-        self.reporter = Reporter(self.monitor, self.recorder, environment.clock)
-        try:
-            self._connect()
-        except BaseException as error:
-            self.abandon(error)
-            raise
-
-    def _connect(self) -> None:
-        setup, environment, clock = self.setup, self.environment, self.environment.clock
-        self.dispatch = Dispatch(environment.buses, setup.nodes, clock, self.recorder.frame)
-        self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
-        self.stages = Stages(self.rig, self.controller, self.monitor, self.plan)
-        self.rig.in_c = in_c = make_ticks(
-            self.machine, self.dispatch, self.stages, self.logbook, self.recorder.rings, self.rig.wait
-        )
+        self.dispatch.record = self.recorder.frame
+        if isinstance(in_c, TicksOnSockets):
+            in_c.record(self.logbook, self.recorder.rings)
+        self.reporter = Reporter(self.monitor, self.recorder, clock)
         self.operator = OperatorLink(setup, self.controller, self.rig, self.stages, self.reporter, environment.lockstep)
-        self.facts["tick"] = f"Python, because {why}" if (why := self.machine.why) else in_c.how
 
     def _page(self) -> LivePage:
         """Starts the live page; RigError if it cannot be served."""
@@ -279,7 +270,7 @@ class HilRun:
             self.stages.follow(last, ahead.ticks)
             self._done(last)
         if ahead.began is None:  # of a row; any other is raised where the rest of the tick is done
-            self.machine.raise_failure()
+            in_c.raise_failure()
         return ahead
 
     def _done(self, tick: Tick) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hil.rig import machine
+from hil.rig import sockets, ticks_in_c
 from hil.safety import EventKind
 from hil.session.run import RunResult
 from tests.faces import frames_of, on_drives
@@ -23,7 +23,8 @@ def ticks(kind: str) -> Iterator[None]:
     """Runs that begin in this context have these ticks."""
     with pytest.MonkeyPatch.context() as patch:
         if kind == "python":
-            patch.setattr(machine, "wires_of", lambda nodes: ([], "a test says so"))
+            for module in (ticks_in_c, sockets):
+                patch.setattr(module, "wires_of", lambda nodes: ([], "a test says so"))
         yield
 
 

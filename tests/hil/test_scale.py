@@ -13,7 +13,7 @@ from hil.assembly import settings as rig_settings
 from hil.drives import Node
 from hil.drives.settings import SensorSettings
 from hil.protocols.registry import build
-from hil.rig.machine import CompiledTick
+from hil.rig.ticks_in_c import TicksInC
 from hil.safety import EventKind, proof
 from hil.sensing.channels import Channel
 from tests.faces import on_drives
@@ -37,13 +37,13 @@ def named_after(columns: Any, time: int) -> float:
 
 def played_with(factor: float, protocol: str, monkeypatch: pytest.MonkeyPatch) -> rigs.Played:
     """A run whose positions are multiplied by a factor."""
-    load = CompiledTick.load
+    load = TicksInC.load
 
-    def scaled(self: CompiledTick, *nodes: Any) -> None:
+    def scaled(self: TicksInC, *nodes: Any) -> None:
         load(self, *nodes)
         self.arrays["position"] *= factor
 
-    monkeypatch.setattr(CompiledTick, "load", scaled)
+    monkeypatch.setattr(TicksInC, "load", scaled)
     fine = ["hil.drives.F.encoder_bits=14"] if protocol == " moteus" else []
     with ticks("python"):
         return play(f"V rack{protocol}", *fine, duration=0.5)

@@ -15,8 +15,7 @@ from hil.drives.cia402 import Cia402Drive
 from hil.drives.wire import Message, Wire
 from hil.frame import Frame
 from hil.protocols.registry import build
-from hil.rig.machine import fill_encoding, fill_message, frame_reader, watched_ids
-from hil.rig.ticks_in_c import in_order
+from hil.rig.ticks_in_c import fill_encoding, fill_message, frame_reader, in_order, watched_ids
 from tests.faces import on_drives
 from tests.hil.by_drivers import compare
 from tests.hil.emulation import SHORT, drive_settings
