@@ -237,7 +237,7 @@ def identify(
     missing = tuple(name for name in unknowns.names if name not in shown)
     return Identification(
         run.name, tuple(map(str, paths)), plant, found, left_out, missing, cutoff,
-        None if columns is not None else simulated_machine(run), tuple(findings),
+        None if columns is not None else simulated_machine(run), tuple(findings), parameters is not None,
     )  # fmt: skip
 
 

@@ -25,6 +25,8 @@ BETTER = 0.9  # forces that add up to less than this share of what was left befo
 
 VAGUE = 0.1  # a value is poorly determined above this standard deviation, relative to its size
 
+SMALL = 0.05  # if all values are below this share of those before, the log may have another unit
+
 
 @dataclass(frozen=True)
 class Identification:
@@ -39,6 +41,7 @@ class Identification:
     bandwidth: float  # [Hz] cut-off frequency of the positions
     machine: SimulatedMachine | None = None  # what moved in the logs; None: the law's own plant, or a real machine
     findings: tuple[Finding, ...] = ()  # what does not fit the plant in tables; the fit is that of the mended tables
+    named: bool = False  # whether only some parameters were asked for by name
 
     @property
     def values(self) -> dict[str, float]:
@@ -139,6 +142,11 @@ class Identification:
         return _rms(self.fit.rows.torque_error(self.fit.unknowns.before))
 
     @property
+    def validation_rms_before(self) -> float:
+        """Error of the model as it was on rows that were not used for the fit [actuator units]."""
+        return _rms(self.fit.rows.torque_error(self.fit.unknowns.before)[~self.fit.rows.fitted])
+
+    @property
     def torque_rms_after(self) -> float:
         """Error of the identified model on the rows of the fit [actuator units]."""
         return _rms(self.fit.rows.torque_error(self.fit.x)[self.fit.rows.fitted])
@@ -223,15 +231,34 @@ class Identification:
     @property
     def objection(self) -> str | None:
         """Why the values should not be used, not even as the better ones; None: they may be."""
-        worse = self.validation_rms >= self.torque_rms_before
-        if self.unphysical is None and worse and not self.better_balanced:
+        if (unphysical := self.unphysical) is not None:
+            return unphysical
+        if self.validation_rms >= self.validation_rms_before and not self.better_balanced:
             return "the values before explain the torque as well"
-        return self.unphysical
+        if not self.named and (small := self.far_smaller):
+            return (
+                f"{', '.join(small[:4])}{' ...' if len(small) > 4 else ''}: below {100 * SMALL:g} % of before, as if "
+                "torques, positions or times had another unit (if they have not, write the values into the config and "
+                "identify again)"
+            )
+        return None
+
+    @property
+    def far_smaller(self) -> list[str]:
+        """The sums of bodies that the log determines, if all are far below those before; else empty.
+
+        A wrong unit makes them so where it leaves the form of the motion as it is, as millimetres without gravity.
+        """
+        first = self.fit.unknowns.bodies
+        of_bodies = [one for one, row in zip(self.base, self.fit.base.sums, strict=True) if not row[first:].any()]
+        known = [one for one in of_bodies if one["sigma"] < VAGUE * abs(one["before"])]
+        small = all(abs(one["value"]) < SMALL * abs(one["before"]) for one in known)
+        return [one["sum"] for one in known] if small else []
 
     @property
     def verdict(self) -> str:
         """Whether to use the values, and why, in words."""
-        share, was = (100.0 * x / self.torque_rms for x in (self.validation_rms, self.torque_rms_before))
+        share, was = (100.0 * x / self.torque_rms for x in (self.validation_rms, self.validation_rms_before))
         figures = f"{share:.2g} % of the torque stays unexplained on rows that were not used ({was:.2g} % before)"
         if share >= was:
             figures += "".join(f"; the forces on {name} add up better than before" for name in self.better_balanced)
@@ -258,6 +285,7 @@ class Identification:
             "left_out": self.left_out, "not_significant": self.not_significant,
             "torque_rms": self.torque_rms, "torque_rms_before": self.torque_rms_before,
             "torque_rms_after": self.torque_rms_after, "validation_rms": self.validation_rms,
+            "validation_rms_before": self.validation_rms_before,
             "validation_share": self.validation_share,
             "actuators": self.torque_figures, "plant_parameters": self.plant_parameters,
             "armature": self.armature, "friction": self.friction,

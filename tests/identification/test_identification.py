@@ -409,7 +409,7 @@ def test_a_bad_log_is_refused_by_name_and_nothing_is_written(
 def test_values_that_should_not_be_used_have_no_next_command(
     arm_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Identification, "torque_rms_before", 1e-9)  # as if the values before explained all
+    monkeypatch.setattr(Identification, "validation_rms_before", 1e-9)  # as if the values before explained all
     assert exit_code("identify", arm_log, "--classes", arm_log.parent, "--out", tmp_path / "out") == 0
     said = capsys.readouterr().out
     assert "do not use them: the values before explain the torque as well" in said
@@ -523,7 +523,7 @@ def test_a_better_balance_of_a_coordinate_without_a_motor_counts_in_the_verdict(
     found = fit(Equations(unknowns), [log], cutoff_of([log]), pruned=True)
     result = Identification("drive", ("log",), before, found, left_out, (), cutoff_of([log]))
     assert result.values["m"] == pytest.approx(truth.m, rel=1e-3)
-    assert result.validation_rms >= result.torque_rms_before
+    assert result.validation_rms >= result.validation_rms_before
     assert "the forces on link add up better than before" in result.verdict
     assert result.good
 

@@ -220,6 +220,30 @@ def test_no_unit_makes_a_torque_vanish(tmp_path: Path) -> None:
     assert [(one.kind, one.where) for one in found.findings] == [("torque_sign", "F")]
 
 
+def test_masses_in_millimetres_of_a_machine_without_gravity_are_doubted(tmp_path: Path) -> None:
+    """A mass a thousand times too small explains such a log as well as one in metres; it was judged good."""
+    table = np.loadtxt(cart_log(tmp_path / "log.csv", 0.004, 0.5), delimiter=",", skiprows=1)
+    log = written(tmp_path / "log.csv", table * [1.0, 1000.0, 1.0], "t,x,F")
+    found = sc.identify(log, config=config_of(tmp_path, text=CART))
+    assert found.values["k"] == pytest.approx(0.006, rel=0.01)
+    assert not found.good
+    assert "do not use them: " in found.verdict and "had another unit" in found.verdict
+    assert sc.identify(
+        log, ["m", "k", "friction"], config=config_of(tmp_path, text=CART)
+    ).good  # a small one may be right
+
+
+def test_the_verdict_compares_the_values_before_on_the_rows_that_were_not_used(tmp_path: Path) -> None:
+    """The machine has lost its load by then and moves less: the values before explain these rows, not the others."""
+    t, x, _ = np.loadtxt(cart_log(tmp_path / "log.csv", 0.004, 0.5), delimiter=",", skiprows=1).T
+    x *= 0.75 - 0.25 * np.tanh(4.0 * (t - 14.0))
+    a = np.gradient(np.gradient(x, t), t)
+    log = written(tmp_path / "log.csv", np.column_stack([t, x, np.where(t < 14.5, 1.3, 1.0) * a + 5.0 * x]), "t,x,F")
+    found = sc.identify(log, ["m"], config=config_of(tmp_path, text=CART))
+    assert found.torque_rms_before > found.validation_rms > 3.0 * found.validation_rms_before
+    assert "do not use them: the values before explain the torque as well" in found.verdict
+
+
 @pytest.mark.parametrize("delay", [0.0005, 0.001, 0.004])
 def test_a_short_delay_of_a_torque_does_not_turn_its_sign_round(delay: float, tmp_path: Path) -> None:
     """Friction cannot drive, so only a torque of the other sign has the friction that such a delay looks like."""
