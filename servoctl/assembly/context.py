@@ -142,7 +142,8 @@ class Context:
             self.problems.add("needs a sampled law (give run.period)", "estimation")
             return None
         noise = None if self.on_drives or self.channels is None else self.channels.deviation
-        return (self.values.estimation or Estimator("difference")).ready(self.plant, noise, self.problems)
+        given = self.values.estimation or Estimator("difference")
+        return given.ready(self.plant, noise, self.timing.h, self.problems)
 
     @property
     def estimate_errors(self) -> EstimateErrors | None:
@@ -150,13 +151,12 @@ class Context:
         estimator = self.estimator
         if self.values.estimation is None or estimator is None or estimator.kind != "model":
             return None
-        names, h = list(self.plant.coordinates), self.timing.h
+        h, (noise, change, _) = self.timing.h, estimator.numbers
         try:
-            gains = tuple((each.q, each.v, each.d) for each in estimator.gains(names, h))
+            gains = tuple((each.q, each.v, each.d) for each in estimator.gains(self.plant.coordinates, h))
         except TaskError:
             return None  # noted where the estimator is attached
-        values = estimator.values(names, h)
-        return EstimateErrors(h, self.timing.late, gains, tuple(values["disturbance"]), tuple(values["noise"]))
+        return EstimateErrors(h, self.timing.late, gains, change, noise)
 
     def estimating(self, system: System, start: State) -> System:
         """The system with the estimator; unchanged without one, or if there are problems, which are noted."""

@@ -13,7 +13,7 @@ Source: Kalman 1960; Kalata 1984 for alpha-beta. The disturbance as a state is u
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -141,9 +141,6 @@ model says before the loop is unstable (2.5 times at 0.17); with a second cycle 
 
 FILTER_PERIODS = 2.0  # default of `Estimator.filter_time` [periods]
 
-DEFAULTS = {"disturbance": None, "noise": NOISE, "acceleration": ACCELERATION}
-"""Field with a number per coordinate -> that of a coordinate without one; None: it depends on the period."""
-
 OF_KIND = {"disturbance": "model", "acceleration": "alpha_beta", "filter_time": "difference"}
 """Field -> the kind that uses it."""
 
@@ -210,69 +207,56 @@ class Estimator(Rules):
             if getattr(hil, field) not in (None, False, "drive"):
                 yield ("hil", field), f"estimation replaces this {what} (leave one of the two out)"
 
-    def numbers(self) -> dict[str, Any]:
-        """What is given of the fields with a number per coordinate: one for all, one each, or by name."""
-        noise = self.noise.q if isinstance(self.noise, PositionNoise) else self.noise
-        given = {"disturbance": self.disturbance, "noise": noise, "acceleration": self.acceleration}
-        return {field: value for field, value in given.items() if value is not None}
-
-    def ready(self, plant: Plant, measured: Array | None, problems: Notes) -> Self:
-        """The estimator with one number per coordinate wherever numbers are given.
+    def ready(self, plant: Plant, measured: Array | None, period: float, problems: Notes) -> Self:
+        """The estimator with a number per coordinate, or one, in every field.
 
         Args:
             measured: Standard deviation of the measured positions, shape (n,), used where no noise is given; 0: exact.
+            period: Of the loop [s].
             problems: Takes what is wrong.
         """
-        numbers = self.numbers()
-        if measured is not None and measured.any():
-            numbers.setdefault("noise", np.where(measured > 0.0, measured, NOISE))
-        each: dict[str, Any] = {}
-        for field, value in numbers.items():
-            path = ("noise", "q") if isinstance(getattr(self, field), PositionNoise) else (field,)
-            default = DEFAULTS[field] or CHANGE
-            values = one_per_name(
-                value, plant.coordinates, "coordinate", problems, "estimation", *path, default=default
-            )
-            each[field] = tuple(np.where(values > 0.0, values, default).tolist())  # wrong ones are noted
-        if "noise" in each:
-            each["noise"] = PositionNoise(q=each["noise"])
-        return replace(self, **each)
 
-    def gains(self, names: Sequence[str], period: float) -> tuple[Gains, ...]:
-        """The steady gains of each coordinate.
+        def each(given: Any, default: Array | float, *path: str) -> tuple[float, ...]:
+            numbers = {} if given is None else given
+            values = one_per_name(numbers, plant.coordinates, "coordinate", problems, "estimation", *path)
+            return tuple(np.where(values > 0.0, values, default).tolist())  # wrong ones are noted
+
+        given, *path = (self.noise.q, "q") if isinstance(self.noise, PositionNoise) else (self.noise,)
+        noise = each(given, NOISE if measured is None else np.where(measured > 0.0, measured, NOISE), "noise", *path)
+        change = np.minimum(CHANGE / math.sqrt(period), (SHARE / period) ** 3 * np.array(noise))
+        return replace(
+            self,
+            noise=PositionNoise(q=noise),
+            disturbance=each(self.disturbance, change, "disturbance"),
+            acceleration=each(self.acceleration, ACCELERATION, "acceleration"),
+            filter_time=FILTER_PERIODS * period if self.filter_time is None else self.filter_time,
+        )
+
+    @property
+    def numbers(self) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+        """Noise, disturbance and acceleration of each coordinate; of an estimator that is ready."""
+        ready: Any = self
+        return ready.noise.q, ready.disturbance, ready.acceleration
+
+    def gains(self, names: Iterable[str], period: float) -> tuple[Gains, ...]:
+        """The steady gains of each coordinate; of an estimator that is ready.
 
         Raises:
-            TaskError: A list has a wrong length, or there is no steady gain.
+            TaskError: There is no steady gain.
         """
-        values = self.values(names, period)
-        time = FILTER_PERIODS * period if self.filter_time is None else self.filter_time
+        assert self.filter_time is not None
         found = []
-        for name, s, r, a in zip(names, values["disturbance"], values["noise"], values["acceleration"], strict=True):
+        for name, r, s, a in zip(names, *self.numbers, strict=True):
             try:
                 if self.kind == "model":
                     found.append(model_gains(period, s, r))
                 else:
                     tracks = self.kind == "alpha_beta"
+                    time = self.filter_time
                     found.append(alpha_beta_gains(period, a, r) if tracks else low_pass_gains(period, time, r))
             except TaskError as error:
                 raise TaskError(f"estimation: {name}: {error}") from error
         return tuple(found)
-
-    def values(self, names: Sequence[str], period: float) -> dict[str, list[float]]:
-        """`disturbance`, `noise` and `acceleration` of each coordinate; errors as of `gains`."""
-        values: dict[str, list[float]] = {}
-        defaults = DEFAULTS | {"disturbance": CHANGE / math.sqrt(period)} | self.numbers()
-        for field, value in defaults.items():
-            given = np.asarray(value, dtype=float)
-            if given.shape not in ((), (len(names),)):
-                raise TaskError(
-                    f"estimation.{field}: expected one number, or {len(names)} ({', '.join(names)}), got {given.shape}"
-                )
-            values[field] = np.broadcast_to(given, len(names)).tolist()
-        if self.disturbance is None:
-            most = [(SHARE / period) ** 3 * r for r in values["noise"]]
-            values["disturbance"] = [min(s, limit) for s, limit in zip(values["disturbance"], most, strict=True)]
-        return values
 
     def attach(
         self,
@@ -282,7 +266,7 @@ class Estimator(Rules):
         rank_tolerance: float = 1e-6,
         clearance: Sequence[float] = (),
     ) -> AttachedEstimator:
-        """The estimator for a plant.
+        """The estimator for a plant; this one is ready.
 
         Args:
             model: Plant and task.
@@ -295,7 +279,7 @@ class Estimator(Rules):
             TaskError: The numbers do not fit the plant.
         """
         names, rows = tuple(model.plant.coordinates), model.passive_rows
-        gains, noise = self.gains(names, timing.h), np.array(self.values(names, timing.h)["noise"])
+        gains, noise = self.gains(names, timing.h), np.array(self.numbers[0])
         return AttachedEstimator(
             kind=self.kind,
             coordinates=names,
