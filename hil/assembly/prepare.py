@@ -14,6 +14,7 @@ from hil.assembly.setup import RigSetup, sample_errors
 from hil.assembly.stops import refuse_fall, refuse_start, what_holds
 from hil.drives.base import Drive, Node, listed
 from hil.drives.settings import RUNAWAY, DriveSettings, Quantity
+from hil.drives.table import TableNode
 from hil.safety import SafetyBounds
 from hil.safety.plan import START_AT_REST
 from hil.safety.rules import assumption_rules, rules_of
@@ -167,7 +168,7 @@ def _make_sensing(
 
 def _torque_every(node: Node) -> float:
     """Time from one torque in the frames of a node to the next [s]; 0: one in each tick, or none at all."""
-    messages = () if (wire := node.wire()) is None else wire.messages
+    messages = node.messages if isinstance(node, TableNode) else ()
     brings = (each.every for each in messages if Quantity.TORQUE in {reads.quantity for reads in each.reads})
     return max(brings, default=0.0)
 

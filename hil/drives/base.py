@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from hil.bus.load import FrameTraffic
 from hil.drives.settings import GAUGES, DriveSettings, Quantity, SensorSettings
-from hil.drives.wire import Feeds, Unwrapping, Wire
+from hil.drives.wire import Feeds, Unwrapping
 from hil.frame import Frame, IdFamily
 from servoctl.config.document import Problem
 from servoctl.errors import RigError
@@ -176,10 +176,6 @@ class Node(ABC):
     def answered(self) -> int:
         """When the last of these answers came [ns]; 0 before the first."""
         return 0 if self.sample is None else self.sample.time
-
-    def wire(self) -> Wire | None:
-        """What its frames mean while it works, for the tick in C; None: not described, so the tick runs in Python."""
-        return None
 
     def explanation(self) -> str:
         """What its last frames tell about a time-out: its state, an emergency; empty if nothing."""

@@ -21,7 +21,6 @@ from hil.drives.wire import (
     Operation,
     Reads,
     Rounding,
-    Wire,
     chained,
     single_step,
     step_of,
@@ -33,7 +32,7 @@ Handler = Callable[[Frame], bool]  # takes a frame; returns whether it is valid
 
 
 class TableNode(Node):
-    """A node whose samples are read by its table."""
+    """A node whose samples are read by its table, in Python and in C; of any other node Python decides each tick."""
 
     motion: Message  # the frame of a sample
     messages: tuple[Message, ...]  # the frames that it sends while it works
@@ -87,9 +86,6 @@ class TableNode(Node):
 
     def _frames(self, size: int, every: float, extended: bool) -> FrameTraffic:
         return FrameTraffic(size, 1 / every, extended, self.settings.fd, self.settings.brs)
-
-    def wire(self) -> Wire:
-        return Wire(self.messages)
 
     def quantum(self) -> tuple[float, float, float]:
         """Smallest steps on the wire, at the joint: of whole numbers, by their scales in the table."""
@@ -244,9 +240,6 @@ class TableDrive(TableNode, Drive):
     def feeds(self) -> Sequence[Feeds]:
         """What `routine_frames` gives while the drive is enabled."""
         return self.polls
-
-    def wire(self) -> Wire:
-        return Wire(self.messages, self.encoding, tuple(self.feeds))
 
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()

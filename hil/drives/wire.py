@@ -204,13 +204,6 @@ class Feeds(NamedTuple):
     at: int = 0  # the first of them
 
 
-class Wire(NamedTuple):
-    messages: tuple[Message, ...]  # frames that it sends
-    command: Encoding | None = None  # its command; None for an encoder node
-    # what `Drive.routine_frames` gives while the drive is enabled; None: it is not known
-    feeds: tuple[Feeds, ...] | None = None
-
-
 def motor_torque(settings: DriveSettings) -> Chain:
     """As `DriveSettings.motor_torque`."""
     return (Operation.TIMES, settings.sign), (Operation.OVER, settings.gear)

@@ -22,7 +22,7 @@ from hil.loop import Ahead, Tick, WallClock, nanoseconds
 from hil.recorder.memory import FRAME, Ring, unpacked
 from hil.rig.dispatch import Dispatch
 from hil.rig.logbook import Logbook
-from hil.rig.ticks_in_c import TicksInC, wires_of
+from hil.rig.ticks_in_c import TicksInC, tables_of
 from hil.safety.stages import Stages
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.types import Array
@@ -32,14 +32,13 @@ MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`
 
 
 def make_ticks(setup: RigSetup, controller: Controller, dispatch: Dispatch, stages: Stages, wait: int) -> TicksInC:
-    """Ticks on sockets if C can have all buses, and knows what feeds each watchdog.
+    """Ticks on sockets if C can have all buses, and reads and writes the frames of all nodes.
 
     `wait`: longest time after the beginning of a tick to wait for samples [ns].
     """
-    buses, clock, (wires, _) = dispatch.buses, dispatch.clock, wires_of(setup.nodes)
+    buses, clock, (tables, _) = dispatch.buses, dispatch.clock, tables_of(setup.nodes)
     sockets = [bus for bus in buses.values() if isinstance(bus, PythonCanBus) and bus.descriptor is not None]
-    known = wires and all(wire.feeds is not None for wire in wires if wire.command)
-    if SOCKETS and known and isinstance(clock, WallClock) and len(sockets) == len(buses) <= MOST_BUSES:
+    if SOCKETS and tables and isinstance(clock, WallClock) and len(sockets) == len(buses) <= MOST_BUSES:
         return TicksOnSockets(setup, controller, dispatch, stages, sockets, clock, wait)
     return TicksInC(setup, controller, dispatch, stages)
 
@@ -61,8 +60,7 @@ class TicksOnSockets(TicksInC):
     ) -> None:
         super().__init__(setup, controller, dispatch, stages)
         self._buses, ffi = buses, self.ffi
-        pairs = zip(self.drives, self.wires, strict=False)
-        drives = [(drive, wire, wire.command) for drive, wire in pairs if wire.command]
+        drives = self._table_drives
         self.struct: Any = ffi.new("tick_sockets *")  # buses and ticks in C
         self._bus = self.array("tick_bus", len(buses))
         frames, commands = self.array("tick_frame", ROOM), self.array("tick_frame", len(drives))
@@ -74,14 +72,14 @@ class TicksOnSockets(TicksInC):
         for node in self.nodes:
             if self._asks and node.feedback is Feedback.SYNC:
                 self._bus[self._bus_numbers[node.settings.bus]].synced = 1
-        for place, (drive, _, encoding) in zip(commands, drives, strict=False):
-            self._write_frame(place, encoding.frame, drive)
+        for place, drive in zip(commands, drives, strict=False):
+            self._write_frame(place, drive.encoding.frame, drive)
         period = nanoseconds(setup.settings.values.period)
         c.period, c.wait, c.duration, c.wake = period, wait, stages.plan.duration, -1
         # Python looks at each tick whose law has one of these statuses
         c.ends = sum(1 << int(code) for code in OUT_OF_REACH)
-        fed = [(drive, feed) for bus in self._names for drive, wire, _ in drives for feed in wire.feeds or ()
-               if drive.settings.bus == bus]  # fmt: skip
+        fed = [(drive, feed) for bus in self._names for drive in drives if drive.settings.bus == bus
+               for feed in drive.feeds]  # fmt: skip
         self._fed = [(drive, feed, feed in drive.polls) for drive, feed in fed]
         self._feed = self.array("tick_feed", len(fed))
         c.feeds, c.feed = len(fed), self._feed

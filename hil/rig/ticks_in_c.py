@@ -27,7 +27,8 @@ from hil.core.constants import MOST_EXPECTS, MOST_OPERATIONS, MOST_READS, MOST_S
 from hil.core.controller import Controller
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.drives.settings import GAUGES
-from hil.drives.wire import Chain, Encoding, Expects, Message, Wire
+from hil.drives.table import TableDrive, TableNode
+from hil.drives.wire import Chain, Encoding, Expects, Message
 from hil.frame import EXTENDED, FD, Frame
 from hil.loop import SECOND, Reading, Tick
 from hil.rig.dispatch import Dispatch
@@ -107,28 +108,27 @@ def watched_ids(nodes: Iterable[Node], buses: Mapping[str, int]) -> list[tuple[i
     return watched
 
 
-def fits(wire: Wire) -> bool:
+def fits(node: TableNode) -> bool:
     """Whether C has room for what the frames of a node mean."""
-    chains = [reads.chain for message in wire.messages for reads in message.reads]
-    if wire.command is not None:
-        chains += [wire.command.chain, wire.command.steps, wire.command.back or ()]
+    chains = [reads.chain for message in node.messages for reads in message.reads]
+    if isinstance(node, TableDrive):
+        chains += [node.encoding.chain, node.encoding.steps, node.encoding.back or ()]
     return all(len(chain) <= MOST_OPERATIONS for chain in chains) and all(
         len(each.selects) <= MOST_SELECTS and len(each.expects) <= MOST_EXPECTS and len(each.reads) <= MOST_READS
-        for each in wire.messages
+        for each in node.messages
     )
 
 
-def wires_of(nodes: Sequence[Node]) -> tuple[list[Wire], str]:
-    """What the frames of every node mean, or none and why it is not known."""
-    wires = []
+def tables_of(nodes: Sequence[Node]) -> tuple[list[TableNode], str]:
+    """The nodes, whose frames C can read and write; or none, and why it cannot."""
+    tables = []
     for node in nodes:
-        wire = node.wire()
-        if wire is None or (isinstance(node, Drive) and wire.command is None):
+        if not isinstance(node, TableNode) or (isinstance(node, Drive) and not isinstance(node, TableDrive)):
             return [], f"frames of protocol {node.settings.protocol} are not described for it"
-        if not fits(wire):
+        if not fits(node):
             return [], f"a frame of protocol {node.settings.protocol} holds more than C can read"
-        wires.append(wire)
-    return wires, ""
+        tables.append(node)
+    return tables, ""
 
 
 PAUSE = 3  # ticks that Python decides from a frame on that its driver gets: what is rare seldom comes alone
@@ -150,8 +150,8 @@ class TicksInC(Struct):
     """Ticks in C, a `tick` of `c/tick.h` with its arrays; Python sends and receives.
 
     Attributes:
-        wires: What the frames of each node mean; empty: it is not known, and the nodes read and write them.
-        why: Why it is not known; empty if it is.
+        tables: The nodes, by whose tables C reads and writes frames; empty: it cannot, and the nodes do.
+        why: Why it cannot; empty if it can.
     """
 
     how = "C"  # what computes a tick, for the summary
@@ -188,7 +188,7 @@ class TicksInC(Struct):
             place.bus = self._bus_numbers[node.settings.bus]
             place.awaited = self._asks and node.feedback is not Feedback.CYCLIC
             place.synced = node.feedback is Feedback.SYNC
-        self.wires, self.why = wires_of(self.nodes)
+        self.tables, self.why = tables_of(self.nodes)
         self._tables()
         # torques of the last tick, and those in the frames that were sent last, shape (m,) [actuator units]
         self.torques, self.carried = stages.torques.struct.arrays["torques"], x["carried"]
@@ -202,7 +202,7 @@ class TicksInC(Struct):
 
     def _tables(self) -> None:
         c, buses = self.c, self._bus_numbers
-        messages = [(i, message) for i, wire in enumerate(self.wires) for message in wire.messages]
+        messages = [(i, message) for i, node in enumerate(self.tables) for message in node.messages]
         table = c.message = self.array("tick_message", len(messages))
         for place, (i, message) in zip(table, messages, strict=False):
             settings = self.nodes[i].settings
@@ -213,7 +213,7 @@ class TicksInC(Struct):
         for place, (mask, value, bus, extended) in zip(watch, watched, strict=False):
             place.mask, place.value, place.bus, place.extended = mask, value, bus, extended
         c.encoding = self.array("tick_encoding", len(self.drives))
-        if self.wires:  # how torques become numbers does not depend on the state of a drive
+        if self.tables:  # how torques become numbers does not depend on the state of a drive
             self._take_commands()
             c.source.encoding = c.encoding
 
@@ -221,12 +221,14 @@ class TicksInC(Struct):
         """Takes the commands as the drivers would send them now; the encodings stay where they are."""
         # of each drive its bus, its command of zero torque, and what reads id and payload of the one that C writes
         self._encoded: list[tuple[str, Frame, Callable[[], tuple[int, bytes]]]] = []
-        for place, drive in zip(self.c.encoding[0 : len(self.drives)], self.drives, strict=True):
-            wire = drive.wire()
-            assert wire is not None and wire.command is not None
-            fill_encoding(place, wire.command)
+        for place, drive in zip(self.c.encoding[0 : len(self.drives)], self._table_drives, strict=True):
+            fill_encoding(place, drive.encoding)
             reader = frame_reader(self.ffi.buffer(place.frame, 4 + place.length))
-            self._encoded.append((drive.settings.bus, wire.command.frame, reader))
+            self._encoded.append((drive.settings.bus, drive.encoding.frame, reader))
+
+    @property
+    def _table_drives(self) -> list[TableDrive]:
+        return [node for node in self.tables if isinstance(node, TableDrive)]
 
     def raise_failure(self) -> None:
         super().raise_failure()
@@ -262,7 +264,7 @@ class TicksInC(Struct):
             allowed: Whether C may take the frames of drives that work, and send their torques.
         """
         self.c.free = free and not self._stages.testing
-        if not (allowed and self.wires and self._stages.mode in WORKING and self._dispatch.healthy):
+        if not (allowed and self.tables and self._stages.mode in WORKING and self._dispatch.healthy):
             self.give_back()
         elif not (self.healthy or self._pause) and in_order(self.drives, self.nodes):
             self._take_drives()

@@ -24,7 +24,7 @@ def ticks(kind: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if kind == "python":
             for module in (ticks_in_c, sockets):
-                patch.setattr(module, "wires_of", lambda nodes: ([], "a test says so"))
+                patch.setattr(module, "tables_of", lambda nodes: ([], "a test says so"))
         yield
 
 

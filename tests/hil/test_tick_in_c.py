@@ -10,11 +10,12 @@ import pytest
 
 from hil.core.compiled import library
 from hil.core.constants import GIVEN_BACK, UNKNOWN
-from hil.drives.base import Condition, Drive
-from hil.drives.cia402 import Cia402Drive
-from hil.drives.wire import Message, Wire
+from hil.drives.base import Condition
+from hil.drives.table import TableDrive
+from hil.drives.wire import Message
 from hil.frame import Frame
 from hil.protocols.registry import build
+from hil.rig import ticks_in_c
 from hil.rig.ticks_in_c import fill_encoding, fill_message, frame_reader, in_order, watched_ids
 from tests.faces import on_drives
 from tests.hil.by_drivers import compare
@@ -81,9 +82,7 @@ def test_laws_with_memory_and_bounds_are_equal_to_the_bit(changes: list[str]) ->
 def test_frames_that_no_table_describes_are_read_by_the_drivers_and_the_run_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for protocol in (cls for cls in Drive.__subclasses__()):
-        monkeypatch.setattr(protocol, "wire", lambda self: None)
-    monkeypatch.setattr(Drive, "wire", lambda self: None)
+    monkeypatch.setattr(ticks_in_c, "TableNode", type("OtherNode", (), {}))
     summary = on_drives("coordinated_robots", *SHORT, duration=0.05).trajectory.summary()
     assert summary["tick"] == "Python, because frames of protocol cia402 are not described for it"
     assert summary["ticks_in_c"] == 0 and summary["status"] == "done"
@@ -93,16 +92,7 @@ def test_a_table_with_more_in_a_frame_than_c_has_room_for_is_left_to_the_drivers
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """C would read, and write, beyond its own tables."""
-    before = Cia402Drive.wire
-
-    def wordy(self: Cia402Drive) -> Wire | None:
-        wire = before(self)
-        if wire is None:
-            return None
-        messages = [each._replace(expects=each.expects * 9) for each in wire.messages]
-        return wire._replace(messages=tuple(messages))
-
-    monkeypatch.setattr(Cia402Drive, "wire", wordy)
+    monkeypatch.setattr(ticks_in_c, "MOST_EXPECTS", 0)
     summary = on_drives("coordinated_robots", *SHORT, duration=0.05).trajectory.summary()
     assert summary["tick"] == "Python, because a frame of protocol cia402 holds more than C can read"
     assert summary["ticks_in_c"] == 0 and summary["status"] == "done"
@@ -114,19 +104,17 @@ NUMBERS = ("position", "velocity", "torque", "next_torque", "wrapped", "added")
 class Bare:
     """The tables of one drive alone."""
 
-    def __init__(self, drive: Drive) -> None:
+    def __init__(self, drive: TableDrive) -> None:
         self.ffi, self.functions = library()
-        wire = drive.wire()
-        assert wire is not None and wire.command is not None
         self.tick = self.ffi.new("tick *")
-        self.messages = self.ffi.new("tick_message[]", len(wire.messages))
-        for place, message in zip(self.messages, wire.messages, strict=True):
+        self.messages = self.ffi.new("tick_message[]", len(drive.messages))
+        for place, message in zip(self.messages, drive.messages, strict=True):
             fill_message(place, message, 0, 0, drive.settings.fd)
         watched = watched_ids([drive], {"main": 0})
         self.watch = self.ffi.new("tick_watched[]", len(watched))
         for place, each in zip(self.watch, watched, strict=True):
             place.mask, place.value, place.bus, place.extended = each
-        self.tick.message, self.tick.messages, self.tick.m = self.messages, len(wire.messages), 1
+        self.tick.message, self.tick.messages, self.tick.m = self.messages, len(drive.messages), 1
         self.tick.channels, self.gauges = 1, self.ffi.new("double[]", drive.gauges)
         self.tick.healthy = True
         self.tick.gauges = self.gauges
@@ -136,7 +124,7 @@ class Bare:
         for name, value in {**self.values, **self.times}.items():
             setattr(self.tick, name, value)
         self.encoding = self.ffi.new("tick_encoding *")
-        fill_encoding(self.encoding, wire.command)
+        fill_encoding(self.encoding, drive.encoding)
 
     def numbers(self) -> bytes:
         """All numbers that frames bring."""
@@ -149,11 +137,11 @@ class Bare:
         return taken
 
 
-def driver(protocol: str, **changes: Any) -> Drive:
+def driver(protocol: str, **changes: Any) -> TableDrive:
     """A driver that counts its drive as enabled."""
     options = {"options": OPTIONS[protocol]} if protocol in OPTIONS else {}
     drive = build(drive_settings(protocol, **{**options, **changes}), 0.002)
-    assert isinstance(drive, Drive)
+    assert isinstance(drive, TableDrive)
     for frame in WORKING[protocol]:
         drive.accept(frame)
     assert drive.condition is Condition.ENABLED
@@ -170,13 +158,11 @@ def ordinary(message: Message, chance: random.Random) -> bytearray:
     return data
 
 
-def frames_for(drive: Drive, count: int, chance: random.Random) -> Iterator[Frame]:
+def frames_for(drive: TableDrive, count: int, chance: random.Random) -> Iterator[Frame]:
     """Frames that a healthy node could send, some of them damaged, and frames with all ids that the driver knows."""
-    wire = drive.wire()
-    assert wire is not None
     rare = [*sorted(drive.identities), 0x7FF, *(family.value for family in drive.families)]
     for time in range(2, count):
-        message = chance.choice(wire.messages)
+        message = chance.choice(drive.messages)
         identity, data = message.id, ordinary(message, chance)
         if chance.random() < 0.2:
             identity, data = chance.choice(rare), bytearray(chance.randbytes(message.length))
@@ -228,14 +214,13 @@ def test_what_c_takes_from_a_frame_the_driver_takes_too(protocol: str) -> None:
 )
 def test_of_a_drive_that_does_not_work_c_takes_samples_that_say_nothing_of_its_state(protocol: str, taken: int) -> None:
     drive, chance = driver(protocol), random.Random(3)
-    bare, wire = Bare(drive), drive.wire()
+    bare = Bare(drive)
     bare.tick.healthy = False
-    assert wire is not None
     frames = [
-        Frame(each.id, bytes(ordinary(each, chance)), each.id > 0x7FF, fd=drive.settings.fd) for each in wire.messages
+        Frame(each.id, bytes(ordinary(each, chance)), each.id > 0x7FF, fd=drive.settings.fd) for each in drive.messages
     ]
     numbers = [bare.take(frame) for frame in frames]
-    assert [wire.messages[number].sample for number in numbers if number != GIVEN_BACK] == [True] * taken
+    assert [drive.messages[number].sample for number in numbers if number != GIVEN_BACK] == [True] * taken
 
 
 @pytest.mark.parametrize("protocol", WORKING)
