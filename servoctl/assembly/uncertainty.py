@@ -3,8 +3,9 @@
     on the true plant   beta' = v + E v + d,   E = T Tn^+ - I,   d = T u_n - (b - A a_c)
     rho_E               smallest eigenvalue of (E + E^T) / 2 over all machines and states; feedback needs > -1
 
-T is the task map of the true plant, Tn^+ the law's right inverse, u_n its input without violations. Rows of priority 1
-count, or all where none has it, each divided by its scale.
+T is the task map of the true plant, Tn^+ the law's right inverse, u_n its input without violations. A, b and beta are
+those that the law knows: where a parameter that is wrong stands in the task itself, the law does not see what that
+changes. Rows of priority 1 count, or all where none has it, each divided by its scale.
 
 Design: no matching condition is needed. A wrong mass of a coordinate without actuator is a part of d too. The condition
 on rho_E is that of Chen's papers, W >= -1, in the law's own variables.
@@ -16,7 +17,7 @@ The machines are corners of the box of `law.uncertainty` and random ones inside.
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from servoctl.laws.constraint_following import AttachedConstraintFollowing
 from servoctl.laws.observer import largest_rate, of_one_row
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.terms import Terms, assemble
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -46,6 +47,7 @@ class ModelError:
     disturbance: float  # [acceleration of the rows, scaled] largest |d|
     rows: Array  # largest |d| of each row judged, not scaled
     reached: bool  # whether the task map has full rank everywhere
+    unseen: Array  # largest task error of each row judged, and its rate, that the law takes for 0, shape (rows, 2)
     rate: float | None = None  # largest |d'| [acceleration of the rows per s, scaled]; None: not known
     command_rate: float | None = None  # the same of T_n u_n: what a late command misses per second of its delay
 
@@ -78,15 +80,16 @@ def model_error(
     if law.robust is not None:
         scale = np.array(law.robust.scale)[members]
         K = np.diag([law.correction.decay(i, law.robust.sliding[i]) for i in members])
-    reached, errors, d, rates = True, [], [], []
+    reached, errors, d, rates, unseen = True, [], [], [], []
     for i, state in enumerate(states):
-        known, *true = _terms(law, [model, *machines], state)
+        (known, *true), moved = _terms(law, model, machines, state)
+        unseen.append(moved[:, members])
         u, inverse = law.right_inverse(known)
         reached &= bool(np.allclose(known.task_map[members] @ inverse[:, members], np.eye(len(members)), atol=1e-6))
         errors.append([task_map_error(terms.task_map, inverse, members, scale) for terms in true])
         d.append(_disturbances(true, u, members))
         if later:
-            after, *true = _terms(law, [model, *machines], later[i])
+            (after, *true), _ = _terms(law, model, machines, later[i])
             u_after = law.right_inverse(after)[0]
             change = [(known.task_map @ (u_after - u))[members], *(_disturbances(true, u_after, members) - d[i])]
             rates.append(np.linalg.norm(np.array(change) / (later[i].t - state.t) / scale, axis=1))
@@ -102,16 +105,26 @@ def model_error(
         disturbance=float(np.linalg.norm(np.array(d) / scale, axis=-1).max()),
         rows=np.abs(d).max(axis=(0, 1)),
         reached=reached,
+        unseen=np.array(unseen).max(axis=(0, 1)),
         rate=max((float(each[1:].max()) for each in rates), default=None),
         command_rate=max((float(each[0]) for each in rates), default=None),
     )
 
 
-def _terms(law: AttachedConstraintFollowing, machines: Sequence[Model], state: State) -> list[Terms]:
-    found = [machine.terms(state, law.passive_rank_tolerance) for machine in machines]
+def _terms(
+    law: AttachedConstraintFollowing, model: Model, machines: Sequence[Model], state: State
+) -> tuple[list[Terms], Array]:
+    """The terms of the model and of each machine, all with the task rows that the law knows.
+
+    Also what each machine changes of the violations and their rates, shape (machines, rows, 2).
+    """
+    known, *true = (machine.matrices(state) for machine in (model, *machines))
+    tolerance = law.passive_rank_tolerance
+    found = [assemble(state, replace(matrices, task=known.task), tolerance) for matrices in (known, *true)]
     if not all(terms.sound for terms in found):
         raise PlantError(f"the machine has no motion at t = {state.t:.4g} s (its mass matrix, or a number)")
-    return found
+    rows, *others = (np.stack([m.task.violation, m.task.violation_rate], axis=1) for m in (known, *true))
+    return found, np.nan_to_num(np.abs(np.array(others) - rows))
 
 
 def _disturbances(machines: Sequence[Terms], u: Array, members: Sequence[int]) -> Array:

@@ -243,10 +243,11 @@ def _bound(law: AttachedConstraintFollowing, error: ModelError, values: dict[str
         f"|beta| settles below sup|d'| / ((1 + rho_E) kappa L) + {missed:.3g} / kappa = {beta:.3g}, with "
         f"L = {1.0 / lag:.4g} 1/s for that lag and kappa = {kappa:.4g} 1/s",
     ]
-    for i, (sliding, _) in decays.items():
+    for (i, (sliding, _)), (unseen, _) in zip(decays.items(), error.unseen.tolist(), strict=True):
         size = beta * (1.0 if law.robust is None else law.robust.scale[i])
-        lines += [f"{law.rows[i].name}: error below {size / sliding:.3g}"] if sliding else []
-        values[law.rows[i].name]["violation"] = size / sliding if sliding else None
+        violation = size / sliding + unseen if sliding else None
+        lines += [] if violation is None else [f"{law.rows[i].name}: error below {violation:.3g}"]
+        values[law.rows[i].name]["violation"] = violation
     if error.rate * lag >= error.disturbance > 0.0:
         lines.append(
             f"the observer does not help on this path: the disturbance, {error.disturbance:.3g}, changes within the "

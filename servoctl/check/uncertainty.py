@@ -22,6 +22,8 @@ Source: derived here, in the structure of Chen, Zhang 2010; that with a constant
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, task_spacing
 from servoctl.assembly.uncertainty import Machines, ModelError, machines, model_error, refusal, rows_judged
@@ -109,13 +111,19 @@ def _describe(
         + ("" if error.rate is None else f"; it changes by at most {error.rate:.3g} per s"),
         NOT_COVERED,
     ]
+    unseen = {name: float(size) for name, (size, _) in zip(names, error.unseen, strict=True) if size > 0.0}
+    if unseen:
+        section.lines.append(
+            "the task itself depends on the box: the law takes errors for 0, and removes none of them, of up to "
+            + ", ".join(f"{name} {size:.3g}" for name, size in unseen.items())
+        )
     if not error.reached:
         section.lines.append("the inputs do not reach every row at some pose: what they miss there stays")
     section.key, section.values = "uncertainty", {
         "rho_E": error.rho, "upper": error.upper, "at": error.at[0], "machine": box.errors[error.at[1]],
         "box": box.box, "machines": len(box.models),
         "poses": len(states), "disturbance": error.disturbance, "disturbance_rate": error.rate,
-        "rows": dict(zip(names, error.rows, strict=True)), "full_rank": error.reached,
+        "rows": dict(zip(names, error.rows, strict=True)), "full_rank": error.reached, "unseen": unseen,
     }  # fmt: skip
 
 
@@ -141,7 +149,7 @@ def robust_section(run: Run, error: ModelError | None) -> Iterator[Section]:
         return
     reach = _adaptive(section, term, kappa, rho_E, needed) if term.adaptive else _robust(section, term, kappa, needed)
     if reach is not None:
-        _per_row(section, law, reach)
+        _per_row(section, law, reach, error)
     _gain(run, section, law, 0.0 if error is None else error.upper)
     yield section
 
@@ -194,17 +202,20 @@ def _adaptive(section: Section, n: RobustTerm, kappa: float, rho_E: float, neede
     return n.width if needed is not None else None
 
 
-def _per_row(section: Section, law: AttachedConstraintFollowing, beta: float) -> None:
+def _per_row(section: Section, law: AttachedConstraintFollowing, beta: float, error: ModelError | None) -> None:
+    """The bounds of the violations, with what the law does not see of them."""
     assert law.robust is not None
     bounds = {}
-    for i in law.robust.members:
+    unseen = np.zeros((len(law.robust.members), 2)) if error is None else error.unseen
+    for i, (of_row, of_rate) in zip(law.robust.members, unseen.tolist(), strict=True):
         row, size = law.rows[i], beta * law.robust.scale[i]
         if not row.has_rate:
-            bounds[row.name] = {"violation": size}
+            bounds[row.name] = {"violation": size + of_row}
         elif law.robust.sliding[i]:
-            bounds[row.name] = {"violation": size / law.robust.sliding[i], "violation_rate": 2.0 * size}
+            violation = size / law.robust.sliding[i] + of_row
+            bounds[row.name] = {"violation": violation, "violation_rate": 2.0 * size + of_rate}
         else:
-            bounds[row.name] = {"violation_rate": size}
+            bounds[row.name] = {"violation_rate": size + of_rate}
     words = {"violation": "error", "violation_rate": "its rate"}
     for name, each in bounds.items():
         section.lines.append(f"{name}: " + ", ".join(f"{words[key]} {value:.3g}" for key, value in each.items()))

@@ -108,6 +108,19 @@ def test_where_no_task_has_priority_1_a_box_is_judged_by_all(cart: Path) -> None
     assert told["uncertainty"] == alone["uncertainty"] and told["observer"]["bound"] == alone["observer"]["bound"]
 
 
+def test_a_parameter_of_the_task_itself_is_no_disturbance_but_an_error_that_stays(cart: Path) -> None:
+    """m2 is no mass of x: with 2 m2 wrong by 20 % the law follows its own row exactly, and the true one is off."""
+    task = ["task=[{name: x, holonomic: 'm2*x - 0.1*sin(3*t)'}]", "initial.v={x: 0.15, a: 0}", "plant.parameters.k=0"]
+    run = sc.load(cart, [*task, "law.uncertainty.m2=0.2", "law.robust.bound=1", "realism.parameter_error.m2=0.2"])
+    values, wrong = check(run).values, 0.2 * 0.1 * np.sin(0.6)
+    assert [values["uncertainty"][key] for key in ("rho_E", "upper", "disturbance")] == pytest.approx(
+        [0] * 3, abs=1e-12
+    )
+    assert values["uncertainty"]["unseen"]["x"] == pytest.approx(wrong, rel=1e-6)
+    bound, largest = values["robust"]["bounds"]["x"], run.simulate().summary()["tasks"]["x"]["max_violation"]
+    assert 0.99 * wrong < largest < bound["violation"] < wrong + 1e-3
+
+
 def test_a_robust_term_with_a_boundary_layer_of_its_own_needs_no_period(cart: Path) -> None:
     law = sc.load(cart, ["law.robust={bound: 1, boundary_layer: 0.1}", "run.period="], engine="vm").system.law
     assert isinstance(law, AttachedConstraintFollowing) and law.robust is not None and law.robust.layer == 0.1
