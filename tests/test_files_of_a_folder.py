@@ -120,11 +120,27 @@ def test_a_sibling_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
     assert float(plant.force(np.zeros(1), np.ones(1), 0.0)[0]) == -11.25
 
 
-def test_plant_and_task_share_a_sibling(tmp_path: Path) -> None:
+def test_a_file_that_is_written_again_at_once_with_the_same_length_is_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's bytecode tells files apart by their length and by whole seconds."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for d in (0.5, 0.7):
+        config = write(tmp_path, d)
+        (tmp_path / "puck.py").write_text(PLANT.replace("m: float = 1.0", f"m: float = {d}"))
+        for file in tmp_path.glob("*.py"):
+            os.utime(file, ns=(round(1e18), round(1e18 + 1e6 * d)))
+        plant = sc.load(config).system.model.plant
+        assert (plant.m, plant.d) == (d, d)
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_plant_and_task_share_a_sibling_and_the_plant_itself(tmp_path: Path) -> None:
     write(tmp_path)
     puck = load_class("puck.py:Puck", tmp_path, sc.Plant)
     related = load_class("my_task.py:Related", tmp_path, sc.Plant)
     assert related.__mro__[-4:] == puck.__mro__[-4:]  # Drag, Plant, ABC, object
+    assert related.__mro__[1] is puck is load_class("puck.py:Puck", tmp_path, sc.Plant)
 
 
 def test_a_file_never_replaces_a_module_of_python_or_of_a_package(tmp_path: Path) -> None:

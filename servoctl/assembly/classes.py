@@ -4,8 +4,9 @@ A file may import other files of its folder.
 
 Design: `sys.path` never changes. During the load, a finder provides the files of the folder, and only under names that
 nothing else provides, so that a file never replaces a module of Python or of an installed package. The permanent name
-of such a sibling in `sys.modules` is made from its path, so that two folders can each have a `gains.py`. Siblings are
-loaded once; when one of a folder changes, all of them are loaded again.
+of such a file in `sys.modules` is made from its path, so that two folders can each have a `gains.py`. A file is loaded
+once, whoever names or imports it, and again when it or what it imports has changed. Bytecode is not kept: Python takes
+that of an earlier text for a file that is written again within a second with the same length.
 """
 
 import dataclasses
@@ -16,7 +17,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +36,9 @@ from servoctl.mechanics.spatial.description import read_xml
 from servoctl.mechanics.spatial.urdf import mesh_file
 
 PREFIX = "servoctl_user_"  # prefix of the names of modules that come from files
-_siblings: dict[Path, dict[Path, Stamp]] = {}  # folder -> siblings loaded from it, with their stamps at that time
+
+_loaded: dict[Path, dict[Path, bytes]] = {}
+"""Loaded file -> content, when it was loaded, of itself and of all files of its folder that it imports."""
 
 _lock = threading.RLock()
 
@@ -47,41 +49,32 @@ def module_name(path: Path) -> str:
     return f"{PREFIX}{stem}_{abs(hash(path)):x}"
 
 
-def siblings(folder: Path) -> list[Path]:
-    """Files of this folder that other files in it have imported so far."""
-    return sorted(_siblings.get(folder.resolve(), {}))
+def imported_by(file: Path) -> list[Path]:
+    """Files of its folder that a file imports, as far as it has been loaded."""
+    file = file.resolve()
+    return sorted(_loaded.get(file, {}).keys() - {file})
 
 
-@contextmanager
-def importable(folder: Path) -> Iterator[None]:
-    """Lets code import the Python files of a folder, under names that nothing else provides.
-
-    Args:
-        folder: Resolved folder of the file that is being loaded.
-    """
-    with _lock:
-        _forget_changed(folder)
-        finder = _Finder(folder)
-        sys.meta_path.insert(0, finder)
-        try:
-            yield
-        finally:
-            sys.meta_path.remove(finder)
-            for name in [name for name in sys.modules if name.partition(".")[0] in finder.names]:
-                del sys.modules[name]  # the permanent name stays
+def _module(file: Path) -> ModuleType | None:
+    """The module of a file; None if it is not loaded, or has changed since, or what it imports."""
+    content = _loaded.get(file)
+    if content is None or any(not each.is_file() or each.read_bytes() != text for each, text in content.items()):
+        return None
+    return sys.modules[module_name(file)]
 
 
 class _Finder:
-    """Finds the files of one folder."""
+    """Finds the files of one folder, under names that nothing else provides."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.names: set[str] = set()
+        self.content: dict[Path, bytes] = {}  # of the file that is being loaded, and of what it has imported so far
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The sibling of this name, or a module in a sibling package; None if it does not exist or is not needed."""
+        """The file of this name, or a module in a package of the folder; None if it does not exist or is not needed."""
         root, _, inner = name.partition(".")
         if inner and root not in self.names:
             return None
@@ -90,35 +83,42 @@ class _Finder:
         if file is None or (not inner and _elsewhere(self, name)):
             return None
         self.names.add(root)
-        loader = _SiblingLoader(name, str(file), self._folder)
-        package = [str(base)] if file.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=package)
+        return self.spec(name, file)
+
+    def spec(self, name: str, file: Path) -> ModuleSpec:
+        """How to load a file."""
+        package = [str(file.parent)] if file.name == "__init__.py" else None
+        loader = _Loader(name, file, self)
+        found = importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=package)
+        return cast(ModuleSpec, found)
 
 
-class _SiblingLoader(SourceFileLoader):
-    """Loads a sibling under its permanent name, or returns the loaded module."""
+class _Loader(SourceFileLoader):
+    """Loads a file under its permanent name, or returns the loaded module."""
 
-    def __init__(self, name: str, path: str, folder: Path) -> None:
-        super().__init__(name, path)
-        self._file, self._folder = Path(path), folder
+    def __init__(self, name: str, file: Path, finder: _Finder) -> None:
+        super().__init__(name, str(file))
+        self._file, self._finder = file, finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module = sys.modules.get(module_name(self._file))
-        return module if module is not None and self._file in _siblings.get(self._folder, {}) else None
+        return _module(self._file)
 
     def exec_module(self, module: ModuleType) -> None:
-        files = _siblings.setdefault(self._folder, {})
-        permanent = module_name(self._file)
-        if self._file in files and sys.modules.get(permanent) is module:
-            return
-        files[self._file] = stamp(self._file)
-        module.__name__ = permanent  # classes keep this name, and dataclasses look up their module by it
-        sys.modules[permanent] = module
-        try:
-            exec(self.get_code(self.name) or "", vars(module))
-        except BaseException:
-            del files[self._file], sys.modules[permanent]
-            raise
+        file, permanent, importing = self._file, module_name(self._file), self._finder.content
+        if sys.modules.get(permanent) is not module:
+            module.__name__ = permanent  # classes keep this name, and dataclasses look up their module by it
+            sys.modules[permanent] = module
+            _loaded.pop(file, None)
+            self._finder.content = {file: file.read_bytes()}
+            try:
+                exec(self.source_to_code(self._finder.content[file], str(file)), vars(module))
+                _loaded[file] = self._finder.content
+            except BaseException:
+                del sys.modules[permanent]
+                raise
+            finally:
+                self._finder.content = importing
+        importing |= _loaded[file]
 
 
 def _elsewhere(finder: _Finder, name: str) -> bool:
@@ -129,18 +129,6 @@ def _elsewhere(finder: _Finder, name: str) -> bool:
             if spec is not None and spec.loader is not None and spec.origin is not None:
                 return True
     return False
-
-
-def _forget_changed(folder: Path) -> None:
-    files = _siblings.get(folder, {})
-    if any(stamp(file) != before for file, before in files.items()):
-        for file in files:
-            sys.modules.pop(module_name(file), None)
-        files.clear()
-
-
-_loaded: dict[Path, tuple[ModuleType, dict[Path, bytes]]] = {}
-"""File -> its module, with the content of the file and of the siblings of its folder at that time."""
 
 
 def load_class(path: str, folder: Path, base: type) -> type[Any]:
@@ -188,28 +176,24 @@ def _from_package(module: str) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file (paths of classes are relative to the config's folder)")
-    resolved = path.resolve()
-    module, content = _loaded.get(resolved, (None, {}))
-    if module is not None and content == _content(content):
-        return module  # the same class again, so that a series of runs traces its plant once
-    name = module_name(resolved)
-    specification = importlib.util.spec_from_file_location(name, resolved)
-    if specification is None or specification.loader is None:
-        raise ConfigError(f"{path}: is not a Python file (expected a file that ends in .py)")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # dataclasses look up their module here
-    try:
-        with importable(resolved.parent):
-            specification.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise ConfigError(f"{path}: cannot be imported: {in_one_line(error)}") from error
-    _loaded[resolved] = module, _content([resolved, *siblings(resolved.parent)])
-    return module
-
-
-def _content(files: Iterable[Path]) -> dict[Path, bytes]:
-    return {file: file.read_bytes() if file.is_file() else b"" for file in files}
+    file = path.resolve()
+    with _lock:
+        module = _module(file)
+        if module is not None:
+            return module  # the same class again, so that a series of runs traces its plant once
+        finder = _Finder(file.parent)
+        sys.meta_path.insert(0, finder)
+        try:
+            spec = finder.spec(module_name(file), file)
+            module = importlib.util.module_from_spec(spec)
+            cast(_Loader, spec.loader).exec_module(module)
+            return module
+        except (Exception, SystemExit) as error:
+            raise ConfigError(f"{path}: cannot be imported: {in_one_line(error)}") from error
+        finally:
+            sys.meta_path.remove(finder)
+            for name in [name for name in sys.modules if name.partition(".")[0] in finder.names]:
+                del sys.modules[name]  # the permanent name stays
 
 
 XML = (".xml", ".urdf", ".mjcf")  # suffixes of files that may name other files
@@ -219,7 +203,7 @@ FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of an MJCF's `<com
 def class_stamps(paths: Iterable[str | None], folder: Path) -> list[Stamp]:
     """Stamps of the files of some class paths, and of what other files of their folders have imported."""
     files = [folder / path.rpartition(":")[0] for path in paths if path is not None and ".py:" in path]
-    return [stamp(each) for file in files for each in (file, *siblings(file.parent))]
+    return [stamp(each) for file in files for each in (file, *imported_by(file))]
 
 
 def files_of(loaded: LoadedConfig) -> dict[str, Path]:
@@ -232,7 +216,7 @@ def files_of(loaded: LoadedConfig) -> dict[str, Path]:
     found = {name: loaded.folder / name for name in named_files(loaded.config)}
     for name, file in tuple(found.items()):
         home = file.resolve().parent if name.endswith(".py") else file.parent
-        more = siblings(home) if name.endswith(".py") else _named_in(file, file, set())
+        more = imported_by(file) if name.endswith(".py") else _named_in(file, file, set())
         found |= {str(Path(name).parent / os.path.relpath(path, home)): path for path in more}
     return found
 
