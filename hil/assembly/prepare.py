@@ -34,7 +34,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, Finding, TaskError
-from servoctl.estimation.estimator import NOISE
+from servoctl.estimation.estimator import NOISE, PositionNoise
 from servoctl.mechanics.coordinate_bounds import CoordinateLimits
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.pose_solver import joint_limits
@@ -174,15 +174,18 @@ def _torque_every(node: Node) -> float:
 
 
 def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Run:
-    """The run with an estimator that knows the resolution of the nodes, unless the config gives the noise."""
+    """The run with an estimator that knows the resolution of the nodes, where the config gives no noise."""
     loaded, estimator = run.loaded, run.system.estimator
     if loaded is None or estimator is None or loaded.config.estimation is None:
         return run
-    if loaded.config.estimation.noise is None:
+    names, given = list(run.system.model.plant.coordinates), loaded.config.estimation.noise
+    known = given.q if isinstance(given, PositionNoise) else {} if given is None else given
+    if isinstance(known, Mapping) and any(name not in known for name in names):
         spread = sample_errors(values, nodes)[0] / np.sqrt(3.0)  # of a rounding error, which is uniform
         noise = np.sqrt((sensing.coordinates.inverse(run.start.t, run.start.q) ** 2) @ spread**2)
         usable = np.where((noise > 0.0) & np.isfinite(noise), noise, NOISE)
-        loaded = loaded.overridden([f"estimation.noise.q={usable.tolist()}"])
+        each = [known.get(name, value) for name, value in zip(names, usable.tolist(), strict=True)]
+        loaded = loaded.overridden([f"estimation.noise.q={each}"])
         context = Context(run.system.model.plant, loaded.config, Problems(loaded), on_drives=True)
         made = context.estimating(run.system, run.start)
         assert made.estimator is not None

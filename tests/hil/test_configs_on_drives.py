@@ -255,6 +255,16 @@ def test_the_estimator_knows_the_lag_of_the_current_loop() -> None:
     assert estimator.timing.late == 1
 
 
+def test_a_coordinate_without_a_number_for_its_noise_has_the_resolution_of_its_encoder() -> None:
+    found = []
+    for more in ((), ("estimation.noise.q={x1: 1e-7}",)):
+        estimator = load("two_mass_spring_drive", ["estimation.kind=model", *more], "numpy").run.system.estimator
+        assert estimator is not None
+        found.append(estimator.innovation)
+    (first, second), (given, by_encoder) = found
+    assert given != first and by_encoder == second > 0.0
+
+
 def test_an_estimator_that_starts_again_knows_the_torques_that_hold_the_machine() -> None:
     """Otherwise it would expect the machine to fall while commands are on their way: 250 standard deviations."""
     setup = load("coordinated_robots", ["estimation.kind=model"], "vm")
