@@ -15,7 +15,6 @@ resets.
 import struct
 from collections.abc import Iterator, Sequence
 from math import ceil, isfinite, isinf, isnan, nan
-from struct import calcsize, unpack_from
 from typing import NamedTuple
 
 from hil.codecs.field import Field
@@ -155,23 +154,26 @@ def _raw(register: int, value: float, resolution: int) -> float:
     return round(steps)
 
 
-def answered(data: bytes) -> dict[int, float] | None:
-    """Register -> value in a reply of any form, NaN for one that the drive does not know.
+def answered(data: bytes) -> tuple[dict[int, float], str | None] | None:
+    """What a reply of any form holds; None if it is cut short, empty, or holds anything else.
 
-    None if the reply is cut short, empty, or holds anything else.
+    Register -> value, NaN for one that the drive does not know; and the text of its console, None without any.
     """
     values: dict[int, float] = {}
+    text = None
     try:
         for part in subframes(data):
             if part.kind == REPLY:
                 values |= dict(enumerate(part.values, part.first))
             elif part.kind in (WRITE_ERROR, READ_ERROR):
                 values[part.first] = nan
+            elif part.kind == TUNNEL_DATA and part.first == CHANNEL:
+                text = (text or "") + part.text.decode(errors="replace")
             else:
                 return None
     except ValueError:
         return None
-    return values or None
+    return None if text is None and not values else (values, text)
 
 
 def subframes(data: bytes) -> Iterator[Subframe]:
@@ -311,12 +313,12 @@ def mode_command(mode: int) -> bytes:
 
 def commanded_mode(data: bytes) -> int | None:
     """The mode that a frame of a master writes first, as an integer of any size; None if it writes none."""
-    if len(data) < 3 or data[0] & 0xF0 or data[0] & 3 == 0 or data[1] != MODE:
+    try:
+        part = next(subframes(data), None)
+    except ValueError:
         return None
-    resolution = data[0] >> 2 & 3
-    if resolution == FLOAT or len(data) < 2 + calcsize(LETTERS[resolution]):
-        return None
-    return int(unpack_from(f"<{LETTERS[resolution]}", data, 2)[0])
+    writes = part is not None and part.kind == WRITE and part.first == MODE and part.resolution != FLOAT
+    return int(part.values[0]) if part is not None and writes else None
 
 
 _TORQUE_HEAD = write(MODE, [IN_POSITION], INT8) + write(COMMAND_POSITION, [nan], INT8) + b"\x0d\x22"
@@ -357,10 +359,6 @@ GAUGE_HEADS = {Field(0, 2): 0x0D2E, Field(10, 2): 0x0A2D}
 GAUGE_SIZE = 16
 
 
-def has_heads(data: bytes, heads: dict[Field, int]) -> bool:
-    return all(field.read(data) == head for field, head in heads.items())
-
-
 def console_write(text: str) -> bytes:
     """Payload that writes text to the console of the drive, at most `MOST_TEXT` bytes."""
     data = text.encode()
@@ -371,15 +369,6 @@ def console_write(text: str) -> bytes:
 
 CONSOLE_POLL = bytes((TUNNEL_POLL, CHANNEL, POLLED_TEXT))
 """Asks for the text that the console has written since the last poll."""
-CONSOLE_HEAD = bytes((TUNNEL_DATA, CHANNEL))
-"""First bytes of the answer to `CONSOLE_POLL`; the length of the text and the text follow."""
-
-
-def console_text(data: bytes) -> str | None:
-    """Decodes the answer to `CONSOLE_POLL`; None for any other payload."""
-    if len(data) < 3 or data[:2] != CONSOLE_HEAD or data[2] > len(data) - 3:
-        return None
-    return data[3 : 3 + data[2]].decode(errors="replace")
 
 
 def mode_text(mode: int) -> str:

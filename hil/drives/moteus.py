@@ -73,7 +73,9 @@ _CONDITIONS = {  # mode -> condition; in every other mode it is unknown what mov
     codec.BRAKE: Condition.STOPPING,
 }
 
+# in the order of what they bring in the tables
 _MOTION_REGISTERS = (codec.POSITION, codec.VELOCITY, codec.TORQUE)
+_GAUGE_REGISTERS = (codec.VOLTAGE, codec.TEMPERATURE, codec.MOTOR_TEMPERATURE)
 
 GAUGES = (  # what the answer to `codec.GAUGES` brings
     Reads(codec.GAUGE_VOLTAGE, Quantity.SUPPLY, ()),
@@ -167,17 +169,21 @@ class MoteusDrive(TurnNode, TableDrive):
         return problems
 
     def _on_reply(self, frame: Frame) -> bool:
-        data = frame.data
-        if len(data) == codec.STATE_SIZE and codec.has_heads(data, codec.STATE_HEADS):
-            mode, fault = int(codec.STATE_MODE.number(data)), int(codec.STATE_FAULT.number(data))
-            self._take(mode, fault, self.motion.values(data), frame.time)
-        elif len(data) == codec.GAUGE_SIZE and codec.has_heads(data, codec.GAUGE_HEADS):
-            self._show(self._gauges.values(data))
-        elif (text := codec.console_text(data)) is not None:
+        answer = codec.answered(frame.data)
+        if answer is None:
+            return False
+        known, text = answer
+        if not isfinite(known.get(codec.MODE, 0.0) + known.get(codec.FAULT, 0.0)):
+            return False
+        if known.keys() >= {codec.MODE, *_MOTION_REGISTERS, codec.FAULT}:
+            motion = self.motion.scaled(known[register] for register in _MOTION_REGISTERS)
+            self._take(int(known[codec.MODE]), int(known[codec.FAULT]), motion, frame.time)
+        if known.keys() >= set(_GAUGE_REGISTERS):
+            self._show(self._gauges.scaled(known[register] for register in _GAUGE_REGISTERS))
+        if text is not None:
             self._text += text
             self._polled += 1
-        else:
-            return self._take_registers(frame)
+        self._known |= known
         return True
 
     def _on_command(self, frame: Frame) -> bool:
@@ -185,17 +191,6 @@ class MoteusDrive(TurnNode, TableDrive):
         if self._ours and mode is not None and mode != codec.IN_POSITION:
             self._leave(mode)
         return self._on_foreign(frame)
-
-    def _take_registers(self, frame: Frame) -> bool:
-        """Takes a reply of another form than that to `codec.QUERY` alone."""
-        known = codec.answered(frame.data)
-        if known is None or not isfinite(known.get(codec.MODE, 0.0) + known.get(codec.FAULT, 0.0)):
-            return False
-        if known.keys() >= {codec.MODE, *_MOTION_REGISTERS, codec.FAULT}:
-            motion = self.motion.scaled(known[register] for register in _MOTION_REGISTERS)
-            self._take(int(known[codec.MODE]), int(known[codec.FAULT]), motion, frame.time)
-        self._known |= known
-        return True
 
     def _take(self, mode: int, fault: int, motion: Mapping[Quantity, float], time: int) -> None:
         """Takes its state; a drive with an encoder fault reports NaN: its fault counts, and the sample is missing."""

@@ -38,6 +38,12 @@ def torque_command(torque: float, limit: float, watchdog: float) -> bytes:
     return driver(limit, watchdog).encoding.frame_of(torque).data
 
 
+def registers(data: bytes) -> dict[int, float]:
+    answer = codec.answered(data)
+    assert answer is not None
+    return answer[0]
+
+
 def test_the_command_of_the_example_in_the_makers_documentation() -> None:
     command = codec.write(codec.MODE, [codec.IN_POSITION], codec.INT8)
     command += codec.write(codec.COMMAND_POSITION, [0.0096, 0.072, -1.76], codec.INT16)
@@ -52,7 +58,7 @@ def test_golden_ids() -> None:
 
 
 def test_the_answer_of_the_example_in_the_makers_documentation() -> None:
-    read = codec.answered(bytes.fromhex("2404000a005000000170ff230d181400"))
+    read = registers(bytes.fromhex("2404000a005000000170ff230d181400"))
     expected = {0: 10, 1: 0.008, 2: 0.064, 3: -1.44, 13: 12.0, 14: 20.0, 15: 0}
     assert read == pytest.approx(expected)
 
@@ -122,15 +128,14 @@ def test_random_answers_of_the_package_are_read() -> None:
             combiner.maybe_write()
             writer.write(numbers.uniform(-9, 9) if most is None else numbers.randint(-most - 1, most), resolution)
         data = codec.padded(buffer.getvalue())
-        read, parsed = codec.answered(data), protocol.parse_registers(data).response
-        assert read is not None
+        read, parsed = registers(data), protocol.parse_registers(data).response
         known = {number: value for number, value in parsed.items() if number in REGISTERS}
         assert {number: read[number] for number in known} == pytest.approx(known, nan_ok=True)
         assert read.keys() == parsed.keys()
 
 
 def test_a_register_that_the_drive_does_not_know_is_named() -> None:
-    read = codec.answered(bytes.fromhex("31ab0101" + "210c02" + "5050"))
+    read = registers(bytes.fromhex("31ab0101" + "210c02" + "5050"))
     assert read == pytest.approx({0xAB: math.nan, 0x0C: 2}, nan_ok=True)
     assert protocol.parse_registers(bytes.fromhex("31ab0101")).errors == [(0xAB, 1)]
 
@@ -142,10 +147,11 @@ def test_a_limit_or_a_watchdog_that_does_not_fit_is_refused(most: float, watchdo
 
 
 def test_text_of_the_console_is_cut_out_of_its_frame() -> None:
-    assert codec.console_text(bytes.fromhex("410103") + b"12\n" + 6 * b"\x50") == "12\n"
-    assert codec.console_text(bytes.fromhex("410100")) == ""
-    for wrong in ("", "41", "410104616263", "410201", "21000a"):
-        assert codec.console_text(bytes.fromhex(wrong)) is None
+    assert codec.answered(bytes.fromhex("410103") + b"12\n" + 6 * b"\x50") == ({}, "12\n")
+    assert codec.answered(bytes.fromhex("410100")) == ({}, "")
+    for wrong in ("", "41", "410104616263", "410201"):
+        assert codec.answered(bytes.fromhex(wrong)) is None
+    assert codec.answered(bytes.fromhex("21000a")) == ({codec.MODE: codec.IN_POSITION}, None)
     with pytest.raises(ValueError, match="62 bytes of text, at most 61"):
         codec.console_write(62 * "x")
 
