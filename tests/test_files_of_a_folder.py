@@ -112,12 +112,19 @@ def test_two_folders_may_have_files_of_the_same_name(tmp_path: Path) -> None:
     assert [float(plant.force(np.zeros(1), np.ones(1), 0.0)[0]) for plant in drags] == [-0.5, -7.0]
 
 
-def test_a_sibling_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside_the_script", [False, True])
+def test_a_sibling_that_has_changed_is_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside_the_script: bool
+) -> None:
+    if beside_the_script:
+        monkeypatch.syspath_prepend(tmp_path)
     config = write(tmp_path, 0.5)
     sc.load(config)
     write(tmp_path, 11.25)
     plant = sc.load(config).system.model.plant
     assert float(plant.force(np.zeros(1), np.ones(1), 0.0)[0]) == -11.25
+    for name in [name for name in sys.modules if name.startswith("shared")]:
+        del sys.modules[name]  # a package beside a script is its own
 
 
 def test_a_file_that_is_written_again_at_once_with_the_same_length_is_loaded_again(

@@ -80,7 +80,7 @@ class _Finder:
             return None
         base = self._folder.joinpath(*name.split("."))
         file = next((p for p in (base / "__init__.py", base.with_suffix(".py")) if p.is_file()), None)
-        if file is None or (not inner and _elsewhere(self, name)):
+        if file is None or (not inner and self._elsewhere(name, file)):
             return None
         self.names.add(root)
         return self.spec(name, file)
@@ -91,6 +91,16 @@ class _Finder:
         loader = _Loader(name, file, self)
         found = importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=package)
         return cast(ModuleSpec, found)
+
+    def _elsewhere(self, name: str, file: Path) -> bool:
+        """Whether Python or an installed package provides this name: a package, or a module from another file."""
+        for other in sys.meta_path:
+            if not isinstance(other, _Finder):
+                spec = other.find_spec(name, None)
+                if spec is not None and spec.loader is not None and spec.origin is not None:
+                    # a script's own folder is in `sys.path`, where Python finds the same file, and never again
+                    return file.name == "__init__.py" or Path(spec.origin).resolve() != file.resolve()
+        return False
 
 
 class _Loader(SourceFileLoader):
@@ -119,16 +129,6 @@ class _Loader(SourceFileLoader):
             finally:
                 self._finder.content = importing
         importing |= _loaded[file]
-
-
-def _elsewhere(finder: _Finder, name: str) -> bool:
-    """Whether Python or an installed package provides a module of this name."""
-    for other in sys.meta_path:
-        if other is not finder and not isinstance(other, _Finder):
-            spec = other.find_spec(name, None)
-            if spec is not None and spec.loader is not None and spec.origin is not None:
-                return True
-    return False
 
 
 def load_class(path: str, folder: Path, base: type) -> type[Any]:
