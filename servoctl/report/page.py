@@ -13,8 +13,7 @@ import contextlib
 import html
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from os import PathLike
 from pathlib import Path
@@ -140,23 +139,6 @@ SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage
 """Columns that the page shows."""
 
 
-@dataclass(frozen=True)
-class RunSource:
-    """The content of a run folder for a page."""
-
-    name: str  # name of the run on the page
-    trajectory: Trajectory  # its rows, thinned if there are many
-    rows: int  # number of rows in the folder
-    counts: dict[str, tuple[Array, Array]]  # column -> edges and counts of its histogram over all rows
-    summary: dict[str, Any]  # `summary.json`, or the metrics of the rows if it is missing
-    config: str  # the text of `config.yaml`; empty if it is missing
-    events: list[dict[str, Any]]  # the events, in order of time
-    limits: dict[str, tuple[float, float]]  # actuator -> lower and upper limit of the input
-    lacks: list[str]  # one sentence per missing part, and the warnings and notes of the run
-    # bus -> times [s], its load 0 to 1, and the largest load that the config allows
-    buses: dict[str, tuple[Array, Array, float]]
-
-
 def names_of(folders: Sequence[str | PathLike[str]]) -> list[str]:
     """The shortest distinct ends of the paths.
 
@@ -173,20 +155,20 @@ def names_of(folders: Sequence[str | PathLike[str]]) -> list[str]:
     return ["/".join(path.parts[-length:]) for path in paths]
 
 
-def read(folder: str | PathLike[str], name: str) -> RunSource:
-    """Reads a run folder, also one that is incomplete.
+def _run(folder: Path, name: str, blob: Blob, share: int) -> dict[str, Any]:
+    """The content of a run folder for the page, also of one that is incomplete; its numbers go into the blob.
 
     Args:
         name: Name of the run on the page.
+        share: Number of values that its lines may take, about.
 
     Raises:
         RunFolderError: The folder does not exist, holds no run, or has a damaged file.
     """
-    folder = Path(folder)
     summary = read_summary(folder) if (folder / SUMMARY).is_file() else {}
     ends = float(summary.get("loop_end", np.inf))
     keep = Thinner(READ, lambda column: column in SINGLE or column.startswith(GROUPS), ("lateness", "age."), ends)
-    trajectory = load_run(folder, keep)
+    run = load_run(folder, keep)
     whole = bool(summary) and summary.get("status") != "running"
     if not whole:  # of a run that was killed, or goes on: what its rows say, in columns too that the page does not show
         rows = load_run(folder, Thinner(READ)).summary()
@@ -197,11 +179,46 @@ def read(folder: str | PathLike[str], name: str) -> RunSource:
     events, told = _events(folder / EVENTS), list(summary.get("events") or [])
     if events:  # on drives; what the law holds and gives up stands in the summary alone
         told = sorted([*events, *(each for each in told if each.get("event") in OF_LAW)], key=lambda each: each["t"])
-    return RunSource(
-        name, trajectory, keep.rows, keep.counts, summary, config, told[:MOST_EVENTS],
-        input_limits(trajectory), _lacks(folder, trajectory, summary),
-        _buses(trajectory, config),
-    )  # fmt: skip
+    points = int(np.clip(share // max(len(run.columns), 1), 200, POINTS))
+    columns = {
+        column: blob.add(thinned(x, points, ends=column == "t"), double=column == "t")
+        for column, x in _shown(run).items()
+    }
+    return {
+        "name": name,
+        "rows": keep.rows,
+        "bucket": bucket(keep.rows, points),
+        "columns": columns,
+        "units": run.units,
+        "tasks": run.tasks,
+        "summary": summary,  # the metrics of the rows if the file is missing
+        "config": config,
+        "events": [event | {"alarming": _alarming(event)} for event in told[:MOST_EVENTS]],
+        "stages": stage_spans(run),
+        "limits": input_limits(run),
+        "lacks": _lacks(folder, run, summary),
+        # column -> edges and counts of its histogram over all rows
+        "counts": {column: [blob.add(x, double=True) for x in pair] for column, pair in keep.counts.items()},
+        "buses": {
+            bus: {"t": blob.add(t, double=True), "x": blob.add(used), "most": most}
+            for bus, (t, used, most) in _buses(run, config).items()
+        },
+        "drawing": _drawing(run, blob, share // 2),
+        "energy": _energy(run, blob),
+    }
+
+
+def _shown(run: Trajectory) -> dict[str, Array]:
+    """The columns of a run that the page shows."""
+    errors = ("violation.", "violation_rate.", "passive.")
+    shown = {name: x for name, x in run.columns.items() if not name.startswith(errors)} | violation_rows(run)
+    for name in {"rank", "passive_rank", "residual", "pivot_min", "status"} & set(shown):
+        shown[name] = np.where(run.commanded, shown[name], np.nan)  # of the law, where there was one
+        if not np.isfinite(shown[name]).any():
+            del shown[name]
+    for row, curve in funnel_curves(run).items():
+        shown |= {f"funnel.{row}": curve.beta, f"funnel_width.{row}": curve.width}
+    return shown
 
 
 def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> list[str]:
@@ -249,7 +266,7 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 
 def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array, float]]:
-    """Load of each bus over time, from the bit counts of the recorder."""
+    """Bus -> times [s], its load 0 to 1 by the recorder's bit counts, and the largest load that the config allows."""
     loads = {}
     with contextlib.suppress(yaml.YAMLError, RecursionError, TypeError, ValueError, KeyError, AttributeError):
         counted, hil = trajectory.metadata["bus_bits"], yaml.safe_load(config)["hil"]
@@ -291,24 +308,24 @@ def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> 
         RunFolderError: A folder cannot be read, or the file cannot be written.
     """
     path = Path(path)
-    text = page([read(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)])
+    text = page(dict(zip(names_of(folders), map(Path, folders), strict=True)))
     write_files(path.parent, [(path.name, text.encode())])
     return path
 
 
-def page(sources: Sequence[RunSource]) -> str:
-    """The HTML text of the page."""
+def page(folders: Mapping[str, Path]) -> str:
+    """The HTML text of the page, from the names of the runs on it and their folders."""
     blob = Blob()
-    share = NUMBERS // len(sources)
+    share = NUMBERS // len(folders)
     content = {
         "servoctl": VERSION,
         "floor": FLOOR,
         "task_metrics": [[metric.name, metric.head] for metric in TASK_METRICS],
         "statuses": [[status.name, status.value] for status in Status],
-        "runs": [_run(source, blob, share) for source in sources],
+        "runs": [_run(folder, name, blob, share) for name, folder in folders.items()],
     }
     parts = {
-        "title": html.escape(", ".join(source.name for source in sources)),
+        "title": html.escape(", ".join(folders)),
         "style": "\n".join(map(web, SHEETS)),
         "script": "\n".join(map(web, SCRIPTS)),
         # `<` is escaped, so that no text of a run can close the script element
@@ -323,49 +340,14 @@ def web(name: str) -> str:
     return (resources.files("servoctl.report") / "web" / name).read_text(encoding="utf-8")
 
 
-def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
-    run = source.trajectory
-    points = int(np.clip(share // max(len(run.columns), 1), 200, POINTS))
-    errors = ("violation.", "violation_rate.", "passive.")
-    shown = {name: x for name, x in run.columns.items() if not name.startswith(errors)} | violation_rows(run)
-    for name in {"rank", "passive_rank", "residual", "pivot_min", "status"} & set(shown):
-        shown[name] = np.where(run.commanded, shown[name], np.nan)  # of the law, where there was one
-        if not np.isfinite(shown[name]).any():
-            del shown[name]
-    for row, curve in funnel_curves(run).items():
-        shown |= {f"funnel.{row}": curve.beta, f"funnel_width.{row}": curve.width}
-    columns = {name: blob.add(thinned(x, points, ends=name == "t"), double=name == "t") for name, x in shown.items()}
-    return {
-        "name": source.name,
-        "rows": source.rows,
-        "bucket": bucket(source.rows, points),
-        "columns": columns,
-        "units": run.units,
-        "tasks": run.tasks,
-        "summary": source.summary,
-        "config": source.config,
-        "events": [event | {"alarming": _alarming(event)} for event in source.events],
-        "stages": stage_spans(run),
-        "limits": source.limits,
-        "lacks": source.lacks,
-        "counts": {name: [blob.add(x, double=True) for x in pair] for name, pair in source.counts.items()},
-        "buses": {
-            name: {"t": blob.add(t, double=True), "x": blob.add(used), "most": most}
-            for name, (t, used, most) in source.buses.items()
-        },
-        "drawing": _drawing(source, blob, share // 2),
-        "energy": _energy(source, blob),
-    }
-
-
 def _alarming(event: dict[str, Any]) -> bool:
     """Whether an event ends the motion, or says that a drive may be on."""
     return event.get("reaction") in STOPS or event.get("event") == "not_confirmed"
 
 
-def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None:
+def _drawing(run: Trajectory, blob: Blob, share: int) -> dict[str, Any] | None:
     """The frames, thinned evenly if there are many, with the path of one point per polyline."""
-    machine = Mechanism(source.trajectory)
+    machine = Mechanism(run)
     t, lines, parts = machine.t, machine.lines, machine.solids
     if not len(t):
         return None
@@ -396,8 +378,8 @@ def _moving_path(path: Array) -> Array:
     return path if np.max(np.ptp(path, axis=0)) > 1e-6 * max(1e-9, np.max(np.abs(path))) else path[:0]
 
 
-def _energy(source: RunSource, blob: Blob) -> dict[str, Any] | None:
-    drawing = source.trajectory.drawing
+def _energy(run: Trajectory, blob: Blob) -> dict[str, Any] | None:
+    drawing = run.drawing
     if "energy" not in drawing or "t" not in drawing:
         return None
     return {"t": blob.add(drawing["t"], double=True), "x": blob.add(drawing["energy"])}

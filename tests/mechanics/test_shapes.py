@@ -25,7 +25,7 @@ from servoctl.report import figure
 from servoctl.report.drawing import drawing, placed_shapes, shape_picture
 from servoctl.report.film import film, images
 from servoctl.report.mechanism import outline
-from servoctl.report.page import RunSource, page, read
+from servoctl.report.page import page
 from servoctl.run_folder import load_run, save
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
@@ -338,21 +338,21 @@ def test_a_run_keeps_its_shapes_and_the_page_the_picture_and_the_film_show_them(
     whole = run()
     reach = {"enclosure.reach": np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0])}
     folder = save(replace(whole, drawing=whole.drawing | reach), tmp_path / "run")
-    source = read(folder, "run")
-    assert isinstance(source, RunSource)
-    assert source.trajectory.drawing["shape.arm_1"].shape == (9, 7)
-    content = json.loads(re.search(r'id="content"[^>]*>(.*?)</script>', page([source]), re.DOTALL)[1])  # type: ignore[index]
+    kept = load_run(folder)
+    assert kept.drawing["shape.arm_1"].shape == (9, 7)
+    text = page({"run": folder})
+    content = json.loads(re.search(r'id="content"[^>]*>(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
     drawn = content["runs"][0]["drawing"]
     assert list(drawn["shapes"]) == ["arm_1"]
     assert drawn["enclosures"] == [[0, 0, 0, 0, 0, 0, 2]]
     assert drawn["obstacles"] == [[0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05]]
-    [axes] = figure(source.trajectory, "path").axes
+    [axes] = figure(kept, "path").axes
     assert [artist.get_gid() for artist in axes.patches] == [
         "obstacle post",
         "enclosure reach",
         "shape arm_1",
     ]
-    assert film(source.trajectory, tmp_path / "post.gif").stat().st_size > 5000
+    assert film(kept, tmp_path / "post.gif").stat().st_size > 5000
 
 
 def test_a_film_draws_a_bound_strong_while_it_holds_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
