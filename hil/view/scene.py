@@ -10,6 +10,7 @@ import numpy as np
 from hil.recorder.memory import Ring, SharedRings
 from servoctl.mechanics.plant import Plant
 from servoctl.report.drawing import PlacedShape, poses, shape_picture, surfaces
+from servoctl.report.mechanism import fixed_shapes
 from servoctl.types import Array
 
 MARGIN = 2  # number of records after the one being written that are not trusted: a store may become visible late
@@ -46,9 +47,7 @@ class MachineDrawing:
     def __init__(self, plant: Plant, frames: Sequence[str] = (), shapes: Sequence[PlacedShape] = ()) -> None:
         self._plant = plant
         self._shapes = [shape for shape in shapes if shape.link is not None]
-        still = [shape for shape in shapes if shape.link is None]
-        fixed = [[shape for shape in still if shape.encloses == encloses] for encloses in (False, True)]
-        obstacles, enclosures = ([[*each.start, *each.end, each.radius] for each in kind] for kind in fixed)
+        still = shape_picture(plant, [shape for shape in shapes if shape.link is None], np.empty((0, 0)))
         drawn = surfaces(plant)
         names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
         # what the page gets once
@@ -61,11 +60,7 @@ class MachineDrawing:
                 }
                 for name in names
             },
-            # [m] start, end and radius of each shape that does not move, seven numbers; the machine stays inside of
-            # the second ones; the names of the bounds of these two
-            "obstacles": obstacles,
-            "enclosures": enclosures,
-            "names": [[each.name for each in kind] for kind in fixed],
+            "fixed": [each._asdict() for each in fixed_shapes(still)],  # what does not move
         }
         self._frames = list(dict.fromkeys([*names, *frames]))
 

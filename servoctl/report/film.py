@@ -11,7 +11,6 @@ import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.mechanism import (
-    OWN,
     STRONG,
     FacePainter,
     Mechanism,
@@ -19,7 +18,7 @@ from servoctl.report.mechanism import (
     draw_fixed,
     draw_supports,
     draw_task,
-    fixed_outlines,
+    fixed_patch,
     line_style,
     outline,
     patch,
@@ -124,13 +123,13 @@ class _MovingPicture:
     """What moves in the pictures of a run, on paper."""
 
     def __init__(self, machine: Mechanism, trajectory: Trajectory) -> None:
-        self.of, self._fixed = machine, fixed_outlines(machine)
+        self.of = machine
         self._painter = FacePainter(machine.solids, machine.view.matrix) if machine.solids else None
         self._traces = {name: machine.view.of(path) for name, path in machine.traces.items()}
         self._shades = colours(self._traces)
         self._rows, active = trajectory.t, trajectory.group("bound_active")
         self._held = [
-            np.any([active[name] > 0.5 for name in each.bounds if name in active], axis=0) for each in self._fixed
+            np.any([active[name] > 0.5 for name in each.bounds if name in active], axis=0) for each in machine.fixed
         ]
 
     def drawn(self, axes: "Axes", before: float, instant: float) -> list["Artist"]:
@@ -138,8 +137,8 @@ class _MovingPicture:
         i, shades = int(np.argmin(np.abs(self.of.t - instant))), self._shades
         first, end = np.searchsorted(self._rows, (before, instant), "right")
         artists: list[Artist] = [
-            axes.add_patch(each.patch(STRONG))
-            for each, held in zip(self._fixed, self._held, strict=True)
+            axes.add_patch(fixed_patch(each, self.of.view.matrix, STRONG))
+            for each, held in zip(self.of.fixed, self._held, strict=True)
             if np.any(held) and held[max(first, 0) : end].any()
         ]
         if self._painter is not None:
@@ -154,7 +153,7 @@ class _MovingPicture:
                 markerfacecolor="white" if several else shades[name], markeredgewidth=1.2,
             )  # fmt: skip
         matrix, shapes = self.of.view.matrix, self.of.shapes.values()
-        return artists + [axes.add_patch(patch(shape[i], matrix, OWN, 3.2)) for shape in shapes]
+        return artists + [axes.add_patch(patch(shape[i], matrix, zorder=3.2)) for shape in shapes]
 
 
 def _scene(trajectory: Trajectory, machine: Mechanism) -> tuple[Any, "Axes"]:
@@ -173,7 +172,7 @@ def _scene(trajectory: Trajectory, machine: Mechanism) -> tuple[Any, "Axes"]:
         [
             *(points[:count].reshape(-1, 2) for points in paper.values()),
             *(machine.view.of(part.at(i)) for part in machine.solids.values() for i in instants),
-            *(each.corners for each in fixed_outlines(machine)),
+            *(outline(each.shape, matrix) for each in machine.fixed),
             *(outline(shape[i], matrix) for shape in machine.shapes.values() for i in instants),
         ]
     )

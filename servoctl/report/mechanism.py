@@ -5,7 +5,7 @@ Bodies are surfaces of robots, and spheres and capsules of bounds by their outli
 Design: in a parallel projection the outline of a capsule is two half circles and two lines, from any side.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,6 +54,24 @@ class MovedSolid(NamedTuple):
         return moved
 
 
+class FixedShape(NamedTuple):
+    """What bounds keep the machine away from, or inside of; what several of them share is one."""
+
+    inside: bool  # whether the machine stays inside of it
+    bounds: tuple[str, ...]  # their names
+    shape: tuple[float, ...]  # start, end and radius [m], seven numbers
+
+
+def fixed_shapes(drawing: Mapping[str, Array]) -> list[FixedShape]:
+    """The shapes of a drawing that do not move."""
+    owners: dict[tuple[bool, tuple[float, ...]], tuple[str, ...]] = {}
+    for kind in ("obstacle", "enclosure"):
+        for name, shape in group(drawing, kind).items():
+            key = kind == "enclosure", tuple(shape.tolist())
+            owners[key] = (*owners.get(key, ()), name)
+    return [FixedShape(inside, names, shape) for (inside, shape), names in owners.items()]
+
+
 class Mechanism:
     """The drawing of a run, in at most `POINTS` frames whose polylines are finite; `t` is empty without any."""
 
@@ -68,6 +86,7 @@ class Mechanism:
         self.t = t[self._index]  # times [s]
         self.lines = {name: points[finite] for name, points in lines.items()}  # polylines [m]
         self.shapes = self._group("shape")  # link -> start, end and radius of its shape, shape (frames, 7)
+        self.fixed = fixed_shapes(self.drawing)  # what does not move
         self.axes = self._group("axes")  # frame of the task -> its poses, shape (frames, 12)
         # polyline -> path that the task prescribes for its end [m], shape (points, 2 or 3)
         paths = group(self.drawing, "task").items()
@@ -213,19 +232,7 @@ WEAK, STRONG = (0.13, 0.8, 0.9), (0.4, 1.0, 2.4)
 HALF = np.linspace(-np.pi / 2, np.pi / 2, 25)  # [rad] angles of a half circle
 
 
-class FixedShape(NamedTuple):
-    """What a bound keeps the machine away from, or inside of, on paper."""
-
-    kind: str  # `obstacle` or `enclosure`
-    bounds: tuple[str, ...]  # the bounds to which it belongs
-    corners: Array  # its outline, shape (points, 2)
-
-    def patch(self, look: tuple[float, float, float] = WEAK, **settings: Any) -> "Polygon":
-        """It as an artist, behind all lines."""
-        return _polygon(self.corners, FORBIDDEN, 1.5, look, self.kind != "enclosure", **settings)
-
-
-def outline(shape: Array, matrix: Array) -> Array:
+def outline(shape: Array | Sequence[float], matrix: Array) -> Array:
     """Corners of a shape's outline on paper, shape (points, 2).
 
     Args:
@@ -233,7 +240,7 @@ def outline(shape: Array, matrix: Array) -> Array:
         matrix: The projection, shape (2, 2 or 3), with orthogonal rows of length 1.
     """
     dimensions = matrix.shape[1]
-    start, end = (matrix @ shape[i : i + dimensions] for i in (0, 3))
+    start, end = (matrix @ np.array(shape[i : i + dimensions]) for i in (0, 3))
     turn = np.arctan2(*(end - start)[::-1])
     arcs = [
         point + shape[6] * np.column_stack([np.cos(HALF + angle), np.sin(HALF + angle)])
@@ -242,39 +249,35 @@ def outline(shape: Array, matrix: Array) -> Array:
     return np.concatenate(arcs)
 
 
-def patch(shape: Array, matrix: Array, colour: str, zorder: float, **settings: Any) -> "Polygon":
-    """A shape as an artist."""
-    return _polygon(outline(shape, matrix), colour, zorder, WEAK, **settings)
-
-
-def _polygon(
-    corners: Array, colour: str, zorder: float, look: tuple[float, float, float], filled: bool = True, **settings: Any
+def patch(
+    shape: Array | Sequence[float],
+    matrix: Array,
+    colour: str = OWN,
+    zorder: float = 2.4,
+    look: tuple[float, float, float] = WEAK,
+    filled: bool = True,
 ) -> "Polygon":
-    """Corners as an artist; one that is not filled has a dashed outline."""
+    """A shape as an artist; one that is not filled has a dashed outline."""
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Polygon
 
     inside, edge, width = look
     return Polygon(
-        corners, closed=True, facecolor=to_rgba(colour, inside if filled else 0.0),
-        edgecolor=to_rgba(colour, edge), linewidth=width, linestyle="-" if filled else "--", zorder=zorder, **settings,
+        outline(shape, matrix), closed=True, facecolor=to_rgba(colour, inside if filled else 0.0),
+        edgecolor=to_rgba(colour, edge), linewidth=width, linestyle="-" if filled else "--", zorder=zorder,
     )  # fmt: skip
 
 
-def fixed_outlines(machine: Mechanism) -> list[FixedShape]:
-    """What does not move; what several bounds share is there once."""
-    drawing, matrix, owners = machine.drawing, machine.view.matrix, dict[tuple[float, ...], tuple[str, ...]]()
-    for name, shape in group(drawing, "obstacle").items():
-        owners[tuple(shape.tolist())] = (*owners.get(tuple(shape.tolist()), ()), name)
-    found = [FixedShape("obstacle", names, outline(np.array(shape), matrix)) for shape, names in owners.items()]
-    found += [FixedShape("enclosure", (name,), outline(s, matrix)) for name, s in group(drawing, "enclosure").items()]
-    return found
+def fixed_patch(each: FixedShape, matrix: Array, look: tuple[float, float, float] = WEAK) -> "Polygon":
+    """What does not move as an artist, behind all lines."""
+    return patch(each.shape, matrix, FORBIDDEN, 1.5, look, filled=not each.inside)
 
 
 def draw_fixed(axes: "Axes", machine: Mechanism) -> None:
-    """Draws what does not move, behind all lines."""
-    for each in fixed_outlines(machine):
-        axes.add_patch(each.patch()).set_gid(f"{each.kind} {each.bounds[-1]}")
+    """Draws what does not move."""
+    for each in machine.fixed:
+        kind = "enclosure" if each.inside else "obstacle"
+        axes.add_patch(fixed_patch(each, machine.view.matrix)).set_gid(f"{kind} {each.bounds[-1]}")
 
 
 def draw_mechanism(axes: "Axes", machine: Mechanism) -> None:
@@ -320,7 +323,7 @@ def draw_mechanism(axes: "Axes", machine: Mechanism) -> None:
     name_beside(axes, shades)
     draw_fixed(axes, machine)
     for name, shape in machine.shapes.items():
-        axes.add_patch(patch(shape[max(count - 1, 0)], projection.matrix, OWN, 2.4)).set_gid(f"shape {name}")
+        axes.add_patch(patch(shape[max(count - 1, 0)], projection.matrix)).set_gid(f"shape {name}")
 
 
 def line_style(points: Array) -> str:

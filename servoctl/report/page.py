@@ -31,7 +31,7 @@ from servoctl.run_folder import load_run, read_summary
 from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE, write_files
 from servoctl.run_folder.metrics import TASK_METRICS, plain
 from servoctl.run_folder.reader import decoded
-from servoctl.run_folder.trajectory import SCHEMA, Trajectory, funnel_curves, group
+from servoctl.run_folder.trajectory import SCHEMA, Trajectory, funnel_curves
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
 
@@ -351,7 +351,6 @@ def _drawing(run: Trajectory, blob: Blob, share: int) -> dict[str, Any] | None:
     t, lines, parts = machine.t, machine.lines, machine.solids
     if not len(t):
         return None
-    fixed = [group(machine.drawing, kind) for kind in ("obstacle", "enclosure")]
     per_frame = sum(points[0].size for points in lines.values()) + 12 * (len(parts) + len(machine.axes))
     chosen = np.unique(np.linspace(0, len(t) - 1, max(2, min(len(t), share // per_frame))).round().astype(int))
     return {
@@ -363,9 +362,7 @@ def _drawing(run: Trajectory, blob: Blob, share: int) -> dict[str, Any] | None:
         "task": {name: blob.add(points) for name, points in machine.task.items()},
         "axes": {name: blob.add(pose[chosen]) for name, pose in machine.axes.items()},
         "shapes": {name: blob.add(shape[chosen]) for name, shape in machine.shapes.items()},
-        "obstacles": list(fixed[0].values()),
-        "enclosures": list(fixed[1].values()),
-        "names": [list(of) for of in fixed],
+        "fixed": [each._asdict() for each in machine.fixed],
         "solids": {
             name: {"points": blob.add(part.points), "faces": blob.add(part.faces), "pose": blob.add(part.pose[chosen])}
             for name, part in parts.items()

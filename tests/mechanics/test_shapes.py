@@ -344,8 +344,10 @@ def test_a_run_keeps_its_shapes_and_the_page_the_picture_and_the_film_show_them(
     content = json.loads(re.search(r'id="content"[^>]*>(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
     drawn = content["runs"][0]["drawing"]
     assert list(drawn["shapes"]) == ["arm_1"]
-    assert drawn["enclosures"] == [[0, 0, 0, 0, 0, 0, 2]]
-    assert drawn["obstacles"] == [[0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05]]
+    assert drawn["fixed"] == [
+        {"inside": False, "bounds": ["post"], "shape": [0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05]},
+        {"inside": True, "bounds": ["reach"], "shape": [0, 0, 0, 0, 0, 0, 2]},
+    ]
     [axes] = figure(kept, "path").axes
     assert [artist.get_gid() for artist in axes.patches] == [
         "obstacle post",
@@ -374,8 +376,8 @@ def test_a_shape_with_missing_numbers_is_a_damaged_drawing(tmp_path: Path) -> No
 def test_the_live_page_gets_what_moves_with_each_picture_and_what_stands_still_once() -> None:
     shapes = placed_shapes({"post": Clearance(ROD, POST, "arm_1", None)})
     machine = MachineDrawing(Chain(N=3), (), shapes)
-    assert machine.still["enclosures"] == []
-    assert machine.still["obstacles"] == [[0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05]]
+    still = {"inside": False, "bounds": ("post",), "shape": (0.7, 0.3, -0.1, 0.7, 0.3, 0.4, 0.05)}
+    assert machine.still["fixed"] == [still]
     [moved] = machine.at(np.zeros(3))["shapes"].values()
     assert moved == pytest.approx([2 / 3, 0, 0, 2 / 3 + 0.45, 0, 0, 0.04], abs=1e-5)
     assert machine.at(np.full(3, np.nan))["shapes"]["arm_1"] == [None] * 6 + [0.04]

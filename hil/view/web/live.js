@@ -243,7 +243,7 @@ function fill(table, rows) {
 }
 
 /* draws the machine; one in space can be turned by mouse or finger */
-const drawn = { t: [0], calm: 1, ground: [], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], obstacles: [], enclosures: [] };
+const drawn = { t: [0], calm: 1, ground: [], lines: [], traces: [], task: [], axes: [], solids: [], shapes: [], fixed: [] };
 const trails = {};
 let scene = null;
 function sketch(links, poses, shapes, t) {
@@ -255,7 +255,7 @@ function sketch(links, poses, shapes, t) {
   drawn.solids = Object.entries(about.solids).map(([name, solid]) => ({ ...solid, pose: { x: numbers(poses[name]) } }));
   drawn.axes = about.frames.filter((name) => poses[name]).map((name) => ({ name, x: numbers(poses[name]) }));
   drawn.shapes = Object.entries(shapes).map(([name, shape]) => ({ name, x: numbers(shape) }));
-  drawn.obstacles = about.obstacles; drawn.enclosures = about.enclosures; drawn.names = about.names;
+  drawn.fixed = about.fixed;
   drawn.holds = (name) => holds(last.row, name);
   drawn.traces = drawn.axes.map(({ name, x }) => {
     const trail = trails[name] ??= [];

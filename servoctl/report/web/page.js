@@ -59,8 +59,8 @@
     const hints = [];
     if (shownRuns.some((run) => run.drawing.task.length)) hints.push("dotted: path prescribed by the task");
     if (shownRuns.some((run) => run.drawing.axes.length)) hints.push("axes of frames: x orange, y green, z blue");
-    if (shownRuns.some((run) => run.drawing.obstacles.length)) hints.push("red: obstacle of a bound, strong while it holds the inputs");
-    if (shownRuns.some((run) => run.drawing.enclosures.length)) hints.push("red, dashed: a bound keeps the machine inside");
+    if (shownRuns.some((run) => run.drawing.fixed.some(({ inside }) => !inside))) hints.push("red: obstacle of a bound, strong while it holds the inputs");
+    if (shownRuns.some((run) => run.drawing.fixed.some(({ inside }) => inside))) hints.push("red, dashed: a bound keeps the machine inside");
     if (shownRuns.some((run) => run.drawing.shapes.length)) hints.push("grey outline: shape of a link");
     if (space) hints.push("drag to turn, shift + wheel to zoom, double click to reset");
     root.querySelector(".parts").innerHTML =

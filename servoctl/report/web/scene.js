@@ -44,17 +44,11 @@ class Scene {
     this.#scaleBar(c, height);
   }
 
-  /** Obstacles, filled, and enclosures, dashed; strong while their bound holds the inputs. */
-  #bounds(c, { obstacles, enclosures, names, holds }, t) {
-    [obstacles, enclosures].forEach((shapes, kind) => {
-      const held = (i) => Boolean(holds?.(names?.[kind][i], t)), same = new Map();
-      shapes.forEach((shape, i) => same.set(String(shape), same.get(String(shape)) || held(i))); // bounds share an obstacle
-      for (const shape of shapes) {
-        if (!same.has(String(shape))) continue;
-        drawShape(c, shape, this.at, this.scale, "--bad", kind === 0, same.get(String(shape)));
-        same.delete(String(shape));
-      }
-    });
+  /** Obstacles, filled, and what the machine stays inside of, dashed; strong while one of their bounds holds the inputs. */
+  #bounds(c, { fixed, holds }, t) {
+    for (const { shape, inside, bounds } of fixed) {
+      drawShape(c, shape, this.at, this.scale, "--bad", !inside, bounds.some((name) => holds(name, t)));
+    }
   }
 
   /** Names and colours of the moving parts; of robots with surfaces, of the traces. */
@@ -78,7 +72,7 @@ class Scene {
     }
     for (const run of this.runs) {
       this.#measureSolids(run.drawing);
-      [...run.drawing.obstacles, ...run.drawing.enclosures].forEach((shape) => this.#include(...boxOf(shape)));
+      run.drawing.fixed.forEach(({ shape }) => this.#include(...boxOf(shape)));
       for (const shape of run.drawing.shapes) {
         for (let i = 0; i < run.drawing.calm; i++) this.#include(...boxOf(shapeAt(shape, i, i, 0)));
       }
