@@ -61,14 +61,78 @@ def disturbed(terms: Terms, d: Array) -> Terms:
     return dataclasses.replace(terms, free_acceleration=terms.free_acceleration + terms.L.T @ d)
 
 
-def control(t: Any, x: Array, system: System, plant: PlantFunctions, law: LawAt) -> Array:
+class TracedPlant(PlantFunctions):
+    """The plant at any state, with the symbols of a loop.
+
+    Args:
+        system: With symbols as parameters.
+        p: Those symbols.
+        matrices: The matrices at t, q and v from such symbols.
+    """
+
+    def __init__(self, system: System, p: Array, matrices: Callable[[Mapping[str, Array]], Matrices]) -> None:
+        self.system, self.p, self.matrices = system, p, matrices
+        given, terms = self.at(u=system.model.m)
+        moved = trace(lambda u: where(terms.positive, terms.acceleration(u), np.nan), given["u"])
+        rows = terms.matrices.passive
+        constraints = {"A": rows.A, "violation": rows.violation, "violation_rate": rows.violation_rate}
+        self._acceleration = called_kernel("acceleration", given, {"acceleration": moved})
+        self._rows = called_kernel("passive", {key: given[key] for key in ("t", "q", "v", "p")}, constraints)
+
+    def at(self, **sizes: int) -> tuple[dict[str, Array], Terms]:
+        """Symbols t, q, v, further ones by name and length, and p; and the terms of motion there."""
+        n = self.system.model.n
+        given = inputs({name: (size,) for name, size in {"t": 1, "q": n, "v": n, **sizes}.items()}) | {"p": self.p}
+        state = State(given["t"][0], given["q"], given["v"])
+        return given, trace(self.system.terms, state, self.matrices(given))
+
+    def acceleration(self, state: State, u: Array) -> Array:
+        return self._acceleration(np.array([state.t]), state.q, state.v, u, self.p)[0]
+
+    def passive(self, state: State) -> Rows:
+        A, violation, rate = self._rows(np.array([state.t]), state.q, state.v, self.p)
+        return Rows(A, np.zeros(len(violation)), violation, rate)
+
+
+def called_kernel(name: str, given: Mapping[str, Array], outputs: Mapping[str, Array]) -> Kernel:
+    """A function of symbols that is called, so that generated C holds it once."""
+    kernel = Kernel.compile(name, given, outputs)
+    return Kernel(kernel.called(), kernel.inputs, kernel.outputs)
+
+
+def traced_law(plant: TracedPlant, row: Callable[[Terms, Array, Array], Array]) -> LawAt:
+    """The law at a state, as a function that is called.
+
+    Args:
+        row: (terms with the disturbance and the commands under way, memory of the law, disturbance) -> the law's part
+            of a row.
+    """
+    system = plant.system
+    assert system.law is not None
+    commands = system.commands if system.law.commands else None  # a law that reads no commands has no input for them
+    sizes = {"d": system.model.n, "memory": len(system.law.memory)}
+    given, terms = plant.at(**sizes, **({"under_way": len(commands.names)} if commands else {}))
+    terms = trace(disturbed, terms, given["d"])
+    if commands:
+        terms = dataclasses.replace(terms, under_way=commands.read(given["under_way"]))
+    kernel = called_kernel("law", given, {"row": row(terms, given["memory"], given["d"])})
+
+    def law(state: State, d: Array, memory: Array, under_way: UnderWay) -> Array:
+        sent = [under_way.values] if commands else []
+        return kernel(np.array([state.t]), state.q, state.v, d, memory, *sent, plant.p)[0]
+
+    return law
+
+
+def control(t: Any, x: Array, plant: TracedPlant, law: LawAt) -> Array:
     """The command part of a row.
 
     Args:
         x: Measured q, measured v, and the memory of the loop. A q that is not finite is no reading.
-        system: Law and estimator.
+        plant: Of the system with law and estimator.
         law: The law at the estimated state.
     """
+    system = plant.system
     estimator, commands, n = system.estimator, system.commands, system.model.n
     assert estimator is not None and commands is not None and system.law is not None
     count, h = len(system.law.memory), estimator.timing.h
@@ -81,73 +145,3 @@ def control(t: Any, x: Array, system: System, plant: PlantFunctions, law: LawAt)
     rates = [(found.memory - own) / h, commands.rate(past, now, row[: system.model.m]), [(h - elapsed) / h]]
     end = len(row) - count
     return np.concatenate([row[:end], *(found.shown[name] for name in estimator.shown), row[end:], *rates])
-
-
-class TracedPlant(PlantFunctions):
-    """The plant at any state.
-
-    Args:
-        system: With symbols as parameters.
-        p: Those symbols.
-        matrices: The matrices at t, q and v from such symbols.
-    """
-
-    def __init__(self, system: System, p: Array, matrices: Callable[[Mapping[str, Array]], Matrices]) -> None:
-        n, m = system.model.n, system.model.m
-        fresh = inputs({"t": (1,), "q": (n,), "v": (n,), "u": (m,)})
-        state, u = State(fresh["t"][0], fresh["q"], fresh["v"]), fresh["u"]
-        given = {**fresh, "p": p}
-        terms = trace(system.terms, state, matrices(given))
-        moved = trace(lambda u: where(terms.positive, terms.acceleration(u), np.nan), u)
-        rows = terms.matrices.passive
-        constraints = {"A": rows.A, "violation": rows.violation, "violation_rate": rows.violation_rate}
-        self._p = p
-        self._acceleration = called_kernel("acceleration", given, {"acceleration": moved})
-        self._rows = called_kernel("passive", {key: given[key] for key in ("t", "q", "v", "p")}, constraints)
-
-    def acceleration(self, state: State, u: Array) -> Array:
-        return self._acceleration(np.array([state.t]), state.q, state.v, u, self._p)[0]
-
-    def passive(self, state: State) -> Rows:
-        A, violation, rate = self._rows(np.array([state.t]), state.q, state.v, self._p)
-        return Rows(A, np.zeros(len(violation)), violation, rate)
-
-
-def called_kernel(name: str, given: Mapping[str, Array], outputs: Mapping[str, Array]) -> Kernel:
-    """A function of symbols that is called, so that generated C holds it once."""
-    kernel = Kernel.compile(name, given, outputs)
-    return Kernel(kernel.called(), kernel.inputs, kernel.outputs)
-
-
-def traced_law(
-    system: System,
-    p: Array,
-    matrices: Callable[[Mapping[str, Array]], Matrices],
-    row: Callable[[Terms, Array, Array], Array],
-) -> LawAt:
-    """The law at a state, as a function that is called.
-
-    Args:
-        system: With symbols as parameters.
-        p: Those symbols.
-        matrices: As of `TracedPlant`.
-        row: (terms with the disturbance and the commands under way, memory of the law, disturbance) -> the law's part
-            of a row.
-    """
-    assert system.law is not None
-    n = system.model.n
-    commands = system.commands if system.law.commands else None  # a law that reads no commands has no input for them
-    sizes = {"t": 1, "q": n, "v": n, "d": n, "memory": len(system.law.memory)}
-    sizes |= {"under_way": len(commands.names)} if commands else {}
-    given = inputs({name: (size,) for name, size in sizes.items()})
-    state = State(given["t"][0], given["q"], given["v"])
-    terms = trace(disturbed, trace(system.terms, state, matrices({**given, "p": p})), given["d"])
-    if commands:
-        terms = dataclasses.replace(terms, under_way=commands.read(given["under_way"]))
-    kernel = called_kernel("law", {**given, "p": p}, {"row": row(terms, given["memory"], given["d"])})
-
-    def law(state: State, d: Array, memory: Array, under_way: UnderWay) -> Array:
-        sent = [under_way.values] if commands else []
-        return kernel(np.array([state.t]), state.q, state.v, d, memory, *sent, p)[0]
-
-    return law

@@ -13,7 +13,6 @@ that they have now, and are exact for the last command.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -46,29 +45,21 @@ def predicting(system: System) -> bool:
     return bounds is not None and bounds.sampled
 
 
-def with_mean_bounds(
-    terms: Terms,
-    system: System,
-    p: Array,
-    matrices: Callable[[Mapping[str, Array]], Matrices],
-    d: Array | None = None,
-) -> Terms:
+def with_mean_bounds(terms: Terms, plant: TracedPlant, d: Array | None = None) -> Terms:
     """The terms with the rows of the bounds as means.
 
     Args:
         terms: The terms now, with the disturbance and the commands under way.
-        system: Plant and law, with symbols as parameters.
-        p: Those symbols.
-        matrices: The matrices at t, q and v from such symbols.
+        plant: Of the system with the law.
         d: Estimated disturbance, shape (n,), which stays; None: there is no estimator.
     """
+    system, p, more = plant.system, plant.p, [] if d is None else [d]
     bounds, n = system.acting.bounds, system.model.n
     assert bounds is not None
-    plant, more = TracedPlant(system, p, matrices), [] if d is None else [d]
     given = {**inputs({"t": (1,), "q": (n,), "v": (n,)}), "p": p}
     moved = {**given, **inputs({"u": (system.model.m,)})}
-    state, pushed = State(given["t"][0], given["q"], given["v"]), trace(_under_command, matrices(given), moved["u"])
-    at_middle = trace(system.terms, state, pushed)
+    pushed = trace(_under_command, plant.matrices(given), moved["u"])
+    at_middle = trace(system.terms, State(given["t"][0], given["q"], given["v"]), pushed)
     if d is not None:
         moved |= inputs({"d": (n,)})
         at_middle = trace(disturbed, at_middle, moved["d"])

@@ -23,9 +23,8 @@ from servoctl.laws.law import AttachedLaw
 from servoctl.laws.secondary import SecondaryTerm
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices, Terms
-from servoctl.simulation import estimated
 from servoctl.simulation.control_tick import Layout, LogCall
-from servoctl.simulation.estimated import TracedPlant, loop_memory, shown_parts, traced_law
+from servoctl.simulation.estimated import TracedPlant, control, loop_memory, shown_parts, traced_law
 from servoctl.simulation.mean_bounds import predicting, with_mean_bounds
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
@@ -196,28 +195,27 @@ class TracedLoop:
         memory, past = np.split(memory, [len(memory) - of_commands])
         if commands is not None:
             terms = replace(terms, under_way=trace(commands.now, past))
-        if predicting(system):
-            terms = with_mean_bounds(terms, system, self._given["p"], self._matrices_at)
-        command: Array = trace(self._control, terms, memory)
+        command = self._in_time(terms, memory)
         if commands is None:
             return command
         return np.concatenate([command, trace(commands.rate, past, terms.under_way, command[: system.model.m])])
 
     def _estimated(self) -> Array:
         """The command part of a row with an estimator."""
-        system, (t, x, p) = self._symbolic, self.inputs("t", "x", "p").values()
-        plant = TracedPlant(system, p, self._matrices_at)
-
-        def row(terms: Terms, memory: Array, d: Array) -> Array:
-            """The command at the estimated state, with the bounds as they are when it acts."""
-            if predicting(system):
-                terms = with_mean_bounds(terms, system, p, self._matrices_at, d)
-            traced: Array = trace(self._control, terms, memory)
-            return traced
-
-        law = traced_law(system, p, self._matrices_at, row)
-        command: Array = trace(lambda t, x: estimated.control(t, x, system, plant, law), t[0], x)
+        plant, law = self._plant, traced_law(self._plant, self._in_time)
+        command: Array = trace(lambda t, x: control(t, x, plant, law), self._given["t"][0], self._given["x"])
         return command
+
+    @cached_property
+    def _plant(self) -> TracedPlant:
+        return TracedPlant(self._symbolic, self._given["p"], self._matrices_at)
+
+    def _in_time(self, terms: Terms, memory: Array, d: Array | None = None) -> Array:
+        """The law's part of a row, with the bounds as they are when the command acts; d as of `with_mean_bounds`."""
+        if predicting(self._symbolic):
+            terms = with_mean_bounds(terms, self._plant, d)
+        row: Array = trace(self._control, terms, memory)
+        return row
 
     def _matrices_at(self, given: Mapping[str, Array]) -> Matrices:
         """The matrices at t, q and v from these symbols, with all parameters in p."""
