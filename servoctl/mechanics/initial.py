@@ -18,6 +18,7 @@ Source: the damping is that of Yamashita, Fukushima 2001.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def bounded_root(error: ErrorFunction, x: Array, lower: Array, upper: Array, goo
         if not np.isfinite(size) or np.abs(value).max(initial=0.0) < good_enough:
             break
         damping = factor * 1e-3 * size * max(1.0, float(np.abs(slope).max(initial=0.0)))
-        step = bounded_step(slope, -value, x, lower, upper, damping)
+        step, _ = _held_step(slope, -value, partial(_damped, damping), x, lower, upper)
         trial = np.clip(x + step, lower, upper)
         new_value, new_slope = error(trial)
         if np.isfinite(new_value).all() and float(np.linalg.norm(new_value)) < size:
@@ -74,11 +75,12 @@ def nearest_root(error: ErrorFunction, x: Array, wanted: Array, lower: Array, up
     """
     distance = float(np.linalg.norm(x - wanted))
     for _ in range(STEPS):
-        step, held = _step_towards(*error(x), wanted - x, x, lower, upper)
-        fraction = 1.0
+        value, slope = error(x)
+        step, free = _held_step(slope, -value, partial(_along_roots, wanted - x), x, lower, upper)
+        step, fraction = np.clip(x + step, lower, upper) - x, 1.0
         while fraction > 1e-3:
             # components that reach a bound stay there while the others return to the roots
-            begin, stays = x + fraction * step, held & (fraction == 1.0)
+            begin, stays = x + fraction * step, ~free & (fraction == 1.0)
             trial = bounded_root(error, begin, np.where(stays, begin, lower), np.where(stays, begin, upper))
             closer = float(np.linalg.norm(trial - wanted))
             if closer < distance * (1.0 - 1e-12) and np.abs(error(trial)[0]).max(initial=0.0) < 1e-10:
@@ -92,27 +94,17 @@ def nearest_root(error: ErrorFunction, x: Array, wanted: Array, lower: Array, up
     return x
 
 
-def bounded_step(A: Array, e: Array, x: Array, lower: Array, upper: Array, damping: float) -> Array:
-    """d of least |A d - e|^2 + damping |d|^2 with components held at the bounds that it would pass, shape (n,)."""
-
-    def of_free(columns: Array, rest: Array, free: Array) -> Array:
-        gram = columns @ columns.T + damping * np.eye(len(e))
-        part: Array = columns.T @ np.linalg.lstsq(gram, rest, rcond=1e-14)[0]
-        return part
-
-    return _held_step(A, e, of_free, x, lower, upper)[0]
+def _damped(damping: float, A: Array, e: Array, free: Array) -> Array:
+    """d of least |A d - e|^2 + damping |d|^2."""
+    gram = A @ A.T + damping * np.eye(len(e))
+    step: Array = A.T @ np.linalg.lstsq(gram, e, rcond=1e-14)[0]
+    return step
 
 
-def _step_towards(value: Array, A: Array, towards: Array, x: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """d of least |d - towards| with A d + value = 0 inside the bounds, and which components are held there."""
-
-    def of_free(columns: Array, rest: Array, free: Array) -> Array:
-        wish = towards[free]
-        part: Array = wish + np.linalg.pinv(columns, rcond=1e-9) @ (rest - columns @ wish)
-        return part
-
-    step, free = _held_step(A, -value, of_free, x, lower, upper)
-    return np.clip(x + step, lower, upper) - x, ~free
+def _along_roots(towards: Array, A: Array, e: Array, free: Array) -> Array:
+    """d of least |d - towards| with A d = e."""
+    step: Array = towards[free] + np.linalg.pinv(A, rcond=1e-9) @ (e - A @ towards[free])
+    return step
 
 
 def _held_step(
