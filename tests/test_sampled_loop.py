@@ -94,7 +94,7 @@ def margins_of(run: Run) -> Margins:
 
 
 def loop_at_start(run: sc.Run) -> LocalLoop:
-    return LocalLoop(local(run, run.start, run.loop.memory_start), run_timing(run.system, run.settings))
+    return LocalLoop(local(run, run.start.t, run.loop.x_at(run.start)), run_timing(run.system, run.settings))
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -106,7 +106,7 @@ def test_the_poles_are_those_of_a_period_that_is_simulated(case: Resting, late: 
     m, rest, step = run.system.model.m, resting(run), 1e-3
     first = loop.size + m * (realism is not None and realism.timing.lagging)
     commands = [i for i in range(loop.size, len(rest)) if i < first or (i - first) % (m + 1) != m]
-    W = local(run, run.start, run.loop.memory_start).W
+    W = local(run, run.start.t, run.loop.x_at(run.start)).W
     body = np.vstack([W, np.zeros((len(rest) - len(W), W.shape[1]))])
     basis = np.hstack([body, np.eye(len(rest))[:, commands]])
     advance = step_of(loop, run.settings, 0.0)
@@ -188,7 +188,7 @@ def test_the_loop_becomes_unstable_where_check_says_that_gains_are_too_fast() ->
 @pytest.mark.parametrize("more", [[], ["run.period=0.001"], ["run.period=0.02", "realism={delay: 10*ms}"]])
 def test_a_free_drift_is_neutral_and_not_unstable(more: list[str]) -> None:
     run = sc.load("two_mass_spring", [*REST[:3], *more], engine="vm")
-    internal = [mode for mode in modes(run, run.start, np.zeros(0)) if mode.group == "internal"]
+    internal = [mode for mode in modes(run, run.start.t, run.loop.x_at(run.start)) if mode.group == "internal"]
     assert [mode.stable for mode in internal] == [None, None]
     assert all(abs(mode.pole) < 1e-4 for mode in internal)
     found = analyse(run, change=0.0)

@@ -177,7 +177,7 @@ def _stable_with_other_torques(run: Run, alpha: float) -> bool | None:
     gains = law.correction.with_gains(Poles(-alpha).gains(law.rows))
     other = loop.of(replace(run.system, law=law.with_terms([gains])))
     try:
-        at = local(run, run.start, loop.memory_start, "full", law=other.parameters)
+        at = local(run, run.start.t, loop.x_at(run.start), "full", law=other.parameters)
     except TaskError:
         return None
 

@@ -85,7 +85,7 @@ class Shifted:
         }  # fmt: skip
 
 
-def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> list[Shifted]:
+def robustness(run: Run, t: float, x: Array, change: float = CHANGE) -> list[Shifted]:
     """Poles and margins of the nominal plant, then with each float parameter smaller and larger.
 
     Args:
@@ -97,14 +97,13 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
     """
     if not 0.0 < change < 1.0:
         raise ConfigError(f"--change {100 * change:g}: expected at least 0 and less than 100 percent")
-    loop = compiled(run)
-    known, x = loop.parameters, loop.x_at(at, memory)
-    found = [_shifted(run, at.t, x, known, None, 0.0)]
+    known = compiled(run).parameters
+    found = [_shifted(run, t, x, known, None, 0.0)]
     for i, name in enumerate(parameter_names(run.system.model.plant)):
         for factor in (-change, change) if known[i] else ():
             real = known.copy()
             real[i] *= 1.0 + factor
-            found.append(_shifted(run, at.t, x, real, name, factor))
+            found.append(_shifted(run, t, x, real, name, factor))
     return found
 
 
@@ -162,7 +161,7 @@ class BoxAnalysis:
     margins: tuple[BoxMargins, ...] = ()  # for each timing
 
 
-def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
+def over_box(run: Run, t: float, x: Array) -> BoxAnalysis:
     """Poles and margins of every machine of a run's box, at the state on its constraints nearest to a state.
 
     Raises:
@@ -171,9 +170,8 @@ def over_box(run: Run, at: State, memory: Array) -> BoxAnalysis:
     box = {} if run.loaded is None else uncertainty_box(run.loaded)
     if not box or run.system.law is None:
         return BoxAnalysis()
-    x = run.loop.x_at(at, memory)
     machines = [({}, compiled(run).parameters), *box_machines(run)]
-    compared = [(errors, _margins(run, local_nearest(run, at.t, x, real))) for errors, real in machines]
+    compared = [(errors, _margins(run, local_nearest(run, t, x, real))) for errors, real in machines]
     found = [_worst(timing, [(errors, each[i]) for errors, each in compared]) for i, timing in enumerate(timings(run))]
     return BoxAnalysis(box, len(machines) - 1, machine_errors(box)[1], tuple(found))
 
@@ -228,29 +226,29 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     Raises:
         TaskError: The plant cannot be differentiated, or the run stops before that time.
     """
-    state, memory = state_at(run, at)
-    found = modes(run, state, memory)
-    x = run.loop.x_at(state, memory)
-    rates = run.loop.rates(state.t, x)[0]
+    t, x = state_at(run, at)
+    found, rates = modes(run, t, x), run.loop.rates(t, x)[0]
     if not np.isfinite(rates).all():
-        raise TaskError(f"analyse: the motion is not finite at t = {state.t:g} s (choose another state)")
+        raise TaskError(f"analyse: the motion is not finite at t = {t:g} s (choose another state)")
     exact = run.system.estimator is None
-    at_state = local(run, state, memory)
+    at_state = local(run, t, x)
     margins = [margins_of(LocalLoop(at_state, timing), exact) for timing in timings(run)]
     free = "internal dynamics" if run.system.following is not None else "motion"
-    warnings = [*_given_up(run, state.t, x)]
+    warnings = [*_given_up(run, t, x)]
     warnings += [_grows(mode, free) for mode in found if mode.stable is False and mode.pole.imag >= 0.0]  # pairs once
     warnings += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
                  if not one.actuators]  # fmt: skip
-    shifted = robustness(run, state, memory, change) if change else []
+    shifted = robustness(run, t, x, change) if change else []
     warnings += [_destabilises(one) for one in shifted[1:] if shifted[0].stable and not one.stable]
     moving = bool(np.abs(rates).max(initial=0.0) > 1e-9)
     notes = (*_notes(run, found, margins), *_notes_on_drives(run))
-    box = over_box(run, state, memory)
+    box = over_box(run, t, x)
     stable = [one.timing for one in margins if one.actuators]
     warnings += [f"{each.timing}: unstable for a machine of law.uncertainty: {each.unstable[0]}" for each in box.margins
                  if each.unstable and each.timing in stable]  # fmt: skip
-    return Analysis(state, tuple(found), tuple(margins), moving, tuple(warnings), tuple(shifted), notes, box)
+    return Analysis(
+        run.loop.split(t, x)[0], tuple(found), tuple(margins), moving, tuple(warnings), tuple(shifted), notes, box
+    )
 
 
 def _notes(run: Run, found: list[Mode], margins: list[Margins]) -> list[str]:

@@ -30,25 +30,23 @@ RANK_TOLERANCE = 1e-6  # of the rows of a plant alone, as in a config
 GROWN = 1e9  # an adaptive bound beyond every violation times gain: the state is inside the term's layer
 
 
-def settled_memory(loop: Loop, state: State) -> Array:
-    """The memory with which observer and estimator run, and have found no disturbance.
+def settled(loop: Loop, state: State) -> Array:
+    """x at a state, with the memory with which observer and estimator run, and have found no disturbance.
 
     An estimator expects just this state at this tick, under the command that the law gives there. The bound of an
     adaptive term has grown until the term has its full gain here: it grows to that wherever the loop is disturbed.
     """
-    memory, h = loop.memory_start.copy(), loop.memory_period
+    x, h = loop.x_at(state), loop.memory_period
+    memory = x[2 * loop.system.model.n :]  # a part of x, as are its parts below
     if ESTIMATE in loop.memory_names:
         memory[loop.memory_names.index(ESTIMATE)] = GROWN
-    if h is None or not len(memory):
-        return memory
-    slices, estimator = loop.layout.slices, loop.system.estimator
-    for _ in range(2):  # the second time with the law's command on its way
-        command = loop.control(state.t, loop.x_at(state, memory))
-        memory = memory + h * command[slices["memory_rate"]]
-        _send_since_long(loop, memory, command[slices["u"]])
-        if estimator is not None:
-            _expect(loop, estimator, state, memory, command)
-    return memory
+    for _ in range(2 if h is not None and len(memory) else 0):  # the second time with the law's command on its way
+        command = loop.control(state.t, x)
+        memory += h * command[loop.layout.slices["memory_rate"]]
+        _send_since_long(loop, memory, command[loop.layout.slices["u"]])
+        if loop.system.estimator is not None:
+            _expect(loop, loop.system.estimator, state, x, command)
+    return x
 
 
 def _send_since_long(loop: Loop, memory: Array, u: Array) -> None:
@@ -61,15 +59,15 @@ def _send_since_long(loop: Loop, memory: Array, u: Array) -> None:
         memory[part] = UnderWay(np.tile(u, (commands.kept, 1)), u[: len(lagging)], 1.0).values
 
 
-def _expect(loop: Loop, estimator: AttachedEstimator, state: State, memory: Array, command: Array) -> None:
-    """Puts into the memory the estimate of the last tick that leads to a state."""
-    n, h, first = loop.system.model.n, estimator.timing.h, len(loop.system.acting.memory)
-    own = memory[first : first + len(estimator.memory)]
+def _expect(loop: Loop, estimator: AttachedEstimator, state: State, x: Array, command: Array) -> None:
+    """Puts into x the estimate of the last tick that leads to its state."""
+    n, h = loop.system.model.n, estimator.timing.h
+    first = 2 * n + len(loop.system.acting.memory)
+    own = x[first : first + len(estimator.memory)]
     parts = dict(zip(estimator.parts, own.reshape(-1, n), strict=True))
     a = np.zeros(n)
     if estimator.has_model:
         parts["disturbance"][:] = 0.0
-        x = loop.x_at(state, memory)
         a = parts["acceleration"] if "acceleration" in parts else loop.motion(state.t, x, command)[0][n : 2 * n]
     parts["v"][:] = state.v - h * a
     parts["q"][:] = state.q - h * parts["v"] - h * h / 2.0 * a
@@ -105,7 +103,7 @@ def linearize(
         TaskError: The plant cannot be differentiated, the run stops before that time, or the arguments do not fit.
     """
     run = _alone(run, at) if isinstance(run, Plant) else run
-    actuators, (start, memory) = len(run.system.model.plant.actuators), state_at(run, at)
+    actuators, (t, x) = len(run.system.model.plant.actuators), state_at(run, at)
     if time not in ("run", "continuous", "discrete"):
         raise TaskError(f"linearize: time: expected run, continuous or discrete, got {time!r}")
     if not actuators:
@@ -120,7 +118,7 @@ def linearize(
     import control  # with SciPy's signals almost a second: only who asks for the system pays it
 
     timing = _timing(run, h, delay)
-    around = local(run, start, memory, "full" if full else "fixed", ahead=(h or 0.0) / 2)
+    around = local(run, t, x, "full" if full else "fixed", ahead=(h or 0.0) / 2)
     linear = LocalLoop(around, timing).linear
     names = _named(run, _state_names(run, len(around.A), len(linear.A), timing))
     return control.ss(linear.A, linear.B, linear.C, np.zeros((len(linear.C), actuators)), linear.period or 0, **names)
@@ -157,15 +155,15 @@ def _state_names(run: Run, size: int, total: int, timing: Timing) -> list[str]:
     return [*body, *torques, *(f"u.{name} {age} late" for age in range(1, ages + 1) for name in actuators)]
 
 
-def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
-    """State and controller memory at a time of the run.
+def state_at(run: Run, at: State | float | None = None) -> tuple[float, Array]:
+    """t, and x with the controller memory, at a state or a time of the run.
 
     Raises:
         TaskError: The run stops before that time, or is too long to be simulated.
     """
     at = run.start if at is None or at == run.start.t else at
     if isinstance(at, State):
-        return at, settled_memory(run.loop, at)
+        return at.t, settled(run.loop, at)
     if not at > run.start.t:
         raise TaskError(f"linearize: at: expected a time from the start, {run.start.t:g} s, on, got {at:g}")
     settings = replace(run.settings, duration=float(at) - run.start.t)
@@ -174,8 +172,8 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
     reached = replace(run, settings=settings).simulate()
     if reached.metadata["status"] != "done":
         raise TaskError(f"linearize: at: the run stops before {at:g} s: {reached.metadata.get('error')}")
-    memory = np.array([reached[f"memory.{name}"][-1] for name in run.loop.memory_names])
-    return State(float(at), reached.q[-1].copy(), reached.v[-1].copy()), memory
+    memory = [reached[f"memory.{name}"][-1] for name in run.loop.memory_names]
+    return float(at), np.concatenate([reached.q[-1], reached.v[-1], memory])
 
 
 def to_control(run: Run) -> "control.NonlinearIOSystem":

@@ -38,7 +38,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.timing import Timing
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.internal_dynamics import chains, error_kernel, neutral
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 RANK = 1e-9  # a direction of the errors counts if its pivot exceeds this times their Frobenius norm
 
@@ -86,14 +86,14 @@ def compiled(run: Run) -> Loop:
     return traced
 
 
-def nearest(run: Run, t: float, x: Array, real: Array | None = None) -> tuple[State, Array]:
-    """The state on the passive constraints of the plant nearest to x, and the memory; `real` as of `local`."""
+def nearest(run: Run, t: float, x: Array, real: Array | None = None) -> Array:
+    """x on the passive constraints of the plant, nearest to x; `real` as of `local`."""
+    if not run.system.model.passive_rows:
+        return x
     loop = compiled(run)
-    if run.system.model.passive_rows:
-        other = copy.copy(loop)
-        other.parameters = loop.simulated().parameters if real is None else real
-        x = other.projected(t, x)
-    return loop.split(t, x)
+    other = copy.copy(loop)
+    other.parameters = loop.simulated().parameters if real is None else real
+    return other.projected(t, x)
 
 
 def outputs(run: Run) -> list[str]:
@@ -123,8 +123,8 @@ def plant_parameters(run: Run, real: Array | None = None) -> Array:
 
 def local(
     run: Run,
-    at: State,
-    memory: Array,
+    t: float,
+    x: Array,
     frame: Frame = "errors",
     real: Array | None = None,
     law: Array | None = None,
@@ -143,23 +143,23 @@ def local(
         TaskError: The plant cannot be differentiated, or a derivative is not finite there.
     """
     loop, p = compiled(run), plant_parameters(run, real)
-    x, n, m = loop.x_at(at, memory), run.system.model.n, run.system.model.m
+    n, m = run.system.model.n, run.system.model.m
     of_law, slopes = loop.parameters if law is None else law, loop.held_slopes_kernel
     inputs = np.r_[:m, loop.layout.slices["memory_rate"]]
-    command = loop.control_kernel(at.t, x, of_law)[0]
-    K = loop.control_kernel.derivative("x")(at.t, x, of_law)[0][inputs]
+    command = loop.control_kernel(t, x, of_law)[0]
+    K = loop.control_kernel.derivative("x")(t, x, of_law)[0][inputs]
     # the log part of a row begins with the violations
     violation = loop.motion_kernel.derivative("x", "log", slice(0, len(run.system.model.task_rows)))
-    C = np.vstack([np.eye(len(x))[: 2 * n], K[:m], violation(at.t, x, p, command)[0]])
-    there = rk4(lambda s, y: slopes(s, y, p, command)[0], at.t, x, ahead) if ahead else x
+    C = np.vstack([np.eye(len(x))[: 2 * n], K[:m], violation(t, x, p, command)[0]])
+    there = rk4(lambda s, y: slopes(s, y, p, command)[0], t, x, ahead) if ahead else x
     f, Fx, B = (
-        kernel(at.t + ahead, there, p, command)[0]
+        kernel(t + ahead, there, p, command)[0]
         for kernel in (slopes, slopes.derivative("x"), slopes.derivative("command"))
     )
     B = B[:, inputs]
-    _, E, H = error_kernel(loop)(at.t, x, p, f)
+    _, E, H = error_kernel(loop)(t, x, p, f)
     if not all(np.isfinite(part).all() for part in (f, Fx, B, K, C, E, H)):
-        raise TaskError(f"linearize: a derivative is not finite at t = {at.t:g} s (choose another state)")
+        raise TaskError(f"linearize: a derivative is not finite at t = {t:g} s (choose another state)")
     passive = max((chain.place.stop for chain in chains(run.system) if chain.group == "passive"), default=0)
     W = np.eye(len(x)) if frame == "full" else null_space(E[:passive])
     N, ours = null_space(E), E[passive:]
@@ -175,7 +175,7 @@ def local(
 
 def local_nearest(run: Run, t: float, x: Array, real: Array | None = None, law: Array | None = None) -> Local:
     """Plant and law at the state on the passive constraints nearest to x; arguments as of `local`."""
-    return local(run, *nearest(run, t, x, real), real=real, law=law)
+    return local(run, t, nearest(run, t, x, real), real=real, law=law)
 
 
 def _changed(known: Array, plant: Plant, errors: Mapping[str, float]) -> Array:

@@ -39,7 +39,7 @@ from servoctl.linear.loop import (
 )
 from servoctl.mechanics.constraint_rows import Row
 from servoctl.simulation.internal_dynamics import SLOW, RowErrors, chains, error_kernel, neutral
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 SHARED = 0.2  # a row is named if its participation exceeds this share of the largest
 NOTHING = 1e-6  # below this participation no error takes part in a mode
@@ -87,7 +87,7 @@ class Mode:
         }  # fmt: skip
 
 
-def modes(run: Run, at: State, memory: Array) -> list[Mode]:
+def modes(run: Run, t: float, x: Array) -> list[Mode]:
     """All modes at the nearest state on the passive constraints: passive errors, task errors, internal dynamics.
 
     Each group has the least stable mode first. In a sampled run, task and internal modes are those of the loop from
@@ -95,11 +95,10 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     """
     loop, p = compiled(run), plant_parameters(run)
     # off the passive constraints, their stabilisation would act on the task as well
-    at, memory = nearest(run, at.t, loop.x_at(at, memory))
-    x = loop.x_at(at, memory)
-    full = local(run, at, memory, "full")
+    x = nearest(run, t, x)
+    full = local(run, t, x, "full")
     J = full.A + full.B @ full.K
-    _, E, H = error_kernel(loop)(at.t, x, p, full.f)
+    _, E, H = error_kernel(loop)(t, x, p, full.f)
     rate, rows, kept = E @ J + H, chains(run.system), run.loop.memory_names  # these states move with the errors
     of_memory = [Row(name, name, "nonholonomic", has_violation=True, has_rate=False, degree=1) for name in kept]
     rows += [RowErrors("task", row, slice(len(E) + k, len(E) + k + 1)) for k, row in enumerate(of_memory)]
@@ -110,7 +109,7 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     of_passive, of_task = _entries(passive), _entries(task)
     found = _errors(E[of_passive], rate[of_passive], np.eye(len(x)), passive)
     if run.settings.period is not None and run.system.law is not None and run.system.model.m:
-        return found + _sampled(run, at, memory, task[: len(task) - len(kept)])
+        return found + _sampled(run, t, x, task[: len(task) - len(kept)])
     found += _errors(E[of_task], rate[of_task], null_space(E[of_passive]), task)
     N = null_space(E)
     free, shapes = np.linalg.eig(N.T @ J @ N) if N.size else (np.zeros(0), np.zeros((0, 0)))
@@ -122,9 +121,9 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     return found + sorted(internal, key=lambda mode: (-mode.pole.real, mode.pole.imag))
 
 
-def _sampled(run: Run, at: State, memory: Array, task: list[RowErrors]) -> list[Mode]:
+def _sampled(run: Run, t: float, x: Array, task: list[RowErrors]) -> list[Mode]:
     """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample."""
-    around = local(run, at, memory)
+    around = local(run, t, x)
     timing = run_timing(run.system, run.settings)
     assert timing.period is not None
     z, right = np.linalg.eig(least_stable(around, timing).matrix)

@@ -30,7 +30,7 @@ from servoctl.assembly.gains import drives_gains, gain_share, has_unknown_gains,
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.hold import stable_range
-from servoctl.linear.convert import settled_memory, state_at
+from servoctl.linear.convert import settled, state_at
 from servoctl.linear.loop import (
     Linear,
     Local,
@@ -100,7 +100,7 @@ def _loops(run: Run) -> Iterator[Linear]:
     """The linearised loop at the start, with each timing: of the simulated plant, and of machines of the box."""
     if run.system.law is None or not run.loop.differentiable:
         return
-    x, law = run.loop.x_at(run.start, settled_memory(run.loop, run.start)), _unlimited(run)
+    x, law = settled(run.loop, run.start), _unlimited(run)
     for real in (None, *(machine for _, machine in box_machines(run))):
         at = local_nearest(run, run.start.t, x, real, law)
         yield from (LocalLoop(at, timing).linear for timing in timings(run))

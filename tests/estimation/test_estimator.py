@@ -357,8 +357,7 @@ def test_a_machine_far_from_its_model_has_outliers_and_an_exact_one_has_none() -
 def test_the_linear_loop_has_the_poles_the_law_and_of_the_estimator(mass: Path) -> None:
     """With an exact model they separate: a double pole at -10, and those of the steady filter."""
     run = sc.load(mass, ["realism.delay=0.001", "estimation.noise.q=1e-6"], engine="vm")
-    state, memory = state_at(run)
-    found = np.array(LocalLoop(local(run, state, memory), run_timing(run.system, run.settings)).poles)
+    found = np.array(LocalLoop(local(run, *state_at(run)), run_timing(run.system, run.settings)).poles)
     estimator = run.system.estimator
     assert estimator is not None
     gains = sc.Estimator(noise=1e-6).ready(run.system.model.plant, None, 0.001, NoProblem()).gains(["x"], 0.001)[0]

@@ -161,7 +161,7 @@ def test_gains_of_an_exported_law_are_named_but_not_those_that_its_constructor_t
 def test_its_modes_are_those_of_the_whole_loop(folder: Path) -> None:
     run = spring(folder)
     wanted = np.linalg.eigvals(np.asarray(sc.linearize(run).A))
-    found = [mode.pole for mode in modes(run, run.start, np.zeros(0))]
+    found = [mode.pole for mode in modes(run, run.start.t, run.loop.x_at(run.start))]
     assert np.sort_complex(np.round(found, 9)) == pytest.approx(np.sort_complex(np.round(wanted, 9)), abs=1e-6)
 
 
@@ -169,7 +169,7 @@ def test_an_open_loop_with_tasks_has_the_modes_of_the_plant() -> None:
     run = sc.load("two_mass_spring", ["law=none"], engine="vm")
     k, m1, m2 = (getattr(run.system.model.plant, name) for name in ("k", "m1", "m2"))
     w = np.sqrt(k * (m1 + m2) / (m1 * m2))
-    found = sorted(abs(mode.pole) for mode in modes(run, run.start, np.zeros(0)))
+    found = sorted(abs(mode.pole) for mode in modes(run, run.start.t, run.loop.x_at(run.start)))
     assert found == pytest.approx([0.0, 0.0, w, w], abs=1e-6)
 
 
