@@ -317,8 +317,9 @@ def commanded_mode(data: bytes) -> int | None:
         part = next(subframes(data), None)
     except ValueError:
         return None
-    writes = part is not None and part.kind == WRITE and part.first == MODE and part.resolution != FLOAT
-    return int(part.values[0]) if part is not None and writes else None
+    if part is None or part.kind != WRITE or part.first != MODE or part.resolution == FLOAT or not part.values:
+        return None
+    return int(part.values[0])
 
 
 _TORQUE_HEAD = write(MODE, [IN_POSITION], INT8) + write(COMMAND_POSITION, [nan], INT8) + b"\x0d\x22"

@@ -284,7 +284,7 @@ def test_a_drive_that_is_out_of_touch_gets_a_stop_and_no_torque_until_it_is_enab
 def test_a_written_mode_is_read_in_every_size() -> None:
     for data in ("01000f", "05000f00", "09000f000000", "02000f05", "01000f1100"):
         assert codec.commanded_mode(bytes.fromhex(data)) == 15
-    for data in ("", "0100", "11000f", "0d0000007041", "012000", "05000f"):
+    for data in ("", "0100", "11000f", "0d0000007041", "012000", "05000f", "000000"):
         assert codec.commanded_mode(bytes.fromhex(data)) is None
 
 
