@@ -72,12 +72,7 @@ Begin = Callable[..., End | None]  # starts a fault by its injector and paramete
 def each_of(ends: Iterable[End]) -> End:
     """Ends several effects."""
     together = list(ends)
-
-    def end() -> None:
-        for each in together:
-            each()
-
-    return end
+    return lambda: [end() for end in together]
 
 
 def ignore(frame: Frame) -> None:

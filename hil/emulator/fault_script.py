@@ -23,6 +23,9 @@ TIMES = {  # parameters that every kind has
 
 _COMMON = ("kind", *TIMES, "drive", "bus")
 
+NEEDS = {"mask": "id", "spike": "spike_p", "spike_p": "spike", "clear": "for"}
+"""Parameter -> the one without which it does nothing."""
+
 
 def read_faults(
     entries: Iterable[Mapping[str, Any]],  # of the config, each `{kind, at, for, since, drive, bus, ...}`
@@ -70,6 +73,11 @@ class _Entry:
         code = parameters["code"] if name == "drive_fault" else None
         if drive is not None and code is not None and (problem := self._unfit_code(drive, code)):
             self._wrong("code", problem)
+        for key, other in NEEDS.items():
+            if parameters.get(key) and key in entry and other not in entry:
+                self._wrong(key, f"does nothing without `{other}` (give it, or leave this out)")
+        if name == "output" and "step" in entry and parameters["value"] != "step":
+            self._wrong("step", f"does nothing with value {parameters['value']} (set value: step, or leave this out)")
         self._check_frames(parameters, drive, bus)
         if name == "stall" and self._entry.get("for") is None:
             self._wrong("for", "missing (how long the loop stalls [s])")

@@ -125,4 +125,5 @@ def _fault(numbers: random.Random, drives: Sequence[DriveSettings], duration: fl
     if target == "node" or (target == "host_or_node" and numbers.random() < 0.7):
         fault["drive"] = numbers.choice(able[kind])
     values = {key: draw(numbers) for key, draw in parameters.items()}
-    return fault | {key: value for key, value in values.items() if value is not None}
+    counts = {"clear": bool(values.get("for")), "step": values.get("value", "step") == "step"}  # others always do
+    return fault | {key: value for key, value in values.items() if value is not None and counts.get(key, True)}
