@@ -1,5 +1,6 @@
 """MuJoCo as the machine behind a law: an implementation that is not ours moves the plant."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +15,7 @@ from servoctl.errors import ConfigError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.simulation.mujoco_machine import MujocoMachine
+from servoctl.study.batch import run_at
 from servoctl.types import Array, State
 from tests.small_robot import SMALL, small_urdf
 
@@ -412,6 +414,21 @@ def test_a_motor_of_a_scene_has_its_own_control_behind_one_with_two(home: Path) 
         assert "pid" in str(error), "a MuJoCo before version 4 knows no such actuator"
         return
     assert np.abs(simulated(home).q - theirs.q).max() < 1e-11
+
+
+def test_a_scene_that_changes_during_a_study_counts_from_the_next_run_on(home: Path) -> None:
+    (home / "scene.xml").write_text(scene())
+    run = sc.load(home / "c.yaml", (*PERIOD, "realism.machine.mjcf=scene.xml"), engine="numpy")
+
+    def end() -> float:
+        return float(run_at(run, {"run.settling_band": 0.01}).simulate().q[-1, 0])
+
+    light = end()
+    (home / "scene.xml").write_text(scene().replace('mass="2"', 'mass="9"'))
+    os.utime(home / "scene.xml", ns=(1, 1))  # the clock of a file system may stand still between two writes
+    heavy = end()
+    assert heavy != light
+    assert heavy == with_scene(home, scene().replace('mass="2"', 'mass="9"')).q[-1, 0]
 
 
 def test_joints_of_a_scene_are_named_as_those_of_a_robot(tmp_path: Path) -> None:

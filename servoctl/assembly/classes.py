@@ -16,7 +16,8 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -47,12 +48,6 @@ def module_name(path: Path) -> str:
     """Permanent name of a user's module in `sys.modules`, different for every path."""
     stem = path.parent.name if path.stem == "__init__" else path.stem
     return f"{PREFIX}{stem}_{abs(hash(path)):x}"
-
-
-def imported_by(file: Path) -> list[Path]:
-    """Files of its folder that a file imports, as far as it has been loaded."""
-    file = file.resolve()
-    return sorted(_loaded.get(file, {}).keys() - {file})
 
 
 def _module(file: Path) -> ModuleType | None:
@@ -200,10 +195,41 @@ XML = (".xml", ".urdf", ".mjcf")  # suffixes of files that may name other files
 FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of an MJCF's `<compiler>` that name folders of its assets
 
 
-def class_stamps(paths: Iterable[str | None], folder: Path) -> list[Stamp]:
-    """Stamps of the files of some class paths, and of what other files of their folders have imported."""
-    files = [folder / path.rpartition(":")[0] for path in paths if path is not None and ".py:" in path]
-    return [stamp(each) for file in files for each in (file, *imported_by(file))]
+def needed_by(file: Path) -> list[Path]:
+    """Files that a file needs: of Python, what it imports from its folder, as far as it has been loaded; of a robot,
+    what its XML names: includes and meshes. MuJoCo looks from the main file's folder too.
+    """
+    if file.suffix == ".py":
+        return sorted(_loaded.get(file.resolve(), {}).keys() - {file.resolve()})
+    found = {file: None}
+    waiting = [file] if file.suffix.lower() in XML else []
+    while waiting:
+        path = waiting.pop()
+        folders, files, meshes = _addresses(path, stamp(path))
+        places = [home / folder for home in (path.parent, file.parent) for folder in ("", *folders)]
+        named = [next((at / name for at in places if (at / name).is_file()), None) for name in files]
+        named += [mesh_file(mesh, path) for mesh in meshes]
+        new = dict.fromkeys(each for each in named if each is not None and each not in found)
+        found |= new
+        waiting += [each for each in new if each.suffix.lower() in XML]
+    return list(found)[1:]
+
+
+@lru_cache(maxsize=64)  # a sweep builds the same robot many times
+def _addresses(file: Path, _: Stamp) -> tuple[list[str], list[str], list[str]]:
+    """Folders, files and meshes that an XML file names; a file that is none is reported where the robot is read."""
+    try:
+        root = read_xml(file)
+    except ConfigError:
+        return [], [], []
+    folders = [element.get(key) or "" for element in root.iter("compiler") for key in FOLDERS]
+    files, meshes = ([name for element in root.iter() if (name := element.get(key))] for key in ("file", "filename"))
+    return folders, files, meshes
+
+
+def stamps(files: Iterable[Path]) -> tuple[Stamp, ...]:
+    """Stamps of files and of all that they need."""
+    return tuple(stamp(each) for file in files for each in (file, *needed_by(file)))
 
 
 def files_of(loaded: LoadedConfig) -> dict[str, Path]:
@@ -216,35 +242,13 @@ def files_of(loaded: LoadedConfig) -> dict[str, Path]:
     found = {name: loaded.folder / name for name in named_files(loaded.config)}
     for name, file in tuple(found.items()):
         home = file.resolve().parent if name.endswith(".py") else file.parent
-        more = imported_by(file) if name.endswith(".py") else _named_in(file, file, set())
-        found |= {str(Path(name).parent / os.path.relpath(path, home)): path for path in more}
+        found |= {str(Path(name).parent / os.path.relpath(path, home)): path for path in needed_by(file)}
     return found
 
 
 def hashes_of(loaded: LoadedConfig) -> dict[str, str]:
     """Name from the config's folder -> hash of the file's content, for each of `files_of`."""
     return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files_of(loaded).items()}
-
-
-def _named_in(file: Path, main: Path, seen: set[Path]) -> Iterator[Path]:
-    """Files that an XML file names, and those that these include; MuJoCo looks from the main file's folder too."""
-    if file.suffix.lower() not in XML or file in seen:
-        return
-    seen.add(file)
-    try:
-        root = read_xml(file)
-    except ConfigError:
-        return  # reported where the robot is read
-    folders = [element.get(key) or "" for element in root.iter("compiler") for key in FOLDERS]
-    places = [home / folder for home in (file.parent, main.parent) for folder in ("", *folders)]
-    for element in root.iter():
-        address, mesh = element.get("file"), element.get("filename")
-        candidates = [] if address is None else [place / address for place in places]
-        candidates += [path for path in [mesh_file(mesh, file)] if path is not None] if mesh is not None else []
-        path = next((path for path in candidates if path.is_file()), None)
-        if path is not None:
-            yield path
-            yield from _named_in(path, main, seen)
 
 
 T = TypeVar("T")

@@ -18,12 +18,11 @@ from servoctl.assembly.build import (
     check_classes,
     place_of,
 )
-from servoctl.assembly.classes import class_stamps
+from servoctl.assembly.classes import stamps
 from servoctl.assembly.context import Context
 from servoctl.assembly.entries import Signals, build_references, check_smoothness, check_spans, held_at
 from servoctl.assembly.gains import all_gains, passive_gains
 from servoctl.assembly.realism import check_loop, effects_of, machine_of
-from servoctl.assembly.robot import stamps
 from servoctl.assembly.run import ENGINES, Run
 from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
 from servoctl.assembly.values import Once, Problems, Results, build_equations
@@ -34,7 +33,6 @@ from servoctl.config.plant import Passive
 from servoctl.config.robot import Fixed
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
-from servoctl.input_file import stamp
 from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of, for_passive
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
@@ -148,13 +146,15 @@ def _ground_key(loaded: LoadedConfig, waiting: bool) -> tuple[Any, ...]:
 
     The correction of passive constraints is no part of it.
     """
-    config, folder = loaded.config, loaded.folder
+    config = loaded.config
+    classes = [config.plant.class_, *(entry.class_ for entry in config.task)]
+    files = [path.rpartition(":")[0] for path in classes if path is not None and ".py:" in path]
+    files += [reference.file for reference in config.references.values() if reference.file]
+    files += [str(robot.urdf or robot.mjcf) for robot in config.plant.every_robot.values()]
     return (
         "ground", config.plant.model_copy(update={"passive": config.plant.passive.levels}), config.task, config.bounds,
         config.initial, config.references, waiting,
-        [stamp(folder / reference.file) for reference in config.references.values() if reference.file],
-        [stamps(folder / str(robot.urdf or robot.mjcf)) for robot in config.plant.every_robot.values()],
-        class_stamps([config.plant.class_, *[entry.class_ for entry in config.task]], folder),
+        stamps(loaded.folder / file for file in files),
     )  # fmt: skip
 
 
@@ -222,8 +222,10 @@ def make_run(
     if project := values.initial.project:
         ground = once(("start", built, law is None), lambda: _projected(built, bound(built), project, problems))
     system, start = bound(ground), ground.start
+    scene = None if values.realism is None else values.realism.machine
+    seen = () if scene is None else stamps([loaded.folder / scene.file])
     effects = once(
-        ("effects", ground, system.model.rows_kernel, values.realism, settings.period, settings.integrator),
+        ("effects", ground, system.model.rows_kernel, values.realism, settings.period, settings.integrator, seen),
         lambda: effects_of(system, context, loaded.folder, start),
     )
     system = replace(system, **effects)

@@ -1,20 +1,17 @@
 """Robots of a config: files, bodies, frames and loops -> the plant; and the limits of its files."""
 
-import os
-import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from servoctl.assembly.classes import replaced_parameters
+from servoctl.assembly.classes import replaced_parameters, stamps
 from servoctl.assembly.values import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.config.plant import GRAVITY, PARTS, PlantConfig
 from servoctl.config.robot import RobotConfig
 from servoctl.errors import ConfigError, MissingPackageError, PlantError
-from servoctl.input_file import Stamp, stamp
+from servoctl.input_file import Stamp
 from servoctl.mechanics.actuator_parameters import FIELD as ROTORS
 from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
@@ -105,7 +102,7 @@ def _description(robot: RobotConfig, folder: Path, problems: Problems, path: Fie
     kind, name = robot.kind, str(robot.urdf or robot.mjcf)
     file = folder / name
     try:
-        return _read(kind, file, stamps(file))
+        return _read(kind, file, stamps([file]))
     except (ConfigError, MissingPackageError) as error:
         problems.add(str(error).replace(str(file), name), *path, kind)
     return None
@@ -121,20 +118,3 @@ def _read(kind: str, file: Path, _: tuple[Stamp, ...]) -> Description:
     from servoctl.mechanics.spatial.urdf import read_urdf
 
     return read_urdf(file)
-
-
-_INCLUDED = re.compile(rb"""<include\s[^>]*file\s*=\s*["']([^"']+)""")
-
-
-def stamps(file: Path) -> tuple[Stamp, ...]:
-    """Stamps of a robot's file and of those that an MJCF includes."""
-    known: dict[Path, Stamp] = {}
-    waiting = [file]
-    while waiting:
-        path = waiting.pop()
-        if path in known:
-            continue
-        known[path] = stamp(path)
-        with suppress(OSError):
-            waiting += [file.parent / os.fsdecode(name) for name in _INCLUDED.findall(path.read_bytes())]
-    return tuple(known.values())
