@@ -12,9 +12,9 @@ from hil.core.controller import Controller
 from hil.drives.base import Drive, Node
 from hil.safety import SafetyBounds
 from hil.safety.plan import Phase, RunPlan
-from hil.safety.pose_hold import FASTEST_POLE, Guiding
 from hil.safety.proof import ProofPlan
 from hil.safety.rules import Rule
+from hil.safety.torques import FASTEST_POLE, Guiding
 from hil.safety.watchdog_test import WatchdogTest
 from hil.sensing.motion import GravityCompensation, Hold, Prediction, StaticBalance, falls_without_torque, task_errors
 from hil.sensing.sensing import Sensing

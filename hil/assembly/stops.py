@@ -16,8 +16,7 @@ from hil.assembly.setup import POSES, RigSetup
 from hil.core.constants import Torques
 from hil.loop import Reading, nanoseconds
 from hil.safety.ladder import LEFT, NOISE, STILL
-from hil.safety.pose_hold import PoseHold
-from hil.safety.torques import Source, TorqueSource
+from hil.safety.torques import PoseHold, Source, TorqueSource
 from hil.sensing.motion import AT_REST
 from servoctl.assembly.gains import drives_spacing
 from servoctl.errors import ConfigError

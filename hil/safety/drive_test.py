@@ -13,9 +13,8 @@ from hil.safety.events import EventKind
 from hil.safety.ladder import GROWTH, Ladder
 from hil.safety.monitor import Monitor
 from hil.safety.plan import Phase
-from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import LARGEST, SMALLEST, ProofPlan, State, TorqueProof
-from hil.safety.torques import TorqueSource
+from hil.safety.torques import PoseHold, TorqueSource
 from servoctl.types import Array
 
 PROVING = (Phase.ENABLING, Phase.ZERO)  # phases in which a drive may turn out to contradict the model

@@ -7,8 +7,8 @@ from math import isfinite
 
 import numpy as np
 
-from hil.safety.pose_hold import Guiding
 from hil.safety.proof import ProofPlan
+from hil.safety.torques import Guiding
 from hil.sensing.motion import GravityCompensation
 from servoctl.config.hil import Safety
 from servoctl.types import Array

@@ -20,8 +20,7 @@ from hil.safety.drive_test import PROVING, DriveRig, DriveTest
 from hil.safety.events import EventKind, Reaction
 from hil.safety.monitor import Monitor
 from hil.safety.plan import ENDING, WATCHING, Phase, RunPlan
-from hil.safety.pose_hold import PoseHold
-from hil.safety.torques import Source, TorqueSource
+from hil.safety.torques import PoseHold, Source, TorqueSource
 from hil.safety.watch import FIRST_SAMPLES, Watch
 from servoctl.types import Array, Status
 

@@ -11,7 +11,7 @@ from hil.safety.events import Doubt, EventKind, kind_of
 from hil.safety.ladder import STILL, Rung
 from hil.safety.monitor import Monitor
 from hil.safety.plan import ENDING, WORKING, Phase
-from hil.safety.pose_hold import PoseHold
+from hil.safety.torques import PoseHold
 
 RESTING = 0.05  # [share of torque_limit] a torque holds a joint if it differs by less from that of the model
 BLIND_TIME = 0.05  # [s] longest time for which an axis without a trusted encoder is braked by the model alone

@@ -16,8 +16,17 @@ from hil.core.constants import Torques
 from hil.loop import Reading, nanoseconds
 from hil.rig.logbook import STAGES
 from hil.safety.plan import Phase
-from hil.safety.pose_hold import ANCHOR, FASTEST_POLE, LARGEST_BIAS, POLE_SHARE, WALL, Guiding, PoseHold
-from hil.safety.torques import Source, TorqueSource
+from hil.safety.torques import (
+    ANCHOR,
+    FASTEST_POLE,
+    LARGEST_BIAS,
+    POLE_SHARE,
+    WALL,
+    Guiding,
+    PoseHold,
+    Source,
+    TorqueSource,
+)
 from hil.sensing.motion import Hold
 from hil.session.by_hand import guided_motion, write_guided_motion
 from hil.session.start import Request, start

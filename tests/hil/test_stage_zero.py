@@ -15,9 +15,8 @@ from hil.emulator.emulator import Emulator
 from hil.loop import Reading, nanoseconds
 from hil.safety import EventKind, Reaction
 from hil.safety.plan import Phase
-from hil.safety.pose_hold import PoseHold
 from hil.safety.proof import ProofPlan, State, TorqueProof
-from hil.safety.torques import Source, TorqueSource
+from hil.safety.torques import PoseHold, Source, TorqueSource
 from hil.sensing.motion import Hold
 from hil.session.start import Request, start
 from servoctl.engine.ccode import BoundCall

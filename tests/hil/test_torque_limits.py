@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hil.core.constants import Torques
 from hil.drives import DriveSettings
 from hil.loop import nanoseconds
-from hil.safety.pose_hold import PoseHold
-from hil.safety.torques import Source, TorqueSource
+from hil.safety.torques import PoseHold, Source, TorqueSource
 from hil.sensing.tracking import LONGEST, VISIBLE
 from servoctl.engine.ccode import BoundCall
 from servoctl.types import Array

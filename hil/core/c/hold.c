@@ -1,4 +1,4 @@
-/* Torques that hold a machine at a pose, bring it to rest, or let a hand guide it: hil.safety.pose_hold has the laws. Each
+/* Torques that hold a machine at a pose, bring it to rest, or let a hand guide it: hil.safety.torques has the laws. Each
    is computed first, and remembered by its `keep` only when its torques are sent. */
 
 /* A row of W times a vector. */

@@ -128,7 +128,7 @@ void memory_take(law_memory *l, const double *sent, int moves);
 
 /* The torques that are sent. */
 
-typedef struct { /* hil.safety.pose_hold.PoseHold */
+typedef struct { /* hil.safety.torques.PoseHold */
   int n, m, at_rest, is_sound;         /* at_rest: whether `hold` has the results of a pose at rest */
   int known, sound;                    /* whether state and pose are known; whether every measurement may be used */
   double t;                            /* at which the model is evaluated [s] */
@@ -188,7 +188,7 @@ typedef struct { /* hil.safety.proof.TorqueProof */
   int m, together;                                /* together: whether motors are redundant */
   int quarter, late, judged, round_tick, slow;    /* of a round, in ticks; round_tick: -1: there is none; slow: of a torque */
   long long samples, room;                        /* rows that are written, and for which there is memory */
-  double period, lag, *rows;                      /* lag: after which speeds show a torque [s]; rows of hil.safety.axis_motion */
+  double period, lag, *rows;                      /* lag: after which speeds show a torque [s]; rows of hil.safety.proof.AxisMotion */
   double reversed, certain;                       /* hil.safety.proof.REVERSED and CERTAIN */
   tick_call round;                                /* -> whether the present round contradicts the model */
   int shows, drive, moved;                        /* the last finding, the drive, and the axis that has left the pose */
