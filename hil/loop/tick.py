@@ -70,11 +70,6 @@ class Tick(NamedTuple):
     elapsed: int  # time since the last tick as the law is told [ns]: whole periods, 3 at most
     skipped: int  # number of periods without a tick before this one
 
-    @property
-    def lateness(self) -> int:
-        """Time from its deadline to its beginning [ns]."""
-        return self.began - self.deadline
-
 
 class TickTimes(NamedTuple):
     """Times at the end of a tick's parts, on the run's clock [ns]."""

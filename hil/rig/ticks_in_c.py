@@ -160,7 +160,7 @@ class TicksInC(Struct):
         self.drives, self.nodes, self._sensing = setup.drives, setup.nodes, setup.sensing
         self._dispatch, self._stages = dispatch, stages
         n, m, channels = len(controller.tick.q), len(self.drives), len(self.nodes)
-        sizes = {"n": n, "m": m, "channels": channels, "1": 1, "m m": m * m, "gauges": len(GAUGES) * channels}
+        sizes = {"n": n, "m": m, "channels": channels, "gauges": len(GAUGES) * channels}
         super().__init__("tick", sizes, self._sensing.calls)
         self.count = 0  # number of ticks that C did
         self.given_back = Counter[str]()  # why C gave ticks back -> how often
@@ -174,7 +174,7 @@ class TicksInC(Struct):
         self._pause = 0
         c, x, loop, sensed = self.c, self.arrays, controller.loop, self._sensing.struct
         c.n, c.m, c.channels, c.failed = n, m, channels, self.calls.failed
-        x["began"][0] = x["written"][0] = -1 if self._asks else NEVER  # `NEVER`: nothing is asked for
+        c.began = c.written = -1 if self._asks else NEVER  # `NEVER`: nothing is asked for
         # sensing reads the samples and the torques in frames that are here
         self._sensing.share({name: x[name] for name in SAMPLE} | {"command": x["carried"]})
         c.sensing, c.source, c.ladder = sensed.c, stages.torques.struct.c, stages.ladder.struct.c
@@ -237,7 +237,7 @@ class TicksInC(Struct):
     def write(self, now: int) -> None:
         """The first of the next torques is sent now [ns]: a reply may come before the last one is sent."""
         if self._asks:
-            self.arrays["written"][0] = now
+            self.c.written = now
 
     @property
     def healthy(self) -> bool:
@@ -355,9 +355,9 @@ class TicksInC(Struct):
 
     def begin(self, due: int, began: int) -> None:
         """Begins a tick that was due at a time [ns]."""
-        self.arrays["due"][0] = due
+        self.c.due = due
         if self._asks:
-            self.arrays["began"][0] = began
+            self.c.began = began
         self.c.trouble = self.ffi.NULL
 
     def take(self, bus: str, frame: Frame) -> None:

@@ -30,9 +30,8 @@ class Monitor:
         self._rejected = [node.rejected for node in self.nodes]
         # rules: what is still judged: a warning is reported once
         self.rules, self._beyond = list(rules), [0] * len(rules)
-        window = max(1, round(WINDOW / bounds.period))
-        self._clamped: deque[Sequence[bool]] = deque(maxlen=window)
-        self._changed = [0] * len(self._drives)
+        self._ticks, self._window = 0, max(1, round(WINDOW / bounds.period))  # ticks so far, and those that count
+        self._clamped = [deque[int]() for _ in drives]  # those in which a limit has changed the torque of each drive
         self._late_ticks = 0
         self._skipped: deque[int] = deque()
         self._seen: set[tuple[EventKind, str]] = set()
@@ -113,24 +112,22 @@ class Monitor:
             if drive.foreign:
                 self.report(now, EventKind.FOREIGN, name, drive.foreign)
 
-    def torques(self, now: int, clamped: Sequence[bool]) -> None:
-        """Counts the torques that a limit has changed."""
+    def torques(self, now: int, clamped: Sequence[bool], unchanged: int = 0) -> None:
+        """Counts the torques that a limit has changed in a tick, and so many ticks before it without any."""
         kind = EventKind.CLAMPED_STOP if self.bounds.safety.clamped == "stop" else EventKind.CLAMPED
-        window = self._clamped
-        for sign, changed in ((-1, window[0] if len(window) == window.maxlen else ()), (1, clamped)):
-            if True in changed:
-                self._changed = [count + sign * each for count, each in zip(self._changed, changed, strict=True)]
-        window.append(tuple(clamped))
-        if len(window) < (window.maxlen or 0) or not any(self._changed):
-            return
-        for drive, count in zip(self._drives, self._changed, strict=True):
-            if 2 * count > len(window):
+        self._ticks += unchanged + 1
+        for drive, changed, ticks in zip(self._drives, clamped, self._clamped, strict=True):
+            if changed:
+                ticks.append(self._ticks)
+            while ticks and ticks[0] <= self._ticks - self._window:
+                ticks.popleft()
+            if 2 * len(ticks) > self._window <= self._ticks:
                 self.report(now, kind, drive.settings.name)
 
     @property
     def clamps(self) -> bool:
         """Whether limits have changed so many torques that the next ticks may report it."""
-        return 2 * max(self._changed) > (self._clamped.maxlen or 0)
+        return any([2 * len(ticks) > self._window for ticks in self._clamped])
 
     def ordinary(self, tick: Tick, clamped: Sequence[bool], count: int = 1) -> None:
         """Takes note of so many ticks in which the tick in C found nothing to report, and of the last one.
@@ -140,12 +137,8 @@ class Monitor:
         """
         self.lateness(tick)
         self._beyond = [0] * len(self._beyond)
-        if not clamped:
-            return
-        unchanged = (False,) * len(self._drives)
-        for _ in range(count - 1):
-            self.torques(tick.began, unchanged)
-        self.torques(tick.began, clamped)
+        if clamped:
+            self.torques(tick.began, clamped, count - 1)
 
     def buses(self, now: int, healths: Mapping[str, Health]) -> None:
         """Checks the health of each bus."""

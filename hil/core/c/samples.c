@@ -16,14 +16,19 @@ static const double STUCK_WINDOW = 0.1;
 
 enum { REJECTED_IN_A_ROW = 2, MISSCALED_IN_A_ROW = 2 }; /* samples, or windows of the scale, that stop the machine */
 
+/* A row of the constant Jacobian times a vector. */
+static double row_times(const sensing *s, int i, const double *x)
+{
+  const sense_channel *c = &s->channel[i];
+  double sum = 0.0;
+  for (int j = c->first_factor; j < c->first_factor + c->factors; ++j) sum += s->factor[j] * x[s->factor_index[j]];
+  return sum;
+}
+
 /* The displacements at a pose, into `there`. */
 static void find_positions(sensing *s, const double *q, double *there)
 {
-  for (int i = 0; i < s->channels && s->linear; ++i) {
-    const sense_channel *c = &s->channel[i];
-    there[i] = 0.0;
-    for (int j = c->first_factor; j < c->first_factor + c->factors; ++j) there[i] += s->factor[j] * q[s->factor_index[j]];
-  }
+  for (int i = 0; i < s->channels && s->linear; ++i) there[i] = row_times(s, i, q);
   if (s->linear) return;
   copy(s->positions.arguments[0], q, s->n);
   copy(there, evaluate(&s->positions), s->channels);

@@ -40,12 +40,7 @@ static double find_start(sensing *s, double t, double elapsed, int free)
   if (!all_finite(ahead, 2 * n)) return elapsed;
   copy(s->step_q, ahead, n);
   copy(s->step_v, ahead + n, n);
-  for (int i = 0; i < s->channels && s->constant; ++i) {
-    const sense_channel *c = &s->channel[i];
-    s->expected[i] = 0.0;
-    for (int j = c->first_factor; j < c->first_factor + c->factors; ++j)
-      s->expected[i] += s->factor[j] * s->step_v[s->factor_index[j]];
-  }
+  for (int i = 0; i < s->channels && s->constant; ++i) s->expected[i] = row_times(s, i, s->step_v);
   if (!s->constant) {
     s->speeds_at.arguments[0][0] = t;
     copy(s->speeds_at.arguments[1], s->step_q, n);

@@ -236,9 +236,9 @@ static int wait_for_frame(tick_sockets *s, unsigned working, long long deadline)
    Returns when it woke [ns]. */
 static long long sleep_for_samples(const tick *k, const tick_sockets *s, long long deadline)
 {
-  long long end = *k->began + s->rest;
+  long long end = k->began + s->rest;
   struct timespec moment;
-  if (s->rest <= 0 || tick_missing(k) < 0) return *k->began;
+  if (s->rest <= 0 || tick_missing(k) < 0) return k->began;
   if (end > deadline) end = deadline;
   end += s->origin;
   moment.tv_sec = end / 1000000000;
@@ -251,7 +251,7 @@ static long long sleep_for_samples(const tick *k, const tick_sockets *s, long lo
    fixed size find that moment whatever single ticks do, and include the time that the system takes to wake a thread. */
 static void learn_rest(const tick *k, tick_sockets *s, long long woke)
 {
-  long long latest = *k->began;
+  long long latest = k->began;
   if (tick_missing(k) >= 0) {
     s->rest = 0;
     return;
@@ -291,7 +291,7 @@ static void send_commands(tick *k, tick_sockets *s)
     s->command[i].id = (unsigned)whole[0] << 24 | (unsigned)whole[1] << 16 | (unsigned)whole[2] << 8 | whole[3];
     memcpy(s->command[i].data, whole + 4, s->command[i].length);
   }
-  *k->written = sockets_now(s); /* a reply to the first torque may come before the last one is sent */
+  k->written = sockets_now(s); /* a reply to the first torque may come before the last one is sent */
   sockets_send(s, s->command, s->commands);
 }
 
@@ -412,10 +412,10 @@ int stretch_run(tick *k, tick_sockets *s, tick_log *g, int most)
   s->ticks = now->skipped = 0;
   now->counts = 1;
   while (s->ticks < most && (k->source->kind == STOP || seconds(s->task_time) < s->duration) && !sleep_until_due(s)) {
-    now->deadline = *k->due = s->deadline;
+    now->deadline = k->due = s->deadline;
     now->elapsed = s->period;
     now->task_time = seconds(s->task_time);
-    now->began = *k->began = sockets_now(s);
+    now->began = k->began = sockets_now(s);
     stretch_read(k, s, now->began + s->wait);
     now->read = sockets_now(s);
     if (!k->healthy || s->failed || tick_asks(k) || tick_decide(k, now->read, elapsed, now->task_time)) return AFTER_READ;

@@ -7,7 +7,7 @@ int tick_missing(const tick *k)
 {
   for (int i = 0; i < k->channels; ++i) {
     const tick_channel *each = &k->channel[i];
-    if (each->awaited && k->sample_time[i] < (each->synced ? *k->began : *k->written)) return each->bus;
+    if (each->awaited && k->sample_time[i] < (each->synced ? k->began : k->written)) return each->bus;
   }
   return -1;
 }
@@ -20,7 +20,7 @@ unsigned long long tick_mute(const tick *k)
   unsigned long long waits = 0, heard = 0;
   for (int i = 0; i < k->m; ++i) {
     unsigned long long bus = 1ull << k->channel[i].bus;
-    if (k->sample_time[i] == NEVER || k->sample_time[i] >= *k->written) heard |= bus;
+    if (k->sample_time[i] == NEVER || k->sample_time[i] >= k->written) heard |= bus;
     else if (k->channel[i].mutes) waits |= bus;
   }
   return waits & ~heard;
@@ -34,7 +34,7 @@ int tick_sense(tick *k, long long now)
 {
   k->mute = tick_mute(k);
   for (int i = 0; i < k->m; ++i) k->silences[i] = k->alive[i] ? seconds(now - k->alive[i]) : 0.0;
-  sense_read(k->sensing, seconds(now), now, *k->due, k->free, *k->began, *k->written);
+  sense_read(k->sensing, seconds(now), now, k->due, k->free, k->began, k->written);
   return tick_asks(k);
 }
 
@@ -66,7 +66,7 @@ static int find_torques(tick *k, double elapsed)
 {
   torque_source *s = k->source;
   pose *p = s->pose;
-  double since = seconds(*k->began - k->entered);
+  double since = seconds(k->began - k->entered);
   copy(s->wanted, k->law.results[0], k->m);
   if (s->kind == LAW) return 0;
   if (since >= k->end) return give_back(k, 0);

@@ -332,7 +332,7 @@ typedef struct {
   double *next_torque;                           /* [channels] torque of its next one */
   double *wrapped, *added;                       /* [channels] hil.drives.wire.Unwrapping */
   double *gauges;                                /* [gauges] in the order of hil.drives.settings.GAUGES, by node */
-  long long *due, *began, *written;              /* [1] of this tick; when torques were sent last */
+  long long due, began, written;                 /* of this tick [ns]; when torques were sent last */
   long long *alive;                              /* [m] last sign of life of each drive; 0: none */
   long long *sample_time;                        /* [channels] when the last sample was received */
   long long taken;                               /* number of frames that C has taken in place of the drivers */
