@@ -123,7 +123,7 @@ def test_the_delayed_map_has_the_poles_of_its_polynomial(delay: int) -> None:
 def test_the_gain_margin_of_a_sampled_loop_is_the_closed_form(delay: int) -> None:
     run = mass_run(sc.PFeedback(0.25), False, 0.02)
     timing = Timing.of(0.02, ["F"], delay * 0.02)
-    (found,) = margins(LocalLoop(local(run, run.start.t, run.loop.x_at(run.start)), timing).linear, ["F"])
+    (found,) = margins(LocalLoop(local(run, run.start.t, run.loop.x_at(run.start)), timing).closed, ["F"])
     limit = 2 * math.sin(math.pi / (2 * (2 * delay + 1)))
     assert found.gain == pytest.approx(limit / (4.0 * 0.02), rel=1e-4)
     assert found.gain_down == 0.0
@@ -134,7 +134,7 @@ def test_margins_of_a_double_integrator_are_the_closed_form(cached: int, monkeyp
     """L = (2 a s + a^2) / s^2: |L| = 1 at w = a sqrt(2 + sqrt(5)), with the phase margin atan(2 w / a)."""
     monkeypatch.setattr("servoctl.linear.margins.CACHED", cached)  # 1: solved as a loop of hundreds of states
     run = mass_run(sc.Baumgarte(3.0, 3.0), True)
-    (found,) = margins(LocalLoop(local(run, run.start.t, run.loop.x_at(run.start)), Timing(None)).linear, ["F"])
+    (found,) = margins(LocalLoop(local(run, run.start.t, run.loop.x_at(run.start)), Timing(None)).closed, ["F"])
     w = 3.0 * math.sqrt(2.0 + math.sqrt(5.0))
     phase = math.atan(2.0 * w / 3.0)
     assert (found.gain, found.gain_down) == (math.inf, 0.0)
@@ -146,7 +146,7 @@ def test_margins_of_a_double_integrator_are_the_closed_form(cached: int, monkeyp
 def test_poles_that_rounding_moves_add_no_frequencies() -> None:
     """Those of 50 robots, each loop opened in turn, were 260,000 frequencies."""
     run = sc.load("swarm", ["run.period=0.01", "realism.delay=0.02", "realism.lag=0.005"], engine="vm")
-    linear = LocalLoop(local(run, run.start.t, run.loop.x_at(run.start)), timings(run)[0]).linear
+    linear = LocalLoop(local(run, run.start.t, run.loop.x_at(run.start)), timings(run)[0]).closed
     count, poles = linear.B.shape[1], np.linalg.eigvals(linear.A)
     assert len(poles) == 50 and len(np.unique(poles)) * count > 300
     assert len(_frequencies(linear)) < POINTS + 2 * len(AROUND)

@@ -99,6 +99,7 @@ class Held:
     new: Array  # from the command that arrives within the period or at its start, shape (n + lags, m)
     whole: Array  # whole periods of delay of each input, shape (m,)
     partly: Array  # whether an input's command arrives within a period, shape (m,)
+    period: float  # [s]
     size: int  # length of x
 
     @property
@@ -134,7 +135,7 @@ def hold(A: Array, B: Array, timing: Timing, later: Array | float = 0.0) -> Held
         rows = np.array([*range(n), *(index[int(i)] for i in group if T > 0.0)], dtype=int)
         after[np.ix_(rows, rows)] = moved
         old[np.ix_(rows, group)], new[np.ix_(rows, group)] = by_old, by_new
-    return Held(after, old, new, whole, part > 0.0, n)
+    return Held(after, old, new, whole, part > 0.0, h, n)
 
 
 def _hold(A: Array, B: Array, first: float, rest: float, lag: float) -> tuple[Array, Array, Array]:
@@ -169,19 +170,20 @@ def transition(rates: Array, s: float) -> Array:
 
 @dataclass(frozen=True)
 class Closed:
-    """The loop from sample to sample: s+ = A s + B w, where w is added to the commands u = fed s."""
+    """A loop from sample to sample, s+ = A s + B w, or s' = A s + B w; w is added to the commands u = fed s."""
 
     A: Array  # shape (states, states)
     B: Array  # shape (states, m)
     fed: Array  # shape (m, states)
-    line: tuple[slice, ...]  # slices of the delayed commands in s, one for each age, for the inputs `late`
-    late: Array  # indices of the inputs with a delay
+    period: float | None  # [s] from sample to sample; None: continuous time
+    line: tuple[slice, ...] = ()  # slices of the delayed commands in s, one for each age, for the inputs `late`
+    late: tuple[int, ...] = ()  # indices of the inputs with a delay
 
     def without_idle_line(self, K: Array) -> Array:
         """A restricted to commands in the range of K: all other delayed commands are zero and stay zero."""
         if not self.line:
             return self.A
-        U, sizes, _ = np.linalg.svd(K[self.late], full_matrices=False)
+        U, sizes, _ = np.linalg.svd(K[list(self.late)], full_matrices=False)
         basis = U[:, sizes > 1e-12 * max(1e-300, float(sizes.max(initial=0.0)))]
         before, first = self.line[0].start, [basis] * len(self.line)
         behind = len(self.A) - self.line[-1].stop
@@ -221,7 +223,7 @@ def close(held: Held, K: Array, estimate: EstimateFilter | None = None) -> Close
         B[line[0], late] = np.eye(len(late))
     if estimate is not None:
         A[ends:, :n], A[ends:, ends:] = estimate.G, estimate.F
-    return Closed(A, B, fed, line, late)
+    return Closed(A, B, fed, held.period, line, tuple(late.tolist()))
 
 
 def _index(line: tuple[slice, ...], late: Array, age: int, i: int) -> int:

@@ -119,9 +119,10 @@ def linearize(
 
     timing = _timing(run, h, delay)
     around = local(run, t, x, "full" if full else "fixed", ahead=(h or 0.0) / 2)
-    linear = LocalLoop(around, timing).linear
-    names = _named(run, _state_names(run, len(around.A), len(linear.A), timing))
-    return control.ss(linear.A, linear.B, linear.C, np.zeros((len(linear.C), actuators)), linear.period or 0, **names)
+    closed = LocalLoop(around, timing).closed
+    names = _named(run, _state_names(run, len(around.A), len(closed.A), timing))
+    C = np.hstack([around.C, np.zeros((len(around.C), len(closed.A) - len(around.A)))])
+    return control.ss(closed.A, closed.B, C, np.zeros((len(C), actuators)), closed.period or 0, **names)
 
 
 def _alone(plant: Plant, at: State | float | None) -> Run:

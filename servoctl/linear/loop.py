@@ -19,7 +19,7 @@ import cmath
 import copy
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -210,17 +210,6 @@ DEADBEAT = 1e-6  # a pole z up to this size counts as 0: its motion vanishes aft
 REPEATED = 2  # multiplicity of poles that rounding may spread: 2, as in a critically damped row
 
 
-@dataclass(frozen=True)
-class Linear:
-    """dx' = A dx + B dw, dy = C dx; or the same from period to period."""
-
-    A: Array  # shape (states, states)
-    B: Array  # shape (states, m); w is added to the commands
-    C: Array  # shape (outputs, states); outputs are q, v, u and the violations of the task, in this order
-    fed: Array  # feedback from the state to the command, shape (m, states)
-    period: float | None  # period [s]; None: continuous time
-
-
 def timings(run: Run) -> list[Timing]:
     """Timings to analyse, in simulation and on drives; none without a law. A sampled run comes last.
 
@@ -245,29 +234,20 @@ class LocalLoop:
     timing: Timing  # period, delay and lag
     later: Array | float = 0.0  # [s] additional delay per actuator, or of all
 
-    @property
+    @cached_property
     def closed(self) -> Closed:
-        """The loop from sample to sample; only with a period."""
-        at, tau, estimate = self.at, self.timing.velocity_filter, None
+        """The closed loop, with an input added to the command of each actuator."""
+        at, m, tau, estimate = self.at, self.at.m, self.timing.velocity_filter, None
+        if self.timing.period is None:
+            return Closed(at.A + at.B @ at.K, at.B[:, :m], at.K[:m], None)
         if tau is not None:  # velocities are not measured
             estimate = differences(at.W[: at.n], at.W[at.n : 2 * at.n].T, self.timing.h, tau)
-        return close(hold(at.A, at.B, self.timing, self.later), at.K, estimate)
-
-    @property
-    def linear(self) -> Linear:
-        """The loop as a linear system, with an input added to each command."""
-        at, m = self.at, self.at.m
-        if self.timing.period is None:
-            return Linear(at.A + at.B @ at.K, at.B[:, :m], at.C, at.K[:m], None)
-        closed = self.closed
-        C = np.hstack([at.C, np.zeros((len(at.C), len(closed.A) - len(at.A)))])
-        return Linear(closed.A, closed.B[:, :m], C, closed.fed[:m], self.timing.period)
+        closed = close(hold(at.A, at.B, self.timing, self.later), at.K, estimate)
+        return replace(closed, B=closed.B[:, :m], fed=closed.fed[:m])
 
     @property
     def matrix(self) -> Array:
         """Matrix whose eigenvalues are the poles of the loop, without directions that the law can never use."""
-        if self.timing.period is None:
-            return np.asarray(self.at.A + self.at.B @ self.at.K)
         return self.closed.without_idle_line(self.at.K)
 
     @cached_property

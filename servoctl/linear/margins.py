@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from servoctl.laws.hold import stable_range
-from servoctl.linear.loop import ROUNDING, Linear, LocalLoop, grows
+from servoctl.laws.hold import Closed, stable_range
+from servoctl.linear.loop import ROUNDING, LocalLoop, grows
 from servoctl.mechanics.timing import Timing
 from servoctl.types import Array
 
@@ -108,12 +108,12 @@ def margins_of(loop: LocalLoop, exact: bool = False) -> Margins:
     """
     if not loop.stable:
         return Margins(loop.timing, loop.growth, ())
-    linear = loop.linear
-    found = margins(linear, loop.timing.actuators)
-    if not exact or (linear.period is not None and len(found) * len(linear.A) ** 3 > SEARCHED):
+    closed = loop.closed
+    found = margins(closed, loop.timing.actuators)
+    if not exact or (closed.period is not None and len(found) * len(closed.A) ** 3 > SEARCHED):
         return Margins(loop.timing, loop.growth, tuple(found))
     sharp = tuple(replace(one, delay=_delay(loop, one.delay, i)) for i, one in enumerate(found))
-    together = _delay(loop, at_once_delay(linear), None)
+    together = _delay(loop, at_once_delay(closed), None)
     return Margins(loop.timing, loop.growth, sharp, together)
 
 
@@ -130,18 +130,18 @@ def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
     return estimate if high == math.inf else (low + high) / 2.0
 
 
-def margins(linear: Linear, names: Sequence[str]) -> list[Margin]:
+def margins(closed: Closed, names: Sequence[str]) -> list[Margin]:
     """Margins at each actuator of a stable closed loop."""
-    respond, omega = _responder(linear, linear.A), _frequencies(linear)
+    respond, omega = _responder(closed, closed.A), _frequencies(closed)
     g = np.einsum("fii->fi", respond(omega, slice(None)))
-    return [_margin(linear, respond, omega, g[:, i], i, name) for i, name in enumerate(names)]
+    return [_margin(closed, respond, omega, g[:, i], i, name) for i, name in enumerate(names)]
 
 
 Respond = Callable[[Array, slice], Array]  # frequencies [rad/s], k actuators -> response, shape (frequencies, k, k)
 
 
 @np.errstate(divide="ignore")  # below a double pole at 0, g is -1 to rounding
-def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, name: str) -> Margin:
+def _margin(closed: Closed, respond: Respond, omega: Array, g: Array, i: int, name: str) -> Margin:
     opened = np.abs(g) / np.abs(1.0 + g)
     if np.abs(opened).max() < NOTHING:
         return Margin(name, math.inf, 0.0, math.inf, math.inf, 1.0, None)
@@ -159,8 +159,8 @@ def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, na
     least = int(np.argmin(np.abs(phases))) if len(phases) else None
     return Margin(
         name,
-        _first_unstable(linear, i, [k for k in factors if k > 1.0], math.inf),
-        _first_unstable(linear, i, [k for k in reversed(factors) if 0.0 < k < 1.0], 0.0),
+        _first_unstable(closed, i, [k for k in factors if k > 1.0], math.inf),
+        _first_unstable(closed, i, [k for k in reversed(factors) if 0.0 < k < 1.0], 0.0),
         math.inf if least is None else float(abs(phases[least])),
         float(delays.min()),
         float((1.0 / np.abs(1.0 + g)).min()),
@@ -168,18 +168,18 @@ def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, na
     )
 
 
-def _first_unstable(linear: Linear, i: int, factors: list[float], otherwise: float) -> float:
+def _first_unstable(closed: Closed, i: int, factors: list[float], otherwise: float) -> float:
     """The first factor beyond which the loop is unstable; `factors` are sorted away from 1."""
     for factor, further in zip(factors, [*factors[1:], None], strict=False):
         beyond = math.sqrt(factor * further) if further else factor * (2.0 if otherwise else 0.5)
-        if grows(np.linalg.eigvals(scaled(linear, i, beyond)), linear.period):
+        if grows(np.linalg.eigvals(scaled(closed, i, beyond)), closed.period):
             return factor
     return otherwise
 
 
-def scaled(linear: Linear, actuator: int, factor: float) -> Array:
+def scaled(closed: Closed, actuator: int, factor: float) -> Array:
     """A of the loop with a factor on one command."""
-    return linear.A + (factor - 1.0) * np.outer(linear.B[:, actuator], linear.fed[actuator])
+    return closed.A + (factor - 1.0) * np.outer(closed.B[:, actuator], closed.fed[actuator])
 
 
 def _crossings(omega: Array, g: Array, at: Callable[[Array], Array], part: Callable[[Array], Array]) -> Array:
@@ -199,14 +199,14 @@ def _changes(omega: Array, values: Array, at: Callable[[Array], Array]) -> tuple
     return low, high
 
 
-def _frequencies(linear: Linear) -> Array:
+def _frequencies(closed: Closed) -> Array:
     """Frequencies at which to evaluate the loop [rad/s]: around its poles, up to half the sampling rate."""
-    poles = np.linalg.eigvals(linear.A)
-    found = np.concatenate([poles, *(np.linalg.eigvals(scaled(linear, i, 0.0)) for i in range(linear.B.shape[1]))])
-    if linear.period is not None:
-        end = math.pi / linear.period
+    poles = np.linalg.eigvals(closed.A)
+    found = np.concatenate([poles, *(np.linalg.eigvals(scaled(closed, i, 0.0)) for i in range(closed.B.shape[1]))])
+    if closed.period is not None:
+        end = math.pi / closed.period
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.log(found[np.abs(found) > 1e-12].astype(complex)) / linear.period
+            found = np.log(found[np.abs(found) > 1e-12].astype(complex)) / closed.period
         low, high = 1e-6 * end, end
     else:
         sizes = np.abs(poles)[np.abs(poles) > 1e-6]
@@ -220,14 +220,14 @@ def _frequencies(linear: Linear) -> Array:
     return np.unique(np.concatenate([np.geomspace(low, high, POINTS), around]))
 
 
-def _responder(linear: Linear, A: Array) -> Respond:
+def _responder(closed: Closed, A: Array) -> Respond:
     """fed (s I - A)^-1 B at frequencies, by back substitution in the Schur form of A, a few frequencies at a time."""
     T, Q = scipy.linalg.schur(A.astype(complex), output="complex")
-    right, left, size = Q.conj().T @ linear.B, linear.fed @ Q, len(T)
+    right, left, size = Q.conj().T @ closed.B, closed.fed @ Q, len(T)
     upper, diagonal = np.triu(T, 1), np.diagonal(T)
 
     def solve(w: Array, into: Array, alone: bool) -> Array:
-        s = 1j * w if linear.period is None else np.exp(1j * w * linear.period)
+        s = 1j * w if closed.period is None else np.exp(1j * w * closed.period)
         gaps = s[:, None] - diagonal
         gaps = np.where(gaps == 0.0, ROUNDING, gaps)  # next to an undamped pole
         if alone:
@@ -247,20 +247,20 @@ def _responder(linear: Linear, A: Array) -> Respond:
     return respond
 
 
-def at_once_delay(linear: Linear) -> float:
+def at_once_delay(closed: Closed) -> float:
     """Smallest common delay of all commands at which a stable loop becomes unstable [s]; infinite if there is none.
 
     u = G(s) e^(-s T) u: a pole at j w where an eigenvalue of G(j w) has modulus 1, with T = its angle / w. A sampled
     loop has G(e^(j w h)) instead, which is exact where T is a whole number of periods h.
     """
-    A, period = linear.A - linear.B @ linear.fed, linear.period
-    sizes = np.abs(np.concatenate([np.linalg.eigvals(A), np.linalg.eigvals(linear.A)]))
+    A, period = closed.A - closed.B @ closed.fed, closed.period
+    sizes = np.abs(np.concatenate([np.linalg.eigvals(A), np.linalg.eigvals(closed.A)]))
     sizes = sizes[sizes > 1e-6]
     if not len(sizes):
         return math.inf
     end = math.pi / period if period else sizes.max() * 100.0
 
-    respond = _responder(linear, A)
+    respond = _responder(closed, A)
 
     def loci(omega: Array) -> Array:
         return np.linalg.eigvals(respond(omega, slice(None)))

@@ -29,10 +29,9 @@ from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_gains, gain_share, has_unknown_gains, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
-from servoctl.laws.hold import stable_range
+from servoctl.laws.hold import Closed, stable_range
 from servoctl.linear.convert import settled, state_at
 from servoctl.linear.loop import (
-    Linear,
     Local,
     LocalLoop,
     box_machines,
@@ -96,14 +95,14 @@ def gain_margin(run: Run) -> float | None:
         return None
 
 
-def _loops(run: Run) -> Iterator[Linear]:
+def _loops(run: Run) -> Iterator[Closed]:
     """The linearised loop at the start, with each timing: of the simulated plant, and of machines of the box."""
     if run.system.law is None or not run.loop.differentiable:
         return
     x, law = settled(run.loop, run.start), _unlimited(run)
     for real in (None, *(machine for _, machine in box_machines(run))):
         at = local_nearest(run, run.start.t, x, real, law)
-        yield from (LocalLoop(at, timing).linear for timing in timings(run))
+        yield from (LocalLoop(at, timing).closed for timing in timings(run))
 
 
 def _unlimited(run: Run) -> Array | None:
@@ -114,27 +113,27 @@ def _unlimited(run: Run) -> Array | None:
     return run.loop.of(replace(system, law=law.unlimited)).parameters
 
 
-def _margin(linear: Linear) -> float:
+def _margin(closed: Closed) -> float:
     """Smallest gain margin over the actuators of a loop; 1 if the loop is unstable."""
-    if _grows(linear, linear.A[None])[0]:
+    if _grows(closed, closed.A[None])[0]:
         return UNSTABLE
-    columns = range(linear.B.shape[1])
-    opened = np.stack([np.outer(linear.B[:, i], linear.fed[i]) for i in columns])
+    columns = range(closed.B.shape[1])
+    opened = np.stack([np.outer(closed.B[:, i], closed.fed[i]) for i in columns])
     low = 1.0
     for high in FACTORS:
-        unstable = _grows(linear, linear.A + (high - 1.0) * opened)
+        unstable = _grows(closed, closed.A + (high - 1.0) * opened)
         if unstable.any():
             break
         low = high
     else:
         return math.inf
     opened = opened[unstable]
-    return stable_range(lambda k: not _grows(linear, linear.A + (k - 1.0) * opened).any(), (low, high), HALVINGS)[1]
+    return stable_range(lambda k: not _grows(closed, closed.A + (k - 1.0) * opened).any(), (low, high), HALVINGS)[1]
 
 
-def _grows(linear: Linear, A: Array) -> Array:
+def _grows(closed: Closed, A: Array) -> Array:
     """Whether each matrix has an unstable pole; A has shape (count, states, states)."""
-    return np.array([grows(poles, linear.period) for poles in np.linalg.eigvals(A)])
+    return np.array([grows(poles, closed.period) for poles in np.linalg.eigvals(A)])
 
 
 class HeldLoop(NamedTuple):
