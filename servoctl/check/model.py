@@ -30,7 +30,7 @@ from servoctl.engine.decomposition import pinv
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
-from servoctl.errors import Finding, ServoctlError, counted
+from servoctl.errors import Finding, ServoctlError, counted, listed
 from servoctl.expression import per_second
 from servoctl.mechanics.actuator_parameters import armature_of
 from servoctl.mechanics.constraint import Constraint, Rows
@@ -38,7 +38,6 @@ from servoctl.mechanics.constraint_rows import Row
 from servoctl.mechanics.friction import friction_of
 from servoctl.mechanics.hierarchy import largest, level_report, motions
 from servoctl.mechanics.initial import consistency
-from servoctl.mechanics.model import parts_in_words
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import IMPOSSIBLE
 from servoctl.mechanics.spatial.model import WORLD
@@ -46,6 +45,7 @@ from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import CentreOfMass
 from servoctl.types import Array, State
 
+PARTS = 4  # number of parts of a machine, and of coordinates of a part, that a sentence names
 ROUNDING = 1e-14  # [units of the row] errors and rates below this are printed as 0
 
 
@@ -146,7 +146,8 @@ def plant_section(run: Run) -> Iterator[Section]:
         lines.append(f"not compiled: {model.opaque}")
     parts = model.parts
     if len(parts) > 1:
-        lines.append(parts_in_words(parts, list(plant.coordinates)))
+        groups = listed((listed(part, PARTS) for part in parts), PARTS, "; ")
+        lines.append(f"{len(parts)} separate parts ({groups}): no mass, actuator or constraint joins them")
     values = {
         "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
         "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": len(parts),
@@ -155,8 +156,8 @@ def plant_section(run: Run) -> Iterator[Section]:
 
 
 def _named(units: Any) -> str:
-    listed = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
-    return ", ".join(listed) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
+    first = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
+    return ", ".join(first) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
 
 
 def passive_section(run: Run) -> Iterator[Section]:

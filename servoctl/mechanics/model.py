@@ -11,8 +11,7 @@ block (`engine.structured.blocks`). Rank and status are those of the whole.
 """
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +22,7 @@ from servoctl.engine.fingerprint import fingerprint, function_fingerprint, key_o
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.structured import Diagonal, components, entries, filled, places_of, smallest_eigenvalue
-from servoctl.errors import PlantError, TaskError, TraceError, listed
+from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.audit import (
     SAMPLES,
@@ -45,33 +44,8 @@ from servoctl.mechanics.traced_plant import NumpyPlant, compiled_plant, traced_m
 from servoctl.types import Array, State
 
 
-@dataclass(frozen=True)
-class Part:
-    """Indices of the coordinates, inputs, passive rows and task rows of one part, each in increasing order."""
-
-    coordinates: Array
-    inputs: Array
-    passive: Array
-    task: Array
-
-    @property
-    def size(self) -> tuple[int, int, int, int]:
-        """Number of coordinates, inputs, passive rows and task rows."""
-        return len(self.coordinates), len(self.inputs), len(self.passive), len(self.task)
-
-
-SHOWN = 4  # number of parts, and of coordinates of a part, that a sentence names
-
-
-def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
-    """What `check` says about a machine in separate parts."""
-
-    groups = listed((listed((coordinates[i] for i in part.coordinates), SHOWN) for part in parts), SHOWN, "; ")
-    return f"{len(parts)} separate parts ({groups}): no mass, actuator or constraint joins them"
-
-
-def connected_parts(M: Array, B: Array, passive: Array, task: Array) -> list[Part]:
-    """The parts, in the order of their first coordinates; one part if an input or a row acts on no coordinate.
+def connected_parts(M: Array, B: Array, passive: Array, task: Array) -> list[Array]:
+    """Indices of the coordinates of each part, by the first; one part if an input or a row acts on no coordinate.
 
     Args:
         M: Where the mass matrix may have entries, a mask of shape (n, n).
@@ -79,16 +53,14 @@ def connected_parts(M: Array, B: Array, passive: Array, task: Array) -> list[Par
         passive: A of the passive rows, shape (p, n).
         task: A of the task rows, shape (r, n).
     """
-    (n, m), p, r = B.shape, len(passive), len(task)
+    (n, m), p = B.shape, len(passive)
     of_M, of_B, of_passive, of_task = map(np.nonzero, (M, B, passive, task))
     one = np.concatenate([of_M[0], of_B[0], of_passive[1], of_task[1]])
     other = np.concatenate([of_M[1], n + of_B[1], n + m + of_passive[0], n + m + p + of_task[0]])
-    size = n + m + p + r
-    count, label = components(one, other, size)
+    count, label = components(one, other, n + m + p + len(task))
     if count > len(set(label[:n].tolist())):
-        return [Part(np.arange(n), np.arange(m), np.arange(p), np.arange(r))]
-    labels = np.split(label, [n, n + m, n + m + p])
-    return [Part(*(np.flatnonzero(each == part) for each in labels)) for part in range(count)]
+        return [np.arange(n)]
+    return [np.flatnonzero(label[:n] == part) for part in range(count)]
 
 
 class Model:
@@ -104,7 +76,6 @@ class Model:
         around: A state near which it was made, usually the initial one.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
-        parts: The parts of the machine that do not act on each other; one part where nothing separates.
         doubts: Warnings about the plant at random states near `around`, one sentence each.
         plain: The model with the task as configured; itself unless a law differentiated the task's rows.
     """
@@ -157,7 +128,6 @@ class Model:
         self.singular = self._is_singular(start.arrays[0], around)
         self._plant_places = self._trace_plant(start, symbols)
         self._check_rows(around)
-        self.parts: list[Part] = connected_parts(*self._plant_places, *self._row_places[:2])
 
     def _trace_plant(self, start: PlantSample, symbols: Mapping[str, Array]) -> list[Array]:
         """Traces the plant if its traced form equals its NumPy code; returns where M and B may have entries."""
@@ -258,6 +228,12 @@ class Model:
             values = [parameter_values(self.plant), *[parameter_values(c) for c in constraints]]
             self._valued = self.plant, self.task, np.concatenate(values)
         return self._valued[2].copy()
+
+    @property
+    def parts(self) -> list[list[str]]:
+        """Coordinates of each part of the machine that acts on no other; all in one where nothing separates."""
+        names, parts = list(self.plant.coordinates), connected_parts(*self._plant_places, *self._row_places[:2])
+        return [[names[i] for i in part] for part in parts]
 
     @property
     def row_units(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
