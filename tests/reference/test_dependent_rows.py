@@ -25,17 +25,18 @@ from tests.benchmarks.parallelogram import pendulum
 STEP = "run.integrator={method: rk4, step: 0.005}"
 
 
-def run(config: str, *overrides: str) -> tuple[sc.Trajectory, np.ndarray]:
+def run(config: str, *overrides: str, engine: str = "auto") -> tuple[sc.Trajectory, np.ndarray]:
     """The run, and the error of its angle."""
-    trajectory = sc.load(config, [STEP, "run.output_step=0.1", *overrides]).simulate()
+    trajectory = sc.load(config, [STEP, "run.output_step=0.1", *overrides], engine=engine).simulate()
     assert trajectory.metadata["status"] == "done"
     theta = trajectory["q.link1_phi"]
     return trajectory, theta - pendulum(theta[0], trajectory["v.link1_phi"][0], trajectory.t[-1])(trajectory.t)[0]
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_the_parallelogram_swings_right_for_two_hundred_seconds_when_projected() -> None:
-    _, error = run("parallelogram", "run.duration=200", "plant.passive={projection: true}")
+    _, error = run("parallelogram", "run.duration=200", "plant.passive={projection: true}", engine="c")
     assert np.abs(error).max() < 1e-6
 
 

@@ -8,6 +8,8 @@ import pytest
 import servoctl as sc
 from tests.benchmarks.parallelogram import EIGHT_STARTS, pendulum, start_overrides
 
+pytestmark = pytest.mark.optimised  # thirty runs of 20 s with two compiled programs
+
 SMALL_STEP, LARGE_STEP = "{method: rk4, step: 0.005}", "{method: rk4, step: 0.01}"
 ADAPTIVE, IMPLICIT = "{method: dop853, rtol: 1e-9, atol: 1e-12}", "{method: radau, rtol: 1e-5, atol: 1e-7}"
 SEVERAL_SWINGS = "run.duration=7"
