@@ -132,12 +132,6 @@ def test_set_changes_one_value_and_engine_selects_the_engine(command: Servoctl) 
     assert (summary["duration"], summary["engine"]) == (0.2, "vm")
 
 
-def test_a_shipped_config_runs_by_its_bare_name(command: Servoctl) -> None:
-    done = command("run", "two_mass_spring", "--set", "run.duration=0.1", "--json", "--out", "first")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["config"] == "two_mass_spring"
-
-
 def test_a_task_out_of_reach_ends_with_4_writes_its_files_and_prints_the_error_once(
     command: Servoctl, tmp_path: Path
 ) -> None:
@@ -247,12 +241,6 @@ def test_check_without_import_checks_only_the_grammar(command: Servoctl, tmp_pat
     done = command("check", "cart.yaml", "--no-import")
     assert done.returncode == 2
     assert "follow" in done.stderr
-
-
-def test_check_json_is_one_document(command: Servoctl) -> None:
-    done = command("check", "cart.yaml", "--json")
-    assert done.returncode == 0, done.stderr
-    assert isinstance(json.loads(done.stdout), dict)
 
 
 def test_list_names_what_a_config_can_use(command: Servoctl) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from servoctl.cli import main
 from tests.faces import exit_code
+from tests.refused import Base, Case, assert_refused, cases
 
 WRONG = """\
 plant: {class: "plants.two_mass_spring:TwoMassSpring", parameters: {mm: 2, k: -x}}
@@ -92,24 +93,6 @@ hil:
     - {coordinate: x2, bus: main, protocol: odrive, node: 2}
 """  # noqa: E501
 
-# one mistake that something else hangs on, and all that may be said
-ALONE = [
-    ("k: 12", "k: 12, l: -y", "plant.parameters.l: a number is expected"),
-    ("x2: 0.5}", "x2: half}", "initial.q.x2: expected a number, got 'half'"),
-    ("{q: {x1: 0, x2: 0.5}}", "{}", "initial.q: missing"),
-    ("name: distance, ", "", "task[0].name: missing"),
-    ("holonomic:", "holonomi:", "task.distance.holonomi: unknown key (did you mean 'holonomic'?)"),
-    ("baumgarte: {alpha: 8, beta: 8}", "baumgart: {}", "law.correction.baumgart: unknown key"),
-    ("law: {", "lawn: {", "law: missing", "lawn: unknown key (did you mean 'law'?)"),
-    ("run: {duration: 0.1, period: 0.001}", "run: {period: 0.001}", "run.duration: missing"),
-    ("period: 0.001", "period: soon", "run.period: expected a positive time [s], got 'soon'"),
-    ("period: 1*ms", "period: 1*m", "hil.period: expected a positive time [s], got '1*m'"),
-    ("buses: {main: {interface: emulated}}", "buses: {main: emulated}", "hil.buses.main: expected a mapping"),
-    ("torque_limit: 9", "torque_limit: -9", "hil.drives[0].torque_limit: expected a positive number, got -9"),
-    ("actuator: F, ", "", "hil.drives[0].actuator: missing"),
-    ("node: 1,", "node: one,", "hil.drives[0].node: expected a node id"),
-]
-
 
 def told(command: str, text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     path = folder / "wrong.yaml"
@@ -142,15 +125,10 @@ def test_wrong_names_are_told_at_once_each_once(
     assert [line[: len(each)] for line, each in zip(lines, said, strict=True)] == said
 
 
-@pytest.mark.parametrize("case", ALONE, ids=lambda case: case[1])
-def test_nothing_follows_from_a_mistake(
-    case: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before, after, *said = case
-    assert before in RIGHT
-    lines = told("check", RIGHT.replace(before, after, 1), tmp_path, capsys)
-    assert len(lines) == len(said), lines
-    assert all(each in line for line, each in zip(lines, said, strict=True)), lines
+@pytest.mark.parametrize("case", cases("alone"))
+def test_nothing_follows_from_a_mistake(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is a mistake that something else hangs on."""
+    assert_refused(case, Base(RIGHT, command=("check",)), tmp_path, capsys)
 
 
 @pytest.mark.parametrize("parameters", ["{n: 2, mas: 1}", "{n: 2, mass: heavy}"])

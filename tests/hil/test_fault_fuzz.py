@@ -153,7 +153,7 @@ def test_random_faults_leave_no_drive_on_no_machine_moving_and_no_torque_over_it
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_random_faults_on_all_machines_end_as_they_must(part: int) -> None:
-    """8 on every machine, 24 on those of few axes, which take a fifth of the time."""
+    """8 on all machines, 24 on those of few axes, which take a fifth of the time."""
     assert judged(drawn(tuple(RIGS), 8)[part::4]) == {}
     assert judged(drawn(SMALL, 32)[8 + part :: 4]) == {}
 

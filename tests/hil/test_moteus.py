@@ -51,24 +51,10 @@ def test_the_command_of_the_example_in_the_makers_documentation() -> None:
     assert command.hex() == "01000a07206000200150ff140400130d"
 
 
-def test_golden_ids() -> None:
-    assert (codec.identifier(1), codec.identifier(1, reply=False)) == (0x8001, 0x001)
-    assert (codec.reply_identifier(1), codec.reply_identifier(8)) == (0x100, 0x800)
-    assert codec.identifier(5, source=2) == 0x8205
-
-
 def test_the_answer_of_the_example_in_the_makers_documentation() -> None:
     read = registers(bytes.fromhex("2404000a005000000170ff230d181400"))
     expected = {0: 10, 1: 0.008, 2: 0.064, 3: -1.44, 13: 12.0, 14: 20.0, 15: 0}
     assert read == pytest.approx(expected)
-
-
-def test_a_torque_command_has_32_bytes_and_its_answer_20() -> None:
-    for torque in (-327.67, -1e-30, 0.0, 5.0, 327.67):
-        assert len(torque_command(torque, 327.67, 1.27)) == 32
-    asked = protocol.parse_registers(codec.padded(codec.QUERY)).query
-    sizes = [multiplex.resolution_size(resolution) for _, resolution in asked]
-    assert 6 + sum(sizes) == 20  # three subframes of two bytes before their values
 
 
 def test_the_package_reads_a_torque_command_as_torque_without_gains() -> None:
