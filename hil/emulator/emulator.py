@@ -233,15 +233,16 @@ class Emulator:
     """Emulated drives, at first just powered on at the start pose, with closed brakes."""
 
     def __init__(self, rig: EmulatedRig, world: World, plant: SimulatedPlant, media: Mapping[str, Medium]) -> None:
-        """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too."""
+        """Begins with the machine at its start, attaches nodes to buses and powers them on; `build` makes all these."""
+        plant.restart()
         self.world = world  # time of the drives
         self.plant = plant  # the machine
         self.clock = VirtualClock(world)  # the same time, for the loop
         self._rig = rig
         self.nodes: dict[str, EmulatedNode] = {}  # name -> drive or encoder node
         self.drives: dict[str, EmulatedDrive] = {}  # those of them that are drives, in the order of the rig
-        self.wires: dict[str, EmulatedWire] = {}  # name -> wire; empty if the drives are on real buses
-        self.buses: dict[str, EmulatedBus] = {}  # name -> the host's controller on that wire
+        # name -> wire; empty if the drives are on real buses
+        self.wires = {name: medium for name, medium in media.items() if isinstance(medium, EmulatedWire)}
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
         for node in (*rig.drives, *rig.sensors):
             name, medium = node.name, media[node.bus]
@@ -251,9 +252,11 @@ class Emulator:
             if isinstance(node, DriveSettings):
                 assert issubclass(kind, EmulatedDrive)
                 motor = Motor(world, plant, index, node, rig.options)
-                self.nodes[name] = self.drives[name] = kind(world, medium, node, encoder, motor)
+                self.nodes[name] = self.drives[name] = kind(medium, node, encoder, motor)
             else:
-                self.nodes[name] = kind(world, medium, node, encoder)
+                self.nodes[name] = kind(medium, node, encoder)
+        # name -> the host's controller on that wire
+        self.buses = {name: EmulatedBus(wire) for name, wire in self.wires.items()}
         self.host_faults = HostFaults()  # faults of the loop itself
         # object and attribute -> its own value, and those of the faults that act on it, the latest last
         self.layers = defaultdict[tuple[object, str], list[Any]](list)
@@ -271,13 +274,7 @@ class Emulator:
         """
         world = World()
         wires = {name: EmulatedWire(world, name, rates) for name, rates in buses.items()}
-        if plant is not None:
-            plant.restart()
-        emulator = cls(rig, world, plant or rig.plant(), wires)
-        emulator.wires = wires
-        for name, wire in wires.items():
-            emulator.buses[name] = EmulatedBus(wire)
-        return emulator
+        return cls(rig, world, plant or rig.plant(), wires)
 
     def engaged(self) -> None:
         """Schedules the faults whose time counts from the start of the task."""

@@ -19,7 +19,7 @@ from hil.emulator.motor import Encoder, Motor
 from hil.emulator.station import Medium
 from hil.emulator.timers import Timer
 from hil.frame import Frame
-from hil.loop.clock import Event, World, cancel, nanoseconds
+from hil.loop.clock import Event, cancel, nanoseconds
 
 PERIOD = 0.001  # [s] period of a drive's own control
 BANDWIDTH = 100.0  # K [1/s]: a tenth of what period and current loop allow
@@ -62,9 +62,9 @@ class EmulatedNode(ABC):
     # kinds of fault that it can have, apart from those that every node can have
     special_faults: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder) -> None:
+    def __init__(self, medium: Medium, settings: SensorSettings, encoder: Encoder) -> None:
         """Attaches the node, switched off."""
-        self.world = world
+        self.medium, self.world = medium, medium.world  # its bus, and its time
         self.settings = settings  # its settings in the config
         self.encoder = encoder  # its encoder
         self.silent = False  # whether it sends nothing; faults set this and the following
@@ -75,7 +75,6 @@ class EmulatedNode(ABC):
         self.drift = 0.0  # [ppm] drift of its clock
         # (id, payload) -> payload that is sent; None: no change
         self.mangle: Callable[[int, bytes], bytes] | None = None
-        self.medium = medium
         self._boot: Event | None = None
         self.set_up()
         self.station = medium.attach(self.receive, self.listens())  # its CAN controller
@@ -151,13 +150,13 @@ class EmulatedDrive(EmulatedNode):
     overvoltage_code: int | None = None  # its error code for over-voltage; None: it has none of its own
     voltage = 48.0  # [V] voltage of its supply; a supply that it shares with others sets it
 
-    def __init__(self, world: World, medium: Medium, settings: DriveSettings, encoder: Encoder, motor: Motor) -> None:
+    def __init__(self, medium: Medium, settings: DriveSettings, encoder: Encoder, motor: Motor) -> None:
         self.motor = motor  # its motor and brake
         self.refuses = False  # whether it refuses to be enabled; faults set this and the following
         self.wrong_mode = False  # whether it stays in another mode than commanded
         self.torque_table = 1.0  # its torque range, relative to the agreed one
         self._control: Event | None = None
-        super().__init__(world, medium, settings, encoder)
+        super().__init__(medium, settings, encoder)
 
     @classmethod
     def error_codes(cls, settings: SensorSettings) -> tuple[int, int]:

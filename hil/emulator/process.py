@@ -100,7 +100,6 @@ class EmulatorServer:
             return True
         if heard:
             self._tell_line(f"{now / SECOND:9.4f} s  a new loop: the drives are powered on again, at the start pose")
-            self.emulator.plant.restart()
             self._power_on(self.emulator.plant)
         return False
 
