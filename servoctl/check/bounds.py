@@ -74,8 +74,8 @@ def bound_section(run: Run) -> Iterator[Section]:
         if period is not None and name in passed:
             facts["between_samples"] = passed[name]
             parts.append(
-                f"h falls below 0 by at most {passed[name]:.2g}{unit}, at samples and between them, while the inputs "
-                "suffice and the motion is as fast as near the start"
+                f"h falls below 0 by at most {passed[name]:.2g}{unit}, at samples and between them, while the model is "
+                "right, the inputs suffice and the motion is as fast as near the start"
             )
         if name in paths:
             facts["path"] = paths[name]
