@@ -347,9 +347,9 @@ def _open_loops(setup: RigSetup) -> Iterator[str]:
 
 
 def _coarse_torques(setup: RigSetup) -> Iterator[str]:
-    """Notes on task rows that half a step of a drive's torque, which is not sent, may hold away from zero.
+    """Notes on task rows that a step of a drive's torque, of which a part is not sent, may hold away from zero.
 
-    Ours: the row's correction K then balances it, K e = |A Phi B| du / 2.
+    Ours: torques are rounded towards zero, so the row's correction K may ask for a step in vain, K e = |A Phi B| du.
     """
     system, tolerance = setup.loop.system, setup.settings.values.safety.engage_tolerance
     if (law := system.following) is None:
@@ -357,13 +357,13 @@ def _coarse_torques(setup: RigSetup) -> Iterator[str]:
     at, steps = system.model.terms(setup.start, system.passive.rank_tolerance), [d.quantum()[2] for d in setup.drives]
     for i, row in enumerate(law.rows):
         stiffness = law.correction.feedback(i).stiffness
-        held = np.abs(at.task_map[i]) * np.array(steps) / 2 / stiffness if stiffness else np.zeros(1)
+        held = np.abs(at.task_map[i]) * np.array(steps) / stiffness if stiffness else np.zeros(1)
         worst = int(np.argmax(held))
         if held[worst] > tolerance:
             drive, unit = setup.drives[worst].settings.name, setup.model.row_units[1].get(row.name, "")
-            torque = f"{steps[worst] / 2:.3g} {dict(setup.model.plant.actuators)[drive]}".rstrip()
+            torque = f"{steps[worst]:.3g} {dict(setup.model.plant.actuators)[drive]}".rstrip()
             yield (
-                f"task {row.name}: half a step of the torque of {drive}, {torque}, holds it off by up to "
+                f"task {row.name}: a step of the torque of {drive}, {torque}, holds it off by up to "
                 f"{held[worst]:.3g} {unit}".rstrip()
                 + f", beyond engage_tolerance {tolerance:g} (a drive with finer "
                 "torques, higher gains, or the inertia of its rotor in plant.armature)"

@@ -34,7 +34,7 @@ DURATION = 0.4
 ERRORS = {"arm_on_drives": 0.1}
 """Largest error of a task row on ideal machines [its unit], 1e-3 elsewhere: delays, steps of torques and encoders.
 
-Of the arm: half a step of joint6's torque, 3 mN m, on its 1.3e-4 kg m^2, over (15/s)^2.
+Of the arm: half of what a step of joint6's torque, 6 mN m, holds off: on its 1.3e-4 kg m^2, over (15/s)^2.
 """
 
 

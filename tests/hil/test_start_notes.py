@@ -23,6 +23,7 @@ from tests.faces import on_drives, on_rig
 from tests.hil.emulation import drive_settings, served
 from tests.hil.interfaces import keys_of
 from tests.hil.opaque_code import PLANT
+from tests.hil.rigs import lift, play
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
 from tests.hil.test_real_drives import rig_of
 from tests.hil.wall_clock import write_config
@@ -84,6 +85,18 @@ def test_a_start_so_near_a_limit_that_the_test_of_the_drives_may_pass_it_is_name
     (position,) = [str(event) for event in on_drives(BELT, edge).events if event.kind is EventKind.POSITION]
     beyond = re.search(r"position limits \((-[\de.-]+), limits 0 to 0.3 m\)", position)
     assert beyond is not None and -1e-3 < float(beyond[1]) < 0.0
+
+
+def test_a_step_of_torque_that_holds_a_row_off_is_named_whole_because_torques_are_rounded_towards_zero() -> None:
+    """Steps of 2 * 50 / 1000 N: 0.1/40/2^2 = 0.625 mm, of which 0.5 mm ask for 0.08 N."""
+    slack = ("task.height.holonomic=x - 0.0005", "law.correction={baumgarte: {alpha: 2, beta: 2}}")
+    sets = ("plant.parameters.weight=0", "hil.safety.engage_tolerance=0.0006", *slack)
+    played = play(lift(50.0, rated_torque=2), *sets, duration=0.3)
+    said = "task height: a step of the torque of F, 0.1 N, holds it off by up to 0.000625 m"
+    assert any(said in note for note in notes_on(played.run.setup))
+    rows = played.rows_in("full")
+    assert played.exit_code == 0 and not played["sent.F"][rows].any()
+    assert abs(played["violation.height"][rows][-1]) > 0.0004
 
 
 SWAYING = """
