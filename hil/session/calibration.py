@@ -425,7 +425,11 @@ class Calibration:
                     "hil.safety.residual_tolerance)"
                 )
             if i in fit.unclear and not fit.rival > DECIDES * max(1.0, fit.misfit):
-                return "the motion does not tell its sign (move the machine farther)"
+                turned = " and ".join(self._drives[j].name for j in fit.unclear)
+                return (
+                    f"the motion does not tell its sign: it fits with {turned} the other way round, too (move the "
+                    "machine farther; if these always move together no motion tells: set their signs by hand)"
+                )
             return ""
         others = [j for j in range(len(first)) if j not in judged and not isnan(first[j])]
         order = sorted(others, key=lambda j: (first[j], j))
