@@ -321,7 +321,9 @@ class RigSetup:
     @cached_property
     def watchdog_tests(self) -> list[WatchdogTest]:
         """The tests of the drives' watchdogs."""
-        parts = self.drives, self.hold.u.tolist(), self.hold.let_go.tolist(), self._travel.tolist(), self.units
+        loose = {i for i, drive in enumerate(self.drives) if not drive.settings.brake}
+        falls = [abs(float(self.hold.let_go([i, *(loose - {i})])[1][0])) for i in range(len(self.drives))]
+        parts = self.drives, self.hold.u.tolist(), falls, self._travel.tolist(), self.units
         return [WatchdogTest(*values) for values in zip(*parts, strict=False)]
 
     def _guiding(self) -> Guiding:

@@ -59,7 +59,7 @@ def _settled(setup: RigSetup, t: float, q: Array) -> Array:
     free = held[2][int((held[1] > DIFFERENCE * held[1].max()).sum()) :].T
 
     def acceleration(q: Array) -> Array:
-        _, v = setup.prediction(t, DIFFERENCE, q, rest, _let_go(setup, t, q, rest, ())[0])
+        _, v = setup.prediction(t, DIFFERENCE, q, rest, setup.gravity_compensation(t, q, rest).let_go(())[0])
         return v / DIFFERENCE
 
     for _ in range(NEWTON_STEPS if free.shape[1] else 0):
@@ -83,7 +83,7 @@ def refuse_fall(setup: RigSetup, states: Iterable[State], when: str) -> None:
     speeds = setup.speed_limits[free]
 
     def urge(state: State) -> float:
-        return float((np.abs(_let_go(setup, state.t, state.q, np.zeros(len(state.q)), free)[1]) / speeds).max())
+        return float((np.abs(setup.gravity_compensation(state.t, state.q).let_go(free)[1]) / speeds).max())
 
     urges = [(urge(state), state) for state in states]
     for _, state in sorted((each for each in urges if each[0] > AT_REST), key=lambda each: -each[0])[:WORST]:
@@ -105,7 +105,7 @@ def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> tuple[int,
     torques = np.zeros(len(drives))
     for k in range(round(FALL_TIME / STEP)):
         if braked:
-            torques = _let_go(setup, t, q, v, free)[0]
+            torques = setup.gravity_compensation(t, q, v).let_go(free)[0]
         q, v = setup.prediction(t, STEP, q, v, torques)
         if not (np.isfinite(q).all() and np.isfinite(v).all()):
             return None
@@ -119,18 +119,6 @@ def _fall_from(setup: RigSetup, start: State, free: Sequence[int]) -> tuple[int,
                     f"{speeds[i]:.3g} {unit}/s"
                 )
     return None
-
-
-def _let_go(setup: RigSetup, t: float, q: Array, v: Array, free: Sequence[int]) -> tuple[Array, Array]:
-    """Torques of the closed brakes, and the accelerations of the joints without a brake."""
-    hold = setup.gravity_compensation(t, q, v)
-    reach = np.linalg.pinv(hold.inertia)
-    accelerations = -reach @ hold.u
-    braked = [i for i in range(len(hold.u)) if i not in free]
-    torques = np.zeros(len(hold.u))
-    if braked:
-        torques[braked] = -np.linalg.lstsq(reach[np.ix_(braked, braked)], accelerations[braked], rcond=None)[0]
-    return torques, (accelerations + reach @ torques)[list(free)]
 
 
 def _falls(setup: RigSetup) -> str:
@@ -270,13 +258,15 @@ def describe_bounds(setup: RigSetup) -> list[str]:
 
 def describe_drops(setup: RigSetup) -> list[str]:
     """A sentence per drive whose torque ends before its brake is closed: how far its axis falls at most in the task."""
-    lines = []
-    for i, (drive, unit) in enumerate(zip(setup.drives, setup.units, strict=False)):
-        if not drive.settings.brake or drive.holds_while_braking:
+    lines, poses = [], setup.task_states
+    free = [i for i, drive in enumerate(setup.drives) if drive.settings.brake and not drive.holds_while_braking]
+    falls = [np.abs(setup.gravity_compensation(pose.t, pose.q).let_go(free)[1]).tolist() for pose in poses if free]
+    for k, i in enumerate(free):
+        drive, unit = setup.drives[i], setup.units[i]
+        time = drive.settings.brake_time
+        acceleration, pose = max(zip([fall[k] for fall in falls], poses, strict=True), key=lambda each: each[0])
+        if acceleration <= AT_REST:
             continue
-        time, poses = drive.settings.brake_time, setup.task_states
-        falls = [float(setup.gravity_compensation(pose.t, pose.q).let_go[i]) for pose in poses]
-        acceleration, pose = max(zip(falls, poses, strict=True), key=lambda each: each[0])
         fall, speed = f"{acceleration * time**2 / 2:.2g} {unit}", f"{acceleration * time:.2g} {unit}/s"
         lines.append(
             f"{drive.settings.name}: at each end it falls by {fall} until its brake is closed (brake_time {time:g} s, "

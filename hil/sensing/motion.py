@@ -130,6 +130,9 @@ RANK_TOLERANCE = 1e-10  # a direction of the motors counts when its pivot exceed
 MOVABLE = 1e-3
 """The same for `inertia`: near a singular pose the inertia along a blocked direction would grow without limit."""
 
+REDUNDANT = 1e-12
+"""Motors whose effect the others have too do not count beside them: singular values below this share are rounding."""
+
 AT_REST = 1e-6  # [coordinate unit/s^2] acceleration below which a machine counts as at rest
 
 
@@ -142,12 +145,14 @@ class Hold(NamedTuple):
     # accelerate the motor displacements by a, or as near to a as the machine allows
     inertia: Array
 
-    @property
-    def let_go(self) -> Array:
-        """Acceleration of each motor's axis without its torque, while the others stand, shape (m,)."""
-        inertia = np.diag(self.inertia)
-        accelerations: Array = np.divide(np.abs(self.u), inertia, out=np.zeros_like(inertia), where=inertia > 0.0)
-        return accelerations
+    def let_go(self, free: Sequence[int]) -> tuple[Array, Array]:
+        """Torques of the other motors, which stand, and the accelerations of the axes of these, without torque."""
+        reach = np.linalg.pinv(self.inertia)
+        accelerations, torques = -reach @ self.u, np.zeros(len(self.u))
+        if others := [i for i in range(len(self.u)) if i not in free]:
+            held = reach[np.ix_(others, others)]
+            torques[others] = -np.linalg.lstsq(held, accelerations[others], rcond=REDUNDANT)[0]
+        return torques, (accelerations + reach @ torques)[list(free)]
 
     @property
     def holds(self) -> bool:

@@ -58,6 +58,32 @@ def lift(gear: float = SCREW, protocol: str = "cia402", **more: Any) -> Rig:
     return Rig(FOLDER / "lift.yaml", (f"hil.drives={json.dumps([drive])}", *([FD_BUS] if protocol == "moteus" else [])))
 
 
+def gantry(*protocols: str, brakes: Sequence[bool] = (True, True)) -> Rig:
+    """A mass of 4 kg, of 30 N, that two motors carry together; each protocol has a bus."""
+    base = {
+        "gear": RACK, "rated_torque": 1, "torque_limit": 50, "torque_rate_limit": 20000, "speed_limit": 1,
+        "position_limits": [-0.5, 0.6],
+    }  # fmt: skip
+    drives = [
+        {
+            "actuator": name,
+            "bus": protocol,
+            "protocol": protocol,
+            "node": node,
+            "brake": brake,
+            **base,
+            **OPTIONS[protocol],
+        }
+        for node, (name, protocol, brake) in enumerate(zip("AB", protocols, brakes, strict=True), 1)
+    ]
+    fd = {"fd": True, "data_bitrate": 5000000}
+    buses = {each: {"interface": "emulated", **(fd if each == "moteus" else {})} for each in protocols}
+    return Rig(
+        FOLDER / "lift.yaml",
+        ('plant={"class": "axes.py:Gantry"}', f"hil.buses={json.dumps(buses)}", f"hil.drives={json.dumps(drives)}"),
+    )
+
+
 def _scara_cia402() -> str:
     limits = {"tau1": (20, 3, 2.094), "tau2": (15, 4, 2.618), "tau3": (2, 4, 2.967), "F4": (60, 0.5, 0.15)}
     drives = [

@@ -22,11 +22,10 @@ from hil.session.start import Request, start
 from servoctl.config import load_config
 from servoctl.errors import ConfigError
 from servoctl.types import Array
-from tests.config_texts import plant_text
 from tests.faces import on_drives, on_rig
 from tests.hil.command_observer import CommandObserver
 from tests.hil.faults.carts.scenario import machine
-from tests.hil.rigs import renewed
+from tests.hil.rigs import gantry, renewed
 
 SAMPLES = 80
 TIME = 10.0  # [s]
@@ -169,23 +168,9 @@ def test_a_motion_that_other_signs_fit_as_well_is_refused() -> None:
     )
 
 
-def test_two_motors_on_one_axis_say_that_no_motion_tells_their_signs(tmp_path: Path) -> None:
-    text = plant_text("Gantry", "m: float = 1.0", "x", "A B", "np.eye(1)", actuation="np.ones((1, 2))")
-    (tmp_path / "gantry.py").write_text(text)
-    base = "bus: main, protocol: odrive, gear: 50, encoder_bits: 14, torque_limit: 20, torque_rate_limit: 2000"
-    base += ", speed_limit: 1, position_limits: [-0.3, 0.3]"
-    (tmp_path / "gantry.yaml").write_text(f"""
-plant: {{class: "gantry.py:Gantry"}}
-initial: {{q: {{x: 0}}}}
-task: [{{name: x, holonomic: "x"}}]
-law: {{correction: {{baumgarte: {{alpha: 5, beta: 5}}}}}}
-run: {{duration: 1}}
-hil:
-  period: 2*ms
-  buses: {{main: {{interface: emulated}}}}
-  drives: [{{actuator: A, node: 1, {base}}}, {{actuator: B, node: 2, {base}}}]
-""")
-    axes = by_hand(str(tmp_path / "gantry.yaml"), [1.0, -1.0], [0.0, 0.0])
+def test_two_motors_on_one_axis_say_that_no_motion_tells_their_signs() -> None:
+    rig, y = gantry("odrive", "odrive"), np.interp(np.linspace(0.0, 4.0, SAMPLES), [0.0, 1.0, 3.0, 4.0], [0, 0, 0.3, 0])
+    axes = found(load(rig.config, rig.overrides, "vm"), np.array([y, y]).T, [1.0, -1.0], [0.0, 0.0])
     assert {axis.problem.split(" (")[0] for axis in axes} == {
         "the motion does not tell its sign: it fits with A and B the other way round, too"
     }

@@ -23,7 +23,7 @@ from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 from servoctl.types import State
 from tests.faces import exit_code, on_drives
-from tests.hil.rigs import RIGS, Played, Rig, play
+from tests.hil.rigs import RIGS, Played, Rig, gantry, play
 from tests.shipped import ON_DRIVES
 
 LEFT = 0.05
@@ -234,6 +234,27 @@ def test_check_says_how_far_an_axis_falls_until_its_brake_is_closed_and_the_mach
 
 def test_check_says_no_fall_where_the_drive_holds_its_torque_meanwhile() -> None:
     assert not describe_drops(load(RIGS["V rack"].config, RIGS["V rack"].overrides, "vm"))
+
+
+def test_motors_that_carry_an_axis_together_fall_as_it_falls_without_those_that_let_go() -> None:
+    """7.5 m/s^2 for 0.1 s where both let go; what one carries was taken for the weight of an axis of its own."""
+    for rig, drops in ((gantry("odrive", "odrive"), 2), (gantry("cia402", "odrive"), 0)):
+        said = describe_drops(load(rig.config, rig.overrides, "vm"))
+        assert ["falls by 0.037 m" in line and "has 0.75 m/s" in line for line in said] == [True] * drops
+        played = play(rig, stage=Phase.ZERO, duration=0.1)
+        moved = played["true_q.x"][played.rows_in("over")][-1] - played["true_q.x"][played.rows_in("stopping")][0]
+        assert played.exit_code == 0
+        assert -0.0375 < moved < -0.03 if drops else abs(moved) < 0.001
+
+
+@pytest.mark.parametrize("brakes", [(True, True), (False, True)])
+def test_a_watchdog_is_tested_where_the_brake_of_another_motor_holds_the_axis(brakes: tuple[bool, bool]) -> None:
+    rig = gantry("cia402", "moteus", brakes=brakes)
+    left_out = load(rig.config, rig.overrides, "vm").watchdog_tests[1].left_out
+    assert left_out.startswith("" if brakes[0] else "its test would let the axis move by 0.054 m")
+    assert bool(left_out) is not brakes[0]
+    if not left_out:
+        assert play(rig, stage=Phase.ZERO, duration=0.1).exit_code == 0
 
 
 def test_a_start_on_drives_says_once_how_far_an_axis_falls_and_says_it_where_they_make_torque() -> None:

@@ -1,4 +1,4 @@
-"""A small machine on drives: a hanging link."""
+"""Small machines on drives: a hanging link, and a mass that two motors carry together."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,3 +27,22 @@ class Link(Plant):
 
     def actuation(self, q: Array, t: float) -> Array:
         return np.array([[1.0]])
+
+
+@dataclass(frozen=True)
+class Gantry(Plant):
+    """A mass on two motors: m x'' = A + B - weight."""
+
+    m: float = 4.0  # [kg]
+    weight: float = 30.0  # [N]
+    coordinates: ClassVar = {"x": "m"}
+    actuators: ClassVar = {"A": "N", "B": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[self.m]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([-self.weight])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.ones((1, 2))
