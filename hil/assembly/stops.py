@@ -313,10 +313,12 @@ def _without_bus(setup: RigSetup, i: int, unit: str) -> tuple[float, str]:
     if settings.brake:
         closing = settings.brake_time
         then = f"it then falls until its brake is closed (brake_time {closing:g} s) and has stopped it"
+    silent = [j for j, other in enumerate(setup.drives) if other.settings.bus == settings.bus and other.watchdog]
+    free = [j for j in silent if not setup.drives[j].ramps_alone]
     holds = [setup.gravity_compensation(state.t, state.q) for state in states]
-    falls = np.array([float(hold.u[i]) / max(float(hold.inertia[i, i]), 1e-12) for hold in holds])
+    falls = np.array([hold.let_go(free)[1][free.index(i)] for hold in holds])
     times = np.linspace(0.0, closing, 20)[:, None, None]
-    return float(np.abs(ways + later * times - falls * times**2 / 2).max()), then
+    return float(np.abs(ways + later * times + falls * times**2 / 2).max()), then
 
 
 def stops_of_task(setup: RigSetup) -> list[Stop]:
