@@ -199,8 +199,10 @@ class BringUp:
         for group in groups:
             self._perform({test.drive: test.drive.test_watchdog(test.holding) for test in group}, deadline, check)
             tested = [test.drive for test in group]
+            opened = any(drive.test_enables and drive.settings.brake for drive in tested)
             still = self._clock.now() + nanoseconds(max(drive.settings.brake_time for drive in tested) + REACTION)
-            while moving(tested) and self._clock.now() < still and not self._cancelled:  # its brake may still close
+            # its brake still closes, which may have to hold the axis of the next
+            while (opened or moving(tested)) and self._clock.now() < still and not self._cancelled:
                 self._turn()
                 check()
         self._perform({drive: drive.rearm() for drive in drives}, deadline)

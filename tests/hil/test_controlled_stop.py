@@ -259,6 +259,14 @@ def test_a_watchdog_is_tested_where_the_brake_of_another_motor_holds_the_axis(br
         assert play(rig, stage=Phase.ZERO, duration=0.1).exit_code == 0
 
 
+def test_the_watchdogs_of_a_closed_chain_are_tested_while_its_brakes_hold_it() -> None:
+    """Each brake opens for 10 ms and takes 100 ms to close: three that were still open let the chain fall by 8 mrad."""
+    played = play(Rig("coordinated_robots_moteus"), stage=Phase.ZERO, duration=0.05)
+    setup = played.run.setup
+    assert played.exit_code == 0 and not any(test.left_out for test in setup.watchdog_tests)
+    np.testing.assert_allclose(played.group("true_q")[0], setup.start.q, atol=1e-4)
+
+
 def test_a_start_on_drives_says_once_how_far_an_axis_falls_and_says_it_where_they_make_torque() -> None:
     rig = RIGS["V rack odrive"]
     for stage, armed, times in ((None, False, 1), ("zero", True, 1), ("shadow", False, 0)):
