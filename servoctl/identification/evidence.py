@@ -93,7 +93,8 @@ class Evidence:
         speeds = [np.einsum("kij,ki->kj", one.actuation, motion.v) for one, motion in zip(found, motions, strict=True)]
         self._speed, self._inertia = _rms(np.concatenate(speeds)), self._typical_inertia(motions, found[0].actuation[0])
         residual, regressor = (x.reshape(-1, *x.shape[2:]) for x in (self._residual, self._regressor))
-        self._sizes = sizes(self._unknowns, residual - regressor @ self._unknowns.before, regressor)
+        self._spread = 0.5 * sizes(self._unknowns, residual - regressor @ self._unknowns.before, regressor)
+        self._lowest = self._prior()
 
     @property
     def times(self) -> int:
@@ -132,16 +133,16 @@ class Evidence:
         size = np.where(size > 0.0, size, size.max())
         units = np.array(list(self._unknowns.plant.coordinates.values()))
         size = np.maximum(size, [TINY * size[units == unit].max() for unit in units])
-        spread, lowest = self._spread(_rms(self._logged if mix is None else self._logged @ mix.T))
+        spread = self._with_friction(_rms(self._logged if mix is None else self._logged @ mix.T))
         y, noise = self._residual - force, 0.1 * size
         slopes = np.einsum("kbip,kbi->bip", self._regressor, y, optimize=True)
         for _ in range(ROUNDS):
-            change = _solved(self._grams, slopes, noise, spread, lowest)
+            change = _solved(self._grams, slopes, noise, spread, self._lowest)
             errors = y + self._regressor @ change
             noise = np.hypot(_rms(errors.reshape(-1, len(size))), SURE * size)
         for block in range(BLOCKS if held_out else 0):
             others = np.arange(BLOCKS) != block
-            own = _solved(self._grams[others], slopes[others], noise, spread, lowest)
+            own = _solved(self._grams[others], slopes[others], noise, spread, self._lowest)
             errors[:, block] = y[:, block] + self._regressor[:, block] @ own
         shares = _rms(errors.reshape(-1, len(size))) / size
         far = 0.5 * float(np.sum((change / spread) ** 2))
@@ -161,22 +162,27 @@ class Evidence:
             forces.append(np.einsum("kij,jk->ki", B, np.array(shifted)))
         return self._kept(forces)
 
-    def _spread(self, torque: Array) -> tuple[Array, Array]:
-        """D of each unknown, and its lowest change, shape (unknowns,) each."""
+    def _prior(self) -> Array:
+        """Widens D for rotors and loads; returns the lowest change of each unknown, shape (unknowns,)."""
         unknowns = self._unknowns
-        spread, positive = 0.5 * self._sizes, np.zeros(len(self._sizes), dtype=bool)
-        speed, count = np.maximum(self._speed, 1e-3 * self._speed.max()), len(spread)
-        slopes = torque / np.maximum(speed, 1e-300)
-        friction = [torque[j] if kind == "coulomb" else slopes[j] for kind, j in unknowns.rubbing]
-        spread[count - len(friction) :] = 2.0 * np.maximum(friction, 1e-300)
-        positive[count - len(friction) :] = True
+        positive = np.arange(len(self._spread)) >= unknowns.bodies
         for k, j in zip(unknowns.rotors, unknowns.turning, strict=True):
-            spread[k], positive[k] = 2.0 * self._inertia[j], True
+            self._spread[k], positive[k] = 2.0 * self._inertia[j], True
         for ten in unknowns.moments.values():
             positive[ten][[0, 4, 5, 6]] = True
         for indices, load in _loads(unknowns):
-            spread[indices] = np.hypot(spread[indices], load)
-        return np.maximum(spread, 1e-9 * spread.max()), np.where(positive, (LEAST - 1.0) * unknowns.before, -np.inf)
+            self._spread[indices] = np.hypot(self._spread[indices], load)
+        lowest: Array = np.where(positive, (LEAST - 1.0) * unknowns.before, -np.inf)
+        return lowest
+
+    def _with_friction(self, torque: Array) -> Array:
+        """D of each unknown, that of friction by the size of the torques, shape (unknowns,)."""
+        slopes = torque / np.maximum(self._speed, max(1e-3 * self._speed.max(), 1e-300))
+        friction = [torque[j] if kind == "coulomb" else slopes[j] for kind, j in self._unknowns.rubbing]
+        spread = self._spread.copy()
+        spread[self._unknowns.bodies :] = 2.0 * np.maximum(friction, 1e-300)
+        widest: Array = np.maximum(spread, 1e-9 * spread.max())
+        return widest
 
 
 def _loads(unknowns: Unknowns) -> Iterator[tuple[list[int], Array]]:

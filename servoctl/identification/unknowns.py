@@ -12,6 +12,7 @@ estimated even if they enter nonlinearly, by iteration; only those of passive co
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -57,7 +58,7 @@ class Unknowns:
         """Friction of a kind before the estimation, shape (m,)."""
         return np.zeros(len(self.plant.actuators)) if self.known is None else np.array(getattr(self.known, kind))
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Name of each unknown: `m1`, `m[0]`, `tool_mx`, `friction.coulomb.u1`."""
         known, actuators = parameter_names(self.plant), list(self.plant.actuators)
@@ -67,7 +68,7 @@ class Unknowns:
             *(f"friction.{kind}.{actuators[j]}" for kind, j in self.rubbing),
         ]
 
-    @property
+    @cached_property
     def units(self) -> list[str]:
         """Unit of each unknown; `as in class` where only the plant's class can say it."""
         motors, names = list(self.plant.actuators.values()), parameter_names(self.plant)
@@ -78,7 +79,7 @@ class Unknowns:
             *(motors[j] if kind == "coulomb" else viscous[motors[j]] for kind, j in self.rubbing),
         ]
 
-    @property
+    @cached_property
     def moments(self) -> dict[str, slice]:
         """Link -> where its ten numbers are among the unknowns."""
         first, ten = len(self.single), len(MOMENTS)
@@ -89,20 +90,20 @@ class Unknowns:
         """Number of the unknowns of bodies; those of friction follow."""
         return len(self.single) + len(MOMENTS) * len(self.links)
 
-    @property
+    @cached_property
     def rotors(self) -> list[int]:
         """Indices of the inertias of rotors among the unknowns."""
         names = parameter_names(self.plant)
         return [k for k, i in enumerate(self.single) if field_of(names[i]) == FIELD]
 
-    @property
+    @cached_property
     def turning(self) -> list[int]:
         """Indices of the actuators of these rotors."""
         names = parameter_names(self.plant)
         of_actuator = {f"{FIELD}.{actuator}": j for j, actuator in enumerate(self.plant.actuators)}
         return [of_actuator[names[self.single[k]]] for k in self.rotors]
 
-    @property
+    @cached_property
     def before(self) -> Array:
         """The values that the plant has, shape (unknowns,)."""
         values = parameter_values(self.plant)
