@@ -23,6 +23,8 @@ GOOD, USABLE = 0.02, 0.1
 
 BETTER = 0.9  # forces that add up to less than this share of what was left before are better balanced
 
+MORE = 1.5  # the rows of the fit have a figure of their own if they leave so many times as much as the others
+
 VAGUE = 0.1  # a value is poorly determined above this standard deviation, relative to its size
 
 SMALL = 0.05  # if all values are below this share of those before, the log may have another unit
@@ -225,8 +227,15 @@ class Identification:
     @property
     def good(self) -> bool:
         """Whether the values should be used."""
-        share = self.validation_rms / self.torque_rms
-        return not self.findings and self.objection is None and share < USABLE
+        return not self.findings and self.objection is None and self.unexplained < USABLE
+
+    @property
+    def unexplained(self) -> float:
+        """Share of the torque that stays unexplained, on rows of the fit or on the others, whichever is more [-].
+
+        A machine that moves little in one of them needs little of the model there.
+        """
+        return max(self.validation_rms, self.torque_rms_after) / self.torque_rms
 
     @property
     def objection(self) -> str | None:
@@ -258,8 +267,12 @@ class Identification:
     @property
     def verdict(self) -> str:
         """Whether to use the values, and why, in words."""
-        share, was = (100.0 * x / self.torque_rms for x in (self.validation_rms, self.validation_rms_before))
+        share, was, used = (
+            100.0 * x / self.torque_rms
+            for x in (self.validation_rms, self.validation_rms_before, self.torque_rms_after)
+        )
         figures = f"{share:.2g} % of the torque stays unexplained on rows that were not used ({was:.2g} % before)"
+        figures += f", {used:.2g} % on those of the fit" if used > MORE * share else ""
         if share >= was:
             figures += "".join(f"; the forces on {name} add up better than before" for name in self.better_balanced)
         if self.findings:
@@ -267,13 +280,13 @@ class Identification:
             return f"do not use them until the log is mended: {named}; mended, {figures}"
         if self.objection is not None:
             return f"do not use them: {self.objection}; {figures}"
-        if share >= 100.0 * USABLE:
+        if self.unexplained >= USABLE:
             return (
                 f"poor: {figures}; the machine does something that its model lacks (elasticity, cables, other friction)"
             )
         vague = self.poorly_determined
         more = f"; poorly determined: {', '.join(vague[:4])}{' ...' if len(vague) > 4 else ''}" if vague else ""
-        return f"{'good' if share < 100.0 * GOOD else 'usable'}: {figures}{more}"
+        return f"{'good' if self.unexplained < GOOD else 'usable'}: {figures}{more}"
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `identification.json`."""

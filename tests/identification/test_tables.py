@@ -244,6 +244,17 @@ def test_the_verdict_compares_the_values_before_on_the_rows_that_were_not_used(t
     assert "do not use them: the values before explain the torque as well" in found.verdict
 
 
+def test_a_force_that_only_the_rows_of_the_fit_have_counts_in_the_verdict(tmp_path: Path) -> None:
+    """Something pushes until the last quarter, which alone was looked at: the model was judged usable."""
+    table = np.loadtxt(cart_log(tmp_path / "log.csv", 0.004, 0.5), delimiter=",", skiprows=1)
+    table[:, 2] += np.where(table[:, 0] < 14.0, 3.0 * np.sin(0.9 * table[:, 0]), 0.0)
+    log = written(tmp_path / "log.csv", table, "t,x,F")
+    found = sc.identify(log, ["m", "k"], config=config_of(tmp_path, text=CART))
+    assert found.validation_rms < 0.1 * found.torque_rms < found.torque_rms_after / 2
+    assert not found.good
+    assert found.verdict.startswith("poor: ") and "% on those of the fit; the machine does something" in found.verdict
+
+
 @pytest.mark.parametrize("delay", [0.0005, 0.001, 0.004])
 def test_a_short_delay_of_a_torque_does_not_turn_its_sign_round(delay: float, tmp_path: Path) -> None:
     """Friction cannot drive, so only a torque of the other sign has the friction that such a delay looks like."""
