@@ -196,6 +196,8 @@ COORDINATES = {"x": "m", "y": "m", "theta": "rad"}
         ("theta*x/x - 0.2", ""),
         ("l*cos(theta) - 0.2", ""),  # l may be anything
         ("x*x + y**2", ""),
+        ("sqrt(x**2 + y**2)*theta - 0.3", ""),  # the root of a square has a unit too
+        ("sqrt(x**2 + y**2) - y", "m"),
         ("x - theta", ""),  # terms contradict each other
         ("k[0]*x", ""),
         ("x/y - 1", ""),
@@ -275,6 +277,7 @@ def test_rows_on_frames_have_the_units_of_frames() -> None:
         ("3*rpm*t", "rad", None),
         ("x - 50*mm*cos(60*deg)", "", None),
         ("l*theta - 5*mm", "", None),  # l may be anything
+        ("sqrt(x**2 + y**2)*theta - 5*mm", "", None),
         ("x - 0.2*theta", "", None),  # no unit word: 0.2 may be a radius
         ("x/(5*mm) - theta", "", None),
         ("der(x) - 5*mm", "", None),

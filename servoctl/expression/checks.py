@@ -138,7 +138,7 @@ def _applied(word: str, parts: list[str]) -> str:
         return parts[1 - parts.index(_PURE)]
     if word == "/":
         return parts[0] if parts[1] == _PURE else _PURE if parts[0] == parts[1] != _UNKNOWN else _UNKNOWN
-    return _UNKNOWN if word in ("*", "**") and set(parts) != {_PURE} else _PURE
+    return _UNKNOWN if word in ("*", "**", "sqrt") and set(parts) != {_PURE} else _PURE
 
 
 def foreign_word(expression: Expression, coordinates: Mapping[str, str], unit: str) -> tuple[str, str] | None:
