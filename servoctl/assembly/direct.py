@@ -22,6 +22,7 @@ from servoctl.assembly.values import Problems, build_equations
 from servoctl.config.document import Document, Problem
 from servoctl.config.load import validate
 from servoctl.config.plant import PASSIVE_CORRECTION
+from servoctl.engine.parameters import forget_derived
 from servoctl.errors import ConfigError, Finding, TaskError
 from servoctl.estimation.estimator import Estimator
 from servoctl.laws.bounds import Bound, Bounds, ReactionBound
@@ -144,6 +145,7 @@ def simulate(
         ConfigError: Wrong arguments; lists all of them.
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
+    forget_derived()
     values = _written({
         "run": _section({"duration": duration, **run}), "realism": realism, "estimation": estimation,
         "passive_rank_tolerance": passive_rank_tolerance, "t": t, "projection": projection,
@@ -286,6 +288,7 @@ def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float =
     Raises:
         PlantError: A matrix of the plant has a wrong shape or value, or the motion is not unique.
     """
+    forget_derived()
     model = Model(plant, {}, state)
     terms, u = model.terms(state, rank_tolerance), np.zeros(model.m)
     a = terms.acceleration(u)

@@ -31,6 +31,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.plant import Passive
 from servoctl.config.robot import Fixed
+from servoctl.engine.parameters import forget_derived
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.corrections import Correction, CorrectionTerm, corrections_of, for_passive
@@ -198,7 +199,9 @@ def make_run(
         ConfigError: The config is wrong; lists all problems.
     """
     problems = Problems(loaded) if problems is None else problems
-    results = Results() if results is None else results
+    if results is None:
+        forget_derived()
+        results = Results()
     values, settings = loaded.config, loaded.config.run
     once: Once = partial(results.once, problems)
     built = once(_ground_key(loaded, waiting), lambda: _ground(loaded, problems, waiting))

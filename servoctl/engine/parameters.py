@@ -9,10 +9,10 @@ import copy
 import dataclasses
 import re
 import typing
-from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, cached_property, lru_cache
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -232,6 +232,25 @@ class SameStructure:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SameStructure) and self._structure == other._structure
+
+
+T = TypeVar("T")
+
+FORGETTING: list[Callable[[], None]] = []
+"""What `forget_derived` calls."""
+
+
+def derived(make: Callable[[SameStructure], T]) -> Callable[[SameStructure], T]:
+    """A function with a cache of what it derives from the code of things, until `forget_derived`."""
+    cached = lru_cache(maxsize=64)(make)
+    FORGETTING.append(cached.cache_clear)
+    return cached
+
+
+def forget_derived() -> None:
+    """Derives again what is asked for: code may read globals and attributes of its class, which may have changed."""
+    for forget in FORGETTING:
+        forget()
 
 
 _ATOMS = (float, int, str, bool, type(None), type)

@@ -17,13 +17,13 @@ section 9.6, with the gyroscopic terms left out).
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional
-from servoctl.engine.parameters import SameStructure, contents, parameter_values
+from servoctl.engine.parameters import SameStructure, contents, derived, parameter_values
 from servoctl.engine.structured import Diagonal
 from servoctl.errors import PlantError, ServoctlError, TraceError
 from servoctl.mechanics.motors import traced_actuation
@@ -162,7 +162,7 @@ def _rate(plant: Plant, q: Array, v: Array, t: Any) -> Array | None:
     return None if kernel is None else kernel(t, q, v, parameter_values(plant))[0]
 
 
-@lru_cache(maxsize=64)
+@derived
 def _kernel(key: SameStructure) -> Kernel | ServoctlError | None:
     """(t, q, v, p) -> `(dB^T/dt) v`; None where B is constant, or why it cannot be traced."""
     try:

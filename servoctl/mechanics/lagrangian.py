@@ -5,13 +5,12 @@ M = T_vv,   Q = F - R_v - V_q + T_q - (T_vq v + T_vt)
 """
 
 from abc import abstractmethod
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
-from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.parameters import SameStructure, derived, parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
@@ -57,7 +56,7 @@ class LagrangianPlant(Plant):
         return self.kinetic_energy(q, v, t) + self.potential_energy(q, t)
 
 
-@lru_cache(maxsize=64)
+@derived
 def _kernel(key: SameStructure) -> Kernel:
     n = len(key.thing.coordinates)
     count = len(parameter_values(key.thing))

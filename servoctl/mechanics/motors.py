@@ -5,14 +5,14 @@ Design: a drive's encoder measures the displacement that is conjugate to the dri
 plant must give rho itself.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 
 import casadi as ca
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs, jacobian
 from servoctl.engine.linalg import slopes
-from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.parameters import SameStructure, derived, parameter_values, with_parameters
 from servoctl.engine.symbol import to_sx
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, ServoctlError, TraceError
@@ -67,7 +67,7 @@ def _constant_numbers(plant: Plant) -> Array | None:
     return B
 
 
-@lru_cache(maxsize=64)
+@derived
 def _constant_kernel(key: SameStructure) -> Kernel | ServoctlError | None:
     """p -> B; None where B is not constant, or why it cannot be traced."""
     try:

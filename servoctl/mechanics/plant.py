@@ -9,13 +9,12 @@ Source: Liu et al. 2015, (11)-(14) for Qc, the force of the plant's own constrai
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs, jacobian
-from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
+from servoctl.engine.parameters import SameStructure, derived, parameter_values, with_parameters
 from servoctl.engine.structured import Diagonal as Diagonal
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TraceError
@@ -33,7 +32,7 @@ def dual_actuation(plant: Any, q: Array) -> Array:
     return _kernel(SameStructure(plant))(q, parameter_values(plant))[0]
 
 
-@lru_cache(maxsize=64)
+@derived
 def _kernel(key: SameStructure) -> Kernel:
     plant = key.thing
     name, m = f"{type(plant).__name__}.motor_positions", len(plant.actuators)

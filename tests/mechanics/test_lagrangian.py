@@ -412,3 +412,58 @@ def test_units_of_displacements() -> None:
     assert displacement_unit(CoordinatedRobots(), "u1") == "rad"
     assert displacement_unit(Winch(), "F") == "m"
     assert displacement_unit(PolarParticle(published_metric=True), "Ftheta") == "J/(N/m)"
+
+
+PULL = 1.5  # [N] a number of the script, or of a cell of a notebook, that plants read
+
+
+@dataclass(frozen=True)
+class Falling(sc.LagrangianPlant):
+    coordinates: ClassVar = {"x": "m"}
+    actuators: ClassVar = {"F": "N"}
+
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
+        return 0.5 * v[0] ** 2
+
+    def potential_energy(self, q: Array, t: float) -> Any:
+        return -PULL * q[0]
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(1)
+
+
+@dataclass(frozen=True)
+class Geared(sc.Plant):
+    coordinates: ClassVar = {"x": "m"}
+    actuators: ClassVar = {"F": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(1)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(1)
+
+    def motor_positions(self, q: Array) -> Array:
+        return np.array([PULL * q[0]])
+
+
+class Hanging(PlanarLinkage):
+    def build(self, linkage: Linkage) -> None:
+        linkage.gravity(PULL, 0.0)
+        linkage.body("ball", m=1.0, J=1.0)
+        linkage.prismatic("rail", "ground", (0.0, 0.0), "ball", (0.0, 0.0), axis=(1.0, 0.0))
+
+
+@pytest.mark.parametrize("plant", [Falling(), Geared(), Hanging()], ids=lambda plant: type(plant).__name__)
+def test_a_run_uses_the_numbers_that_the_code_of_a_plant_reads_now(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs_of = {"F": "1"} if isinstance(plant, Geared) else {}
+
+    def speed() -> float:
+        run = sc.simulate(plant, {}, None, q=0.0, duration=0.1, step=0.01, inputs=inputs_of, engine="vm")
+        return float(run.v[-1, 0]) / 0.1
+
+    assert speed() == pytest.approx(1.5)
+    monkeypatch.setattr(f"{__name__}.PULL", 2.5)
+    assert speed() == pytest.approx(2.5)

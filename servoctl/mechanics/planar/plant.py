@@ -14,7 +14,6 @@ Source: Orsino 2017, figure 4, for levels of constraints.
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from operator import is_
 from types import NoneType
 from typing import Any
@@ -23,7 +22,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
-from servoctl.engine.parameters import SameStructure, parameter_fields, parameter_values, with_parameters
+from servoctl.engine.parameters import (
+    FORGETTING,
+    SameStructure,
+    derived,
+    parameter_fields,
+    parameter_values,
+    with_parameters,
+)
 from servoctl.engine.trace import trace
 from servoctl.errors import ExpressionError, PlantError, TaskError, TraceError, no_such
 from servoctl.expression import Expression, check_names, parse
@@ -38,6 +44,8 @@ UNCHANGING = (int, float, str, tuple, NoneType)
 
 _latest: WeakKeyDictionary[type, tuple[tuple[Any, ...], Linkage]] = WeakKeyDictionary()
 """Class -> values of the fields of the plant that was built last, and its parts."""
+
+FORGETTING.append(_latest.clear)
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class PlanarLinkage(Plant):
         return [mass for body in linkage.bodies.values() for mass in body.masses]
 
 
-@lru_cache(maxsize=64)
+@derived
 def _force_kernel(key: SameStructure) -> Kernel:
     """Q of all plants of a structure."""
     n = len(key.thing.coordinates)
