@@ -30,7 +30,7 @@ from servoctl.reference.curve import Signal
 from servoctl.run_folder.missed import sparse_rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.engine_choice import engine_note, take_engine
+from servoctl.simulation.engine_choice import take_engine
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.simulate import simulate_loop
@@ -163,7 +163,7 @@ class Run:
     @property
     def engine_warning(self) -> str | None:
         """Why the run is slower than requested, or than it would be with a traced plant; None if it is not."""
-        return self.loop.note or engine_note(self.loop)
+        return self.loop.note
 
     @cached_property
     @np.errstate(all="ignore")

@@ -49,7 +49,8 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str, wait:
         wait: Whether `auto` waits for the compiler; else the run starts on the virtual machine and goes over to C at a
             moment that differs from run to run, so that two runs may differ by rounding.
     """
-    if engine not in ("auto", "c") or loop.engine == "c" or engine_note(loop) is not None:
+    refused = loop.note is not None and loop.note.startswith("--engine")
+    if engine not in ("auto", "c") or loop.engine == "c" or refused:
         return
     try:
         if loop.traced:
@@ -74,11 +75,6 @@ def take_engine_at_once(loop: Loop, engine: str) -> str:
     except CompileError as error:
         return str(error)
     return ""
-
-
-def engine_note(loop: Loop) -> str | None:
-    """Why a loop is not on the engine that was asked for; None if it is."""
-    return loop.note if loop.note is not None and loop.note.startswith("--engine") else None
 
 
 def _take_c(loop: Loop, start: State, settings: Settings, sure: bool, wait: bool) -> None:

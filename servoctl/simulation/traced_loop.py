@@ -132,9 +132,9 @@ class TracedLoop:
         model = self.system.simulated
         return self if model is None else self.of(replace(self.system, model=model, simulated=None))
 
-    def x_at(self, state: State, memory: Array | None = None) -> Array:
-        """x at a state and a memory; None: the memory as it starts."""
-        return np.concatenate([state.q, state.v, self.memory_start if memory is None else memory])
+    def x_at(self, state: State) -> Array:
+        """x at a state, with the memory as it starts."""
+        return np.concatenate([state.q, state.v, self.memory_start])
 
     def vector(self, state: State) -> Array:
         """Start vector of a run; with realism it also holds zero torques and commands, then the machine's own state."""
