@@ -99,12 +99,10 @@ class AttachedEstimator:
         return self.timing.late > 0 and self.timing.fresh == 0.0
 
     @property
-    def parts(self) -> dict[str, int]:
-        """Part of the memory -> its length, in order."""
-        names = ["q", "v"]
-        if self.has_model:
-            names += ["disturbance", "outliers", *(["acceleration"] if self.predicted else [])]
-        return dict.fromkeys(names, len(self.coordinates))
+    def parts(self) -> tuple[str, ...]:
+        """Parts of the memory, in order; each has a number per coordinate."""
+        of_model = ("disturbance", "outliers", *(["acceleration"] if self.predicted else []))
+        return ("q", "v", *(of_model if self.has_model else ()))
 
     @property
     def memory(self) -> dict[str, float]:
@@ -123,10 +121,9 @@ class AttachedEstimator:
         return CommandMemory(self.timing, self.timing.late + 1)
 
     @property
-    def shown(self) -> dict[str, int]:
-        """Length of each part of `Estimate.shown`."""
-        n = len(self.coordinates)
-        return dict.fromkeys(("q", "v", *(("disturbance", "sigma", "innovation") if self.has_model else ())), n)
+    def shown(self) -> tuple[str, ...]:
+        """Parts of `Estimate.shown`, in order; each has a number per coordinate."""
+        return ("q", "v", *(("disturbance", "sigma", "innovation") if self.has_model else ()))
 
     def update(
         self,

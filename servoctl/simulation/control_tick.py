@@ -4,7 +4,7 @@ Design: all arrays are made once, so that a tick allocates, copies and checks no
 says what happened.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ class Layout:
         memory: Names of the states in the loop's memory.
     """
 
-    def __init__(self, model: Model, law: AttachedLaw, estimate: Iterable[str], memory: Sequence[str]) -> None:
+    def __init__(self, model: Model, law: AttachedLaw, estimate: Sequence[str], memory: Sequence[str]) -> None:
         coordinates, actuators, one = list(model.plant.coordinates), list(model.plant.actuators), [""]
         task, passive = [row.name for row in model.task_rows], [row.name for row in model.passive_rows]
         bounds = list(law.bounded)

@@ -41,9 +41,9 @@ def loop_memory(system: System) -> dict[str, float]:
     return memory if estimator is None else memory | {ELAPSED: estimator.timing.h}
 
 
-def shown_parts(estimator: AttachedEstimator | None) -> dict[str, int]:
-    """Part of a row -> its length, in order."""
-    return {} if estimator is None else {f"estimate.{name}": size for name, size in estimator.shown.items()}
+def shown_parts(estimator: AttachedEstimator | None) -> list[str]:
+    """Parts of a row, in order; each has a number per coordinate."""
+    return [] if estimator is None else [f"estimate.{name}" for name in estimator.shown]
 
 
 def estimate_unit(part: str, unit: str) -> str:
