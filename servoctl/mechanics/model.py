@@ -20,7 +20,7 @@ import numpy as np
 
 from servoctl.engine.fingerprint import fingerprint, function_fingerprint, key_of, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
+from servoctl.engine.parameters import parameter_fields, parameter_values, structure, with_parameters
 from servoctl.engine.structured import Diagonal, components, entries, filled, places_of, smallest_eigenvalue
 from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
@@ -241,13 +241,6 @@ class Model:
         of = partial(units_of_rows, self.plant)
         passive = {name: value for name, value in self._passive.items() if isinstance(value, Constraint)}
         return of(passive, self.passive_rows), of(self.task, self.task_rows), of(self.bounds, self.bound_rows)
-
-    @property
-    def parameter_names(self) -> list[str]:
-        """Names in the order of `parameters`: `m1`, `m[0]`, `mine.radius`."""
-        named = [*self.task.items(), *((f"bounds.{name}", bound) for name, bound in self.bounds.items())]
-        of_rows = [f"{group}.{name}" for group, constraint in named for name in parameter_names(constraint)]
-        return [*parameter_names(self.plant), *of_rows]
 
     def matrices(self, state: State) -> Matrices:
         """The matrices at a state, by compiled functions; those of an opaque plant by its own code.

@@ -89,7 +89,6 @@ def test_another_value_of_a_parameter_is_the_same_structure(change: dict[str, An
 def test_a_compiled_plant_follows_its_parameters_without_being_traced_again() -> None:
     bound = model(Spring())
     assert bound.opaque is None and bound.plant_kernel is not None
-    assert bound.parameter_names == ["m", "k[0]", "k[1]"]
     other = Spring(7.0, (11.0, -2.0))
     at = bound.of(other, bound.task, START).matrices(START)
     assert at.M.tolist() == [[7.0]] and at.B.tolist() == [[1.0]] and at.c.tolist() == [0.0]
