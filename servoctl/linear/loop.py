@@ -62,7 +62,8 @@ class Local:
     errors: int  # number of errors among these coordinates
     n: int  # number of coordinates of the plant
     m: int  # number of actuators
-    f: Array  # x' at the state, shape (2 n + memory,)
+    E: Array  # de/dx of the errors at the state, shape (errors, 2 n + memory)
+    H: Array  # what the motion of the state adds to E dx'/dx for d(e')/dx, in the same shape
 
 
 _TRACED: WeakKeyDictionary[Loop, Loop] = WeakKeyDictionary()
@@ -170,7 +171,7 @@ def local(
         A, B = both[:, : W.shape[1]], both[:, W.shape[1] :]
     else:
         A, B = W.T @ Fx @ W, W.T @ B
-    return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, f)
+    return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, E, H)
 
 
 def local_nearest(run: Run, t: float, x: Array, real: Array | None = None, law: Array | None = None) -> Local:

@@ -29,16 +29,14 @@ from servoctl.linear.loop import (
     REPEATED,
     ROUNDING,
     clusters,
-    compiled,
     least_stable,
     local,
     means_of_clusters,
     nearest,
     null_space,
-    plant_parameters,
 )
 from servoctl.mechanics.constraint_rows import Row
-from servoctl.simulation.internal_dynamics import SLOW, RowErrors, chains, error_kernel, neutral
+from servoctl.simulation.internal_dynamics import SLOW, RowErrors, chains, neutral
 from servoctl.types import Array
 
 SHARED = 0.2  # a row is named if its participation exceeds this share of the largest
@@ -93,13 +91,12 @@ def modes(run: Run, t: float, x: Array) -> list[Mode]:
     Each group has the least stable mode first. In a sampled run, task and internal modes are those of the loop from
     sample to sample, with hold, delay and lag.
     """
-    loop, p = compiled(run), plant_parameters(run)
     # off the passive constraints, their stabilisation would act on the task as well
     x = nearest(run, t, x)
     full = local(run, t, x, "full")
     J = full.A + full.B @ full.K
-    _, E, H = error_kernel(loop)(t, x, p, full.f)
-    rate, rows, kept = E @ J + H, chains(run.system), run.loop.memory_names  # these states move with the errors
+    E, rate = full.E, full.E @ J + full.H
+    rows, kept = chains(run.system), run.loop.memory_names  # these states move with the errors
     of_memory = [Row(name, name, "nonholonomic", has_violation=True, has_rate=False, degree=1) for name in kept]
     rows += [RowErrors("task", row, slice(len(E) + k, len(E) + k + 1)) for k, row in enumerate(of_memory)]
     first = len(x) - len(kept)
