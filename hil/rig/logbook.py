@@ -12,7 +12,7 @@ import numpy as np
 from hil.assembly.setup import RigSetup
 from hil.core.controller import Controller
 from hil.drives.settings import GAUGES
-from hil.loop import Tick, nanoseconds
+from hil.loop import Tick
 from hil.loop.tick import TickTimes
 from hil.loop.timing import COUNTS, PARTS, TickStatistics
 from hil.rig.ticks_in_c import TicksInC
@@ -41,7 +41,7 @@ class Logbook:
     """Rows and timing of a run: a `tick_log` of `hil/core/c/tick.h` with its arrays.
 
     Args:
-        setup: Gains that may change, nodes and period.
+        setup: Gains that may change, and nodes.
         emulated: Whether there is a simulated plant whose true state is known.
     """
 
@@ -55,7 +55,7 @@ class Logbook:
         times = np.zeros(len(TIMES))
         columns = [*self._of_loop(numbers), *self._shown(TIMES, times), *self._of_drives(setup, controller)]
         names = [node.settings.name for node in setup.nodes]
-        self.timing = timing = TickStatistics(nanoseconds(setup.settings.values.period), names)
+        self.timing = timing = TickStatistics(ticks.period, names)
         # column -> unit of those that only a simulated plant has: see `Emulator.truth`
         coordinates, actuators = dict(plant.coordinates), dict(plant.actuators)
         truth = {

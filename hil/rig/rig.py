@@ -30,7 +30,6 @@ from servoctl.types import Array
 ENABLE_TIME = 5.0  # [s] time limit for enabling all drives
 OFF_TIME = 0.5  # [s] time limit for switching all drives off after the loop
 LISTENING = 0.1  # [s] time before the first frame in which another master is heard: some periods of any loop
-WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
 FRESH = 20_000_000  # [ns] age up to which a sample shows whether a joint stands after the loop has ended
 
 
@@ -39,12 +38,9 @@ class CanRig(DriveRig):
 
     Args:
         stage: Last stage; in shadow and in a calibration nothing is commanded.
-        evenly: Whether the law gets the positions at the moment when the tick was due. An estimator needs them: it
-            takes the time between ticks as the period, but when all samples have arrived varies with the bus.
 
     Attributes:
         in_c: What C does of each tick.
-        wait: Longest time after the beginning of a tick to wait for samples [ns].
         sends: Whether commands may be sent.
         off: Whether torque is switched off for good.
         switch_off: What sends the frames that switch drives off, and keeps what failed meanwhile.
@@ -53,17 +49,16 @@ class CanRig(DriveRig):
 
     in_c: TicksInC
 
-    def __init__(
-        self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Phase, evenly: bool
-    ) -> None:
+    def __init__(self, setup: RigSetup, environment: Environment, dispatch: Dispatch, stage: Phase) -> None:
         self._setup, self._environment, self._dispatch = setup, environment, dispatch
         self.drives, values, period = setup.drives, setup.settings.values, nanoseconds(setup.settings.values.period)
         self._sensing, self._pause = setup.sensing, nanoseconds(max(values.period, 0.005))
-        self.wait = round(WAIT_SHARE * period)
         self._asks, self.sends = stage.asks, stage not in WATCHING
         dispatch.commands = self.sends
         self.off = not self.sends
         self.switch_off = SwitchOff(dispatch, self.drives, values.period)
+        # an estimator takes the time between ticks as the period, but when all samples have arrived varies with the bus
+        evenly = setup.loop.system.estimator is not None
         self._sensing.lead(values.period if values.prediction else 0.0, evenly)
         self.true = list[float]()
         inertia = np.diag(setup.hold.inertia)
@@ -113,10 +108,10 @@ class CanRig(DriveRig):
         began = self.clock.now()
         self._see_truth()
         in_c.begin(due, began)
-        if not in_c.receive(began + self.wait):
+        if not in_c.receive(began + in_c.wait):
             if self._asks:
                 dispatch.synchronise()
-            dispatch.wait(began + self.wait, in_c.missing)
+            dispatch.wait(began + in_c.wait, in_c.missing)
             in_c.sense(self.clock.now())
 
     def _see_truth(self) -> None:

@@ -31,15 +31,12 @@ ROOM = 4096  # largest number of frames of one tick
 MOST_BUSES = 16  # largest number of buses, as in `c/sockets.c`
 
 
-def make_ticks(setup: RigSetup, controller: Controller, dispatch: Dispatch, stages: Stages, wait: int) -> TicksInC:
-    """Ticks on sockets if C can have all buses, and reads and writes the frames of all nodes.
-
-    `wait`: longest time after the beginning of a tick to wait for samples [ns].
-    """
+def make_ticks(setup: RigSetup, controller: Controller, dispatch: Dispatch, stages: Stages) -> TicksInC:
+    """Ticks on sockets if C can have all buses, and reads and writes the frames of all nodes."""
     buses, clock, (tables, _) = dispatch.buses, dispatch.clock, tables_of(setup.nodes)
     sockets = [bus for bus in buses.values() if isinstance(bus, PythonCanBus) and bus.descriptor is not None]
     if SOCKETS and tables and isinstance(clock, WallClock) and len(sockets) == len(buses) <= MOST_BUSES:
-        return TicksOnSockets(setup, controller, dispatch, stages, sockets, clock, wait)
+        return TicksOnSockets(setup, controller, dispatch, stages, sockets, clock)
     return TicksInC(setup, controller, dispatch, stages)
 
 
@@ -56,7 +53,6 @@ class TicksOnSockets(TicksInC):
         stages: Stages,
         buses: Sequence[PythonCanBus],  # in the order of their numbers
         clock: WallClock,
-        wait: int,  # longest time after the beginning of a tick to wait for samples [ns]
     ) -> None:
         super().__init__(setup, controller, dispatch, stages)
         self._buses, ffi = buses, self.ffi
@@ -74,8 +70,7 @@ class TicksOnSockets(TicksInC):
                 self._bus[self._bus_numbers[node.settings.bus]].synced = 1
         for place, drive in zip(commands, drives, strict=False):
             self._write_frame(place, drive.encoding.frame, drive)
-        period = nanoseconds(setup.settings.values.period)
-        c.period, c.wait, c.duration, c.wake = period, wait, stages.plan.duration, -1
+        c.period, c.wait, c.duration, c.wake = self.period, self.wait, stages.plan.duration, -1
         # Python looks at each tick whose law has one of these statuses
         c.ends = sum(1 << int(code) for code in OUT_OF_REACH)
         fed = [(drive, feed) for bus in self._names for drive in drives if drive.settings.bus == bus

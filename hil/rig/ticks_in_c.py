@@ -30,7 +30,7 @@ from hil.drives.settings import GAUGES
 from hil.drives.table import TableDrive, TableNode
 from hil.drives.wire import Chain, Encoding, Expects, Message
 from hil.frame import EXTENDED, FD, Frame
-from hil.loop import SECOND, Reading, Tick
+from hil.loop import SECOND, Reading, Tick, nanoseconds
 from hil.rig.dispatch import Dispatch
 from hil.safety.plan import WORKING, Phase
 from hil.safety.stages import Stages
@@ -131,6 +131,7 @@ def tables_of(nodes: Sequence[Node]) -> tuple[list[TableNode], str]:
     return tables, ""
 
 
+WAIT_SHARE = 0.6  # share of the period for which a tick waits for samples
 PAUSE = 3  # ticks that Python decides from a frame on that its driver gets: what is rare seldom comes alone
 
 STATUSES = 64  # statuses that fit into the mask of those that Python handles
@@ -169,7 +170,10 @@ class TicksInC(Struct):
         self._names = list(dispatch.buses)
         self._bus_numbers = {name: number for number, name in enumerate(self._names)}
         self._numbers = {node: number for number, node in enumerate(self.nodes)}
-        self._asks = stages.plan.stage.asks
+        self._asks, self.period = stages.plan.stage.asks, nanoseconds(setup.settings.values.period)  # [ns] of the loop
+        self.wait = round(
+            WAIT_SHARE * self.period
+        )  # longest time after the beginning of a tick to wait for samples [ns]
         self._rules: tuple[int, Phase] | None = None  # number of rules, and in which phase C knows them
         self._pause = 0
         c, x, loop, sensed = self.c, self.arrays, controller.loop, self._sensing.struct

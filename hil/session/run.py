@@ -145,9 +145,9 @@ class HilRun:
         setup, environment, loop, clock = self.setup, self.environment, self.setup.loop, self.environment.clock
         setup.live_gains.begin(self.controller.take_law)
         self.dispatch = Dispatch(environment.buses, setup.nodes, clock)
-        self.rig = CanRig(setup, environment, self.dispatch, self.stage, self.controller.estimating)
+        self.rig = CanRig(setup, environment, self.dispatch, self.stage)
         self.stages = Stages(self.rig, self.controller, self.monitor, self.plan)
-        in_c = self.rig.in_c = make_ticks(setup, self.controller, self.dispatch, self.stages, self.rig.wait)
+        in_c = self.rig.in_c = make_ticks(setup, self.controller, self.dispatch, self.stages)
         self.logbook = Logbook(setup, in_c, self.controller, environment.truth is not None)
         self.facts: dict[str, Any] = {
             "config": setup.run.name, "servoctl": VERSION, **loop.facts,
