@@ -335,7 +335,10 @@ SENTENCES = [
     (column_of("status", None), "trajectory.parquet: column status: expected numbers, got object"),
     (column_of("q.x1", [1.0]), "trajectory.parquet: column q.x1: expected numbers, got object"),
     (without_times, "trajectory.parquet: column t is missing (restore it from a copy, or run again)"),
-    (drawing_with("rod", np.zeros(3)), "drawing.npz: is damaged: rod: unexpected shape (3,) for 4 frames (delete it"),
+    (
+        drawing_with("rod", np.zeros(3)),
+        "drawing.npz: is damaged: rod: unexpected shape (3,) for 4 frames (delete it to load the run without it)",
+    ),
     (drawing_with("rod", np.array(["a"] * 4)), "drawing.npz: is damaged: rod: expected numbers, got <U1"),
     (drawing_with("energy", np.zeros((4, 2))), "drawing.npz: is damaged: energy: unexpected shape (4, 2) for 4"),
 ]

@@ -386,13 +386,6 @@ def test_a_run_loads_without_its_summary(tmp_path, summary):
     assert run.metadata == METADATA | {"status": "completed"}
 
 
-def test_a_damaged_drawing_is_an_error_with_a_remedy(tmp_path):
-    write(tmp_path / "run", rows(0, 2))
-    (tmp_path / "run" / "drawing.npz").write_bytes(b"PK\x03\x04")
-    with pytest.raises(RunFolderError, match=r"drawing\.npz: is damaged: .*\(delete it to load the run without it\)"):
-        load_run(tmp_path / "run")
-
-
 def test_the_error_for_another_folder_lists_the_files_of_a_run_folder(tmp_path):
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(RunFolderError, match=r"not a run folder \(which has summary\.json and trajectory\.parquet"):
