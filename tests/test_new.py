@@ -1,6 +1,7 @@
 """The files of `servoctl new` run at once, in any folder."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -68,15 +69,14 @@ def test_a_name_that_would_hide_a_module_is_refused(tmp_path: Path, name: str) -
 def test_a_folder_that_cannot_be_written_is_named_and_nothing_stays_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Path.write_text
+    real = os.replace
 
-    def write(path: Path, *arguments: object, **options: object) -> int:
+    def replace(part: Path, path: Path) -> None:
         if path.name == "crane.yaml":
-            real(path, "pla")
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real(path, *arguments, **options)  # type: ignore[arg-type]
+        real(part, path)
 
-    monkeypatch.setattr(Path, "write_text", write)
-    with pytest.raises(WriteError, match=r"work: cannot be written: No space left on device \(free disk space"):
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(WriteError, match=r"crane\.yaml: cannot be written: No space left on device \(free disk space"):
         write_starter("crane", tmp_path / "work")
     assert list((tmp_path / "work").iterdir()) == []

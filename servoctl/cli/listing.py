@@ -18,7 +18,7 @@ import typer
 
 from servoctl.cli.console import say, say_json, say_table
 from servoctl.cli.options import AsJson
-from servoctl.errors import ConfigError
+from servoctl.errors import ConfigError, WriteError
 
 if TYPE_CHECKING:
     from hil.protocols.registry import ProtocolEntry
@@ -131,26 +131,23 @@ def write_starter(name: str, folder: Path) -> list[Path]:
             f"{' (a word of Python itself)' if keyword.iskeyword(name) else ''}"
         )
     class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-    texts = {
-        folder / f"{name}.py": "plant.py.template",
-        folder / f"{name}.yaml": "config.yaml.template",
-        folder / f"test_{name}.py": "test.py.template",
-    }
-    if present := [path for path in texts if path.exists()]:
+    templates = {f"{name}.py": "plant.py", f"{name}.yaml": "config.yaml", f"test_{name}.py": "test.py"}
+    paths = [folder / file for file in templates]
+    if present := [path for path in paths if path.exists()]:
         raise ConfigError([f"{path}: exists already (choose another name or --dir)" for path in present])
     if find_spec(name) is not None:
         raise ConfigError(f"servoctl new: NAME: {name!r} would hide the installed module {name!r} (choose another)")
-    from servoctl.run_folder.files import unwritable
+    from servoctl.run_folder.files import write_files
 
-    templates = files("servoctl.cli") / "templates"
+    def text(template: str) -> bytes:
+        file = files("servoctl.cli") / "templates" / f"{template}.template"
+        return Template(file.read_text(encoding="utf-8")).substitute(name=name, class_name=class_name).encode()
+
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, template in texts.items():
-            text = Template((templates / template).read_text(encoding="utf-8"))
-            path.write_text(text.substitute(name=name, class_name=class_name), encoding="utf-8")
-    except OSError as error:
-        for path in texts:  # none existed before; a part of them would be in the way next time
+        write_files(folder, [(file, text(template)) for file, template in templates.items()])
+    except WriteError:
+        for path in paths:  # none existed before; a part of them would be in the way next time
             with suppress(OSError):
                 path.unlink()
-        raise unwritable(Path(error.filename or folder), error) from error
-    return list(texts)
+        raise
+    return paths
