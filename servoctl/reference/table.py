@@ -54,7 +54,7 @@ class Table:
         for i, cell in enumerate(self.columns[column]):
             value = _number(cell)
             if value is None or not np.isfinite(value):
-                wrong.append(f"{self.word} {self.rows[i]}, column {column!r}: {_what(cell, value)}{self.remedy}")
+                wrong.append(f"{self.word} {self.rows[i]}, column {column!r}: {_what(cell, value, self.remedy)}")
             else:
                 values[i] = value
         if wrong:
@@ -178,10 +178,12 @@ def _number(cell: object) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) or _NOT_FINITE.fullmatch(text) else None
 
 
-def _what(cell: object, value: float | None) -> str:
+def _what(cell: object, value: float | None, remedy: str) -> str:
     if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return "empty (a number is expected)"
-    return f"{cell!r} is not a number" if value is None else f"{value:g} is not finite"
+        return f"empty (a number is expected){remedy}"
+    if value is None and isinstance(cell, str) and _number(cell.replace(",", ".")) is not None:
+        return f"{cell!r} has a decimal comma (write points)"
+    return f"{cell!r} is not a number{remedy}" if value is None else f"{value:g} is not finite{remedy}"
 
 
 Degree = Literal["cubic", "quintic"]

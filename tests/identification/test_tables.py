@@ -322,6 +322,7 @@ def test_a_log_with_a_load_gives_the_load(tmp_path: Path) -> None:
         (lambda text: edited(text, 40, 2, ""), r"log\.csv: line 40, column 'q2': empty \(a number is expected\) \(cor"),
         (lambda text: edited(text, 41, 3, "nan"), r"log\.csv: line 41, column 'tau1': nan is not finite \(correct"),
         (lambda text: edited(text, 42, 4, "off"), r"log\.csv: line 42, column 'tau2': 'off' is not a number \(correct"),
+        (lambda text: text.replace(",", ";").replace(".", ","), r"line 2, column 'q1': '0,5\d+' has a decimal comma"),
         (lambda text: edited(text, 43, 0, "0.1"), r"log\.csv: line 43, column 't': 0\.1 follows 0\.2 .*sort the rows"),
         (lambda text: text.replace("\n", ",1\n", 50).replace(",1\n", "\n", 49), r"log\.csv: line 50: 6 cells, but the"),
         (lambda text: "\n".join(text.split("\n")[:150]), r"log\.csv: too short: 149 rows \(at least 200 are needed\)"),
