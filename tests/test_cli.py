@@ -226,6 +226,14 @@ def test_report_draws_the_pictures_that_are_named(command: Servoctl, tmp_path: P
     assert without.stderr.startswith("first: --picture timing: the run has no data for it (it has: overview, path, ")
 
 
+def test_pictures_of_runs_whose_folders_have_one_name_go_into_folders_of_their_own(command: Servoctl) -> None:
+    """Those of the second replaced those of the first."""
+    for folder in ("slow/run", "fast/run"):
+        command("run", "cart.yaml", "--out", folder)
+    done = command("report", "slow/run", "fast/run", "--picture", "path", "--out", "both")
+    assert done.stdout.splitlines() == ["both/slow/run/path.png", "both/fast/run/path.png"], done.stderr
+
+
 def test_check_prints_each_import_before_it_happens(command: Servoctl, tmp_path: Path) -> None:
     (tmp_path / "cart.py").write_text("import sys\nprint('imported', flush=True)\n" + CART)
     done = command("check", "cart.yaml")

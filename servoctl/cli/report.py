@@ -54,9 +54,10 @@ def report(
     if html and not (png or pdf or gif or mp4):
         return
     from servoctl.report import report as draw
+    from servoctl.report.page import names_of
 
-    for folder in runs:
-        target = folder if out is None else out if len(runs) == 1 else out / folder.name
+    for folder, name in zip(runs, names_of(runs), strict=True):
+        target = folder if out is None else out if len(runs) == 1 else out / name
         trajectory = load_run(folder)
         _require_data(folder, trajectory, picture or [])
         written = draw(trajectory, target, "png", ["overview"] if default else picture) if png or default else []
