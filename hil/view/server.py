@@ -115,6 +115,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = False
+    request_queue_size = 128  # of the usual 5 the sixth of a burst, as the stop button, is tried again after a second
 
     def __init__(self, token: str, broadcast: Broadcast, act: Act) -> None:
         super().__init__((HOST, 0), Handler)

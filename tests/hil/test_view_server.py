@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from multiprocessing.connection import Pipe
 from threading import Thread
 from typing import Any
@@ -186,6 +187,15 @@ def test_a_viewer_that_reads_nothing_delays_no_other_and_uses_no_memory(page: Pa
     late = list(messages(stuck))
     assert late[-1] == ("over", {"n": 301})  # it sees the end, and little of what was between
     assert len(late) < 50
+
+
+def test_a_burst_of_connections_finds_room_before_the_server_takes_the_first() -> None:
+    """The system tries one that finds none again after a second: so late the stop button was heard behind others."""
+    server = PageServer(TOKEN, Broadcast({}), lambda action, values: None)
+    with ExitStack() as opened:
+        opened.callback(server.server_close)
+        for _ in range(24):
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=0.9))
 
 
 def test_connections_without_the_token_do_not_block_the_stop_button(page: Page) -> None:
