@@ -40,6 +40,7 @@ from servoctl.types import State
 
 FASTEST = 700.0  # largest exponent of a number that is finite
 POSES = 25  # states of the path at which machines are compared
+ROUNDING = 1e-12  # task errors below are rounding
 LATER = 1e-4  # time between two states for a rate, as a share of the duration
 
 NOT_COVERED = (
@@ -111,11 +112,12 @@ def _describe(
         + ("" if error.rate is None else f"; it changes by at most {error.rate:.3g} per s"),
         NOT_COVERED,
     ]
-    unseen = {name: float(size) for name, (size, _) in zip(names, error.unseen, strict=True) if size > 0.0}
+    unseen = {name: float(size) for name, (size, _) in zip(names, error.unseen, strict=True) if size > ROUNDING}
     if unseen:
+        of = model.row_units[1]
+        shown = [f"{name} {size:.3g} {of.get(name, '')}".rstrip() for name, size in unseen.items()]
         section.lines.append(
-            "the task itself depends on the box: the law takes errors for 0, and removes none of them, of up to "
-            + ", ".join(f"{name} {size:.3g}" for name, size in unseen.items())
+            f"the task itself depends on the box: the law takes task errors of up to {', '.join(shown)} for 0"
         )
     if not error.reached:
         section.lines.append("the inputs do not reach every row at some pose: what they miss there stays")

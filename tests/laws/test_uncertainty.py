@@ -121,6 +121,12 @@ def test_a_parameter_of_the_task_itself_is_no_disturbance_but_an_error_that_stay
     assert 0.99 * wrong < largest < bound["violation"] < wrong + 1e-3
 
 
+def test_where_the_path_is_the_same_for_every_machine_the_law_sees_all() -> None:
+    """All lengths of the shipped robots, and of their task, are l: the angles of the path do not depend on it."""
+    values = check(sc.load("coordinated_robots", ["law.uncertainty.l=0.05"])).values
+    assert values["uncertainty"]["unseen"] == {} and values["uncertainty"]["rho_E"] < -0.01
+
+
 def test_a_robust_term_with_a_boundary_layer_of_its_own_needs_no_period(cart: Path) -> None:
     law = sc.load(cart, ["law.robust={bound: 1, boundary_layer: 0.1}", "run.period="], engine="vm").system.law
     assert isinstance(law, AttachedConstraintFollowing) and law.robust is not None and law.robust.layer == 0.1
