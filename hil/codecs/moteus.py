@@ -14,6 +14,7 @@ resets.
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import ceil, isfinite, isinf, isnan, nan
 from typing import NamedTuple
 
@@ -312,14 +313,16 @@ def mode_command(mode: int) -> bytes:
 
 
 def commanded_mode(data: bytes) -> int | None:
-    """The mode that a frame of a master writes first, as an integer of any size; None if it writes none."""
-    try:
-        part = next(subframes(data), None)
-    except ValueError:
-        return None
-    if part is None or part.kind != WRITE or part.first != MODE or part.resolution == FLOAT or not part.values:
-        return None
-    return int(part.values[0])
+    """The mode that a frame of a master writes, in any resolution; None if it writes none.
+
+    A drive carries out the subframes before one that it cannot read.
+    """
+    mode = None
+    with suppress(ValueError):
+        for part in subframes(data):
+            if part.kind == WRITE and part.first == MODE and part.values and isfinite(part.values[0]):
+                mode = int(part.values[0])
+    return mode
 
 
 _TORQUE_HEAD = write(MODE, [IN_POSITION], INT8) + write(COMMAND_POSITION, [nan], INT8) + b"\x0d\x22"

@@ -224,8 +224,8 @@ def test_six_drives_fit_on_one_bus_up_to_554_hz() -> None:
 
 
 @pytest.mark.parametrize("mode", [codec.STOPPED, codec.BRAKE])
-@pytest.mark.parametrize("heard", [False, True])
-def test_after_a_stop_of_another_master_no_torque_leaves(mode: int, heard: bool) -> None:
+@pytest.mark.parametrize("heard", [None, codec.INT8, codec.FLOAT])
+def test_after_a_stop_of_another_master_no_torque_leaves(mode: int, heard: int | None) -> None:
     """A reply shows the stop one command late, and that command enables the drive again: our stop takes it back."""
     host = Host(settings())
     host.order("identify, configure, enable 0")
@@ -242,9 +242,9 @@ def test_after_a_stop_of_another_master_no_torque_leaves(mode: int, heard: bool)
 
     assert torques(3) == 3
     commanded(codec.mode_command(mode))
-    if heard:
-        drive.accept(Frame(OTHER, bytes([1, 0, mode]), True, fd=True))
-    assert torques(5) == (0 if heard else 1)
+    if heard is not None:
+        drive.accept(Frame(OTHER, codec.padded(codec.write(codec.MODE, [mode], heard)), True, fd=True))
+    assert torques(5) == (1 if heard is None else 0)
     assert host.node.mode == mode and drive.condition is (Condition.DISABLED if mode == 0 else Condition.STOPPING)
     commanded(codec.torque_command(1.0, 0.05))
     assert torques(3) == 0 and drive.condition is Condition.STOPPING  # not ours
@@ -267,10 +267,19 @@ def test_a_drive_that_is_out_of_touch_gets_a_stop_and_no_torque_until_it_is_enab
     assert all(codec.commanded_mode(frame.data) is None for frame in drive.alive_frames())
 
 
-def test_a_written_mode_is_read_in_every_size() -> None:
-    for data in ("01000f", "05000f00", "09000f000000", "02000f05", "01000f1100"):
-        assert codec.commanded_mode(bytes.fromhex(data)) == 15
-    for data in ("", "0100", "11000f", "0d0000007041", "012000", "05000f", "000000"):
+def test_a_written_mode_is_read_in_every_resolution_and_wherever_it_stands() -> None:
+    for data in (
+        "01000f",
+        "05000f00",
+        "09000f000000",
+        "0d0000007041",
+        "02000f05",
+        "01000f1100",
+        "5001000f",
+        "110001000f",
+    ):
+        assert codec.commanded_mode(bytes.fromhex(data + "0d00")) == 15  # the last subframe is cut short
+    for data in ("", "0100", "11000f", "0d000000c07f", "012000", "05000f", "000000"):
         assert codec.commanded_mode(bytes.fromhex(data)) is None
 
 
