@@ -104,7 +104,7 @@ def test_in_lock_step_the_files_are_always_the_same_and_nothing_is_lost(tmp_path
     rows, frames = some_rows(1000), list(some_frames(11_000))
     assert frames[-1][3] > SECOND  # so that time divides the containers too
     for name in ("first", "second"):
-        with recorded(tmp_path / name, capacity=Capacity(rows=64, frames=512, events=256)) as made:
+        with recorded(tmp_path / name, capacity=Capacity(rows=300, frames=3000, events=1024)) as made:
             for k in range(100):
                 made.event(as_entry("state", "engaged", k * SECOND, {"number": k}))
             record_all(made, rows, frames)
