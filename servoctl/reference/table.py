@@ -133,12 +133,16 @@ def _csv(content: bytes, foreign: bool) -> Table:
     else:
         _check_header(header)
         lines = lines[1:]
-    short = [(number, len(row)) for number, row in lines if len(row) != len(header)]
-    if short:
-        number, count = short[0]
-        raise ConfigError(
-            f"{word} {number}: {counted(count, 'cell')}, but the {above} has {len(header)} (one cell per column)"
-        )
+    for number, row in lines:
+        right = len(row) == len(header)
+        first = number == lines[0][0]
+        if (first or not right) and all(_number(cell.replace(",", ".")) is None for cell in row):
+            shown = separator.join(row)[:60]
+            remedy = "keep one row of names and the rows of numbers: delete comments, units and titles"
+            raise ConfigError(f"{word} {number}: it has no number: {shown} ({remedy})")
+        if not right:
+            cells = counted(len(row), "cell")
+            raise ConfigError(f"{word} {number}: {cells}, but the {above} has {len(header)} (one cell per column)")
     if not lines:
         raise ConfigError("no row below the header (rows of numbers are expected)")
     columns = {name: [row[i] for _, row in lines] for i, name in enumerate(header)}

@@ -66,6 +66,9 @@ def test_parquet_is_known_by_its_content(tmp_path: Path) -> None:
         table.numbers("note")
 
 
+ONE_HEADER = "(keep one row of names and the rows of numbers: delete comments, units and titles)"
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -81,6 +84,10 @@ def test_parquet_is_known_by_its_content(tmp_path: Path) -> None:
         (b"t,,x\n0,1,2\n", "row 1: column 2 has no name (write one)"),
         (b"t,x\n0,1\n1\n", "row 3: 1 cell, but the header has 2 (one cell per column)"),
         (b"t,x\n0,1\n1,2,3\n", "row 3: 3 cells, but the header has 2 (one cell per column)"),
+        (b"# of 3 May, rig 2\nt,x,y\n0,1,2\n", f"row 2: it has no number: t,x,y {ONE_HEADER}"),
+        (b"path of the rig\nt,x\n0,1\n", f"row 2: it has no number: t,x {ONE_HEADER}"),
+        (b"t,x\ns,m\n0,1\n", f"row 2: it has no number: s,m {ONE_HEADER}"),
+        (b"t,x\n0,1\n# the end\n", f"row 3: it has no number: # the end {ONE_HEADER}"),
         (b"t,x\n0,\xff\n", "byte 6 is not UTF-8 text (a CSV or Parquet file is expected)"),
         (b"t,x\n0,1\0\n", "byte 0 in the text (a CSV or Parquet file is expected)"),
         (b't,x\n0,"1\n', "not a CSV file: unexpected end of data"),
