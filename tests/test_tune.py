@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import servoctl as sc
-from servoctl.config.load import unit_of
+from servoctl.config.load import load_config, moved, named_files, unit_of
 from servoctl.errors import ClusterError, ConfigError, RunFolderError
 from servoctl.study.batch import Machine, run_all
 from servoctl.study.problem import Evaluator, SearchProblem, read_problem
@@ -516,3 +516,23 @@ def test_the_command_refines_and_prints_the_start(
     summary = json.loads((out / "summary.json").read_text())
     assert f"refined: from trial {summary['refined']['from']} in " in capsys.readouterr().out
     assert summary["best"]["refined"] == summary["refined"]["from"]
+
+
+def test_files_among_the_choices_of_a_search_are_part_of_it(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / f"{name}.csv").write_text("t,x\n0,0\n1,0\n2,0\n3,0\n")
+    (tmp_path / "masses.yaml").write_text(
+        f"{TWO_MASSES.replace('2*l', '2*l - r_x')}references: {{r: {{file: a.csv}}}}\nrun: {{duration: 0.1}}\n"
+        f"tune: {{search: {{{ALPHA}: {{low: 2, high: 200}}}}, trials: 2,\n"
+        "  uncertainty: {references.r.file: [b.csv, c.csv]}, sensitivity: {other: {references.r.file: d.csv}}}\n"
+    )
+    loaded = load_config(tmp_path / "masses.yaml")
+    assert named_files(moved(loaded.config, tmp_path, tmp_path / "x")) == [f"../{name}.csv" for name in "abcd"]
+    given = problem(tmp_path / "masses.yaml")
+    tune(given, tmp_path / "study")
+    for name in ("c.csv", "d.csv"):
+        before = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(before.replace("3,0", "3,1"))
+        with pytest.raises(ConfigError, match=f"is of another study: files.{name} was "):
+            tune(given, tmp_path / "study", resume=True)
+        (tmp_path / name).write_text(before)

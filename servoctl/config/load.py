@@ -107,7 +107,7 @@ def moved(config: Config, home: Path, folder: Path) -> Config:
 
 
 def _with_files(config: Config, change: Callable[[str], str]) -> Config:
-    """The config with other paths of its files."""
+    """The config with other paths of its files, also of those among the choices of `tune`."""
 
     def changed(field: str, path: str) -> str:
         module, _, name = path.rpartition(":")
@@ -116,7 +116,21 @@ def _with_files(config: Config, change: Callable[[str], str]) -> Config:
         return f"{change(module)}:{name}" if module.endswith(".py") else path
 
     moved: Config = _with_paths(config, changed)
-    return moved
+    tune, fields = config.tune, paths_by_field(config)
+    if tune is None:
+        return moved
+
+    def chosen(path: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(chosen(path, each) for each in value)
+        return changed(path, value) if path in fields and isinstance(value, str) else value
+
+    def choices(at: Mapping[str, Any]) -> dict[str, Any]:
+        return {path: chosen(path, value) for path, value in at.items()}
+
+    new = {"search": choices(tune.search), "uncertainty": choices(tune.uncertainty)}
+    new["sensitivity"] = {name: choices(at) for name, at in tune.sensitivity.items()}
+    return moved.model_copy(update={"tune": tune.model_copy(update=new)})
 
 
 def _with_paths(node: Any, change: Callable[[str, str], str], at: tuple[str, ...] = ()) -> Any:
