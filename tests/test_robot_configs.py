@@ -314,3 +314,12 @@ def test_the_limits_of_a_joint_that_follows_hold_for_the_joint_that_leads(config
     assert section(run, "robot")[0] == "joint limits: 1 of 2 joints start outside"
     assert check(run).values["robot"]["joints"]["elbow"]["limits"] == [0.2, 1.0]
     assert any("elbow = 1.2 rad, above its upper limit 1" in warning for warning in run.warnings)
+    path.write_text(path.read_text().replace('multiplier="2"', 'multiplier="-2" offset="-2"'))  # elbow -2 to -0.5 rad
+    sentence = (
+        "elbow has no room: its limits and those of what follows it (follower) want at least 0.2 rad and at most "
+        "-0.5 rad (correct them in the robot's file)"
+    )
+    assert sentence in seen(config, "run.period=0.005").warnings
+    with pytest.raises(ConfigError) as error:
+        seen(config, "run.period=0.005", bounds.replace("velocity", "position"))
+    assert f"position: {sentence}" in str(error.value)

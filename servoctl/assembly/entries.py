@@ -25,7 +25,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.shapes import Clearance, SweptSphere, link_problems
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.pose_solver import joint_limits
+from servoctl.mechanics.spatial.pose_solver import joint_limits, joints_without_room
 from servoctl.mechanics.spatial.task import (
     Axis,
     CentreOfMass,
@@ -369,6 +369,10 @@ def _bound(
 def _coordinates(given: Any, kind: str, path: FieldPath, plant: Plant, problems: Problems) -> Constraint | None:
     if given == "robot":
         limits = _of_robot(plant, kind) if isinstance(plant, Robot) else {}
+        if isinstance(plant, Robot) and kind == "position" and (tight := list(joints_without_room(plant.tree))):
+            for sentence in tight:
+                problems.add(sentence, *path, kind)
+            return None
         if not limits:
             problems.add(f"the robot's file gives no {kind} limits (give coordinate -> limits)", *path, kind)
             return None

@@ -24,7 +24,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.description import IMPOSSIBLE
 from servoctl.mechanics.spatial.model import TreeJoint
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.pose_solver import joint_limits
+from servoctl.mechanics.spatial.pose_solver import joint_limits, joints_without_room
 from servoctl.mechanics.task_map import VANISHES, TaskMap, sample_task_map
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
@@ -450,8 +450,10 @@ def robot_warnings(loop: Loop, start: State) -> list[Finding]:
     plant = loop.system.model.plant
     notes = plant.tree.notes if isinstance(plant, Robot) else ()
     impossible = [Finding("", note) for note in notes if IMPOSSIBLE in note]
+    without_room = joints_without_room(plant.tree) if isinstance(plant, Robot) else ()
     return [
         *impossible,
+        *(Finding("", sentence) for sentence in without_room),
         *_pulling_feet(plant),
         *(finding for joint in joint_uses(loop, start) for finding in joint.warnings),
     ]

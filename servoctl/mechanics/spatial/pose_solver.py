@@ -81,6 +81,18 @@ def joint_limits(tree: RobotTree) -> dict[str, tuple[float, float]]:
     return limits
 
 
+def joints_without_room(tree: RobotTree) -> Iterator[str]:
+    """Yields a sentence for each coordinate that its limits and those of the joints that follow it do not let move."""
+    for name, (low, high) in joint_limits(tree).items():
+        followers = [joint.name for joint in tree.moved_by(name)[1:]] if low >= high else []
+        if followers:
+            unit = tree.coordinates[name]
+            yield (
+                f"{name} has no room: its limits and those of what follows it ({listed(followers, SHOWN)}) want at "
+                f"least {low:.4g} {unit} and at most {high:.4g} {unit} (correct them in the robot's file)"
+            )
+
+
 def with_unit_quaternions(tree: RobotTree, q: Array) -> Array:
     """q with the quaternion of each free base at length 1; (1, 0, 0, 0) in place of zeros."""
     q = np.array(q, dtype=float)
