@@ -131,6 +131,10 @@ def test_a_joint_keeps_the_limits_of_those_that_follow_it() -> None:
     # -1 <= -2 q + 0.4 <= 1
     assert (lower[0], upper[0]) == (pytest.approx(-0.3), pytest.approx(0.7))
     assert (lower[1], upper[1]) == (-1.0, 1.0)
+    joints[6] = replace(joints[6], offset=5.0)  # 2 <= q <= 3
+    robot = built(replace(description, joints=tuple(joints)))
+    with pytest.raises(TaskError, match=r"joint1 has no room: .* \(joint7\) want at least 2 rad and at most 1 rad"):
+        solve_poses(robot, at(robot), {"rest": sc.Posture({"joint2": 0.7})})
 
 
 def test_a_free_base_gets_a_unit_quaternion() -> None:

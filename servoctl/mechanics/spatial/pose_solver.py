@@ -47,6 +47,8 @@ def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> 
 
 def _solved(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> Array:
     lower, upper = np.array(list(joint_limits(robot.tree).values())).T
+    if (lower > upper).any():
+        raise TaskError("; ".join(joints_without_room(robot.tree)))
     wanted = with_unit_quaternions(robot.tree, np.clip(start.q, lower, upper))
     own = robot.passive_constraints(wanted, start.t)  # named by free bases and loops, as a frame may be too
     named = {f"pose of {name}" if name in own else name: pose for name, pose in poses.items()}
@@ -89,7 +91,7 @@ def joints_without_room(tree: RobotTree) -> Iterator[str]:
             unit = tree.coordinates[name]
             yield (
                 f"{name} has no room: its limits and those of what follows it ({listed(followers, SHOWN)}) want at "
-                f"least {low:.4g} {unit} and at most {high:.4g} {unit} (correct them in the robot's file)"
+                f"least {low + 0.0:.4g} {unit} and at most {high + 0.0:.4g} {unit} (correct them in the robot's file)"
             )
 
 
