@@ -68,7 +68,11 @@ class MotorLimits:
 
 
 def motor_limits(run: Run) -> MotorLimits:
-    """The limits that a config states: of its drives, its law, and the files of its robots; the narrowest holds."""
+    """The limits that a config states: of its drives, its law, and the files of its robots; the narrowest holds.
+
+    Raises:
+        ConfigError: The limits of a motor leave it no room.
+    """
     assert run.loaded is not None
     config, plant = run.loaded.config, run.system.model.plant
     names = list(plant.actuators)
@@ -97,6 +101,12 @@ def motor_limits(run: Run) -> MotorLimits:
             values = (*limits[name], plant.tree.velocity(name), *efforts)
             for key, value in zip(widest, values, strict=True):
                 narrow(name, key, value)
+    for name, low, high in zip(names, found["lower"], found["upper"], strict=True):
+        if low >= high:
+            raise ConfigError(
+                f"excite: {name} has no room: its limits want at least {low:.4g} and at most {high:.4g} (correct them "
+                "in the robot's file, with those of the joints that follow it, or position_limits of its drive)"
+            )
     return MotorLimits(**found)
 
 

@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import servoctl as sc
+from servoctl.errors import ConfigError
 from servoctl.identification.excitation import MARGIN, excite
 from servoctl.identification.files import save_excitation
 
@@ -51,3 +53,20 @@ def test_a_log_of_an_exact_machine_gives_its_parameters_back_without_a_period(tm
     sc.load(tmp_path / "made/excite.yaml").simulate(tmp_path / "log")
     result = sc.identify(tmp_path / "log")
     assert abs(result.values["m1"] / 2.0 - 1.0) < 1e-6
+
+
+def test_limits_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    joint = (
+        '<joint name="{0}" type="revolute"><parent link="{1}"/><child link="{0}"/><axis xyz="0 0 1"/>'
+        '<limit lower="0" upper="1" velocity="5" effort="10"/>{2}</joint>'
+    )
+    inertial = '<inertial><mass value="1"/><inertia ixx="0.01" iyy="0.01" izz="0.01"/></inertial>'
+    (tmp_path / "r.urdf").write_text(
+        f'<robot name="r"><link name="base"/><link name="j">{inertial}</link><link name="k">{inertial}</link>'
+        + joint.format("j", "base", "") + joint.format("k", "j", '<mimic joint="j" offset="5"/>') + "</robot>"
+    )  # fmt: skip
+    (tmp_path / "r.yaml").write_text(
+        "plant: {robot: {urdf: r.urdf}}\ninitial: {q: {j: 0.5}}\nlaw: none\nrun: {duration: 1}\n"
+    )
+    with pytest.raises(ConfigError, match="j has no room: its limits want at least 0 and at most -4 "):
+        excite(sc.load(tmp_path / "r.yaml", engine="vm"), duration=2.0)
