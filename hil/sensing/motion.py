@@ -146,7 +146,10 @@ class Hold(NamedTuple):
     inertia: Array
 
     def let_go(self, free: Sequence[int]) -> tuple[Array, Array]:
-        """Torques of the other motors, which stand, and the accelerations of the axes of these, without torque."""
+        """What follows where the motors `free` make no torque and the others stand.
+
+        Returns the torques of the others, shape (m,), and the accelerations of the free ones [joint unit/s^2].
+        """
         reach = np.linalg.pinv(self.inertia)
         accelerations, torques = -reach @ self.u, np.zeros(len(self.u))
         if others := [i for i in range(len(self.u)) if i not in free]:
