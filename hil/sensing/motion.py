@@ -131,7 +131,7 @@ MOVABLE = 1e-3
 """The same for `inertia`: near a singular pose the inertia along a blocked direction would grow without limit."""
 
 REDUNDANT = 1e-12
-"""Motors whose effect the others have too do not count beside them: singular values below this share are rounding."""
+"""Singular values below this share of the largest one are rounding: redundant motors cause them."""
 
 AT_REST = 1e-6  # [coordinate unit/s^2] acceleration below which a machine counts as at rest
 

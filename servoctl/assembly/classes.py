@@ -5,8 +5,8 @@ A file may import other files of its folder.
 Design: `sys.path` never changes. During the load, a finder provides the files of the folder, and only under names that
 nothing else provides, so that a file never replaces a module of Python or of an installed package. The permanent name
 of such a file in `sys.modules` is made from its path, so that two folders can each have a `gains.py`. A file is loaded
-once, whoever names or imports it, and again when it or what it imports has changed. Bytecode is not kept: Python takes
-that of an earlier text for a file that is written again within a second with the same length.
+once, whoever names or imports it, and again when it or what it imports has changed. Bytecode is not kept: after a file
+is written again within a second with the same length, Python would run that of the old text.
 """
 
 import dataclasses
